@@ -1,0 +1,56 @@
+"""The command line: `cocal COMMAND --help`. Each command imports its libraries when it runs."""
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+
+from cocal import __version__
+from cocal.errors import ConfigError, ContractError
+
+COMMANDS = {
+    "questions": "generate the synthetic question sets of a study",
+    "backbone": "train a tokenizer and pre-train a tiny policy",
+    "train": "train a policy by reinforcement learning and keep its rollouts and features",
+    "responses": "sample, verify and score evaluation responses of a checkpoint",
+    "features": "extract hidden-state features of responses",
+    "companions": "fit companions on the rollouts and features of a policy",
+    "predictions": "estimate confidences with every method",
+    "metrics": "compute the metric cube with bootstrap intervals",
+    "table": "write a table of the paper",
+    "figure": "draw a figure of the paper",
+    "schema": "print the JSON schema of study files",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point. Expected errors (bad configuration, broken files) end with one message and status 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="cocal", description="Companion Confidence Calibration")
+    parser.add_argument("--version", action="version", version=f"cocal {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        if name == chosen:
+            module = importlib.import_module(f"cocal.commands.{name}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+    )
+    try:
+        options.run(options)
+    except (ConfigError, ContractError) as error:
+        print(f"cocal {options.command}: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Reading configurations: YAML or JSON in, a validated model out, one clear error otherwise."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from cocal.config.study import Study
+from cocal.errors import ConfigError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML silently keeps the last of two equal keys; a configuration must not."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is given twice (line {line})"
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        ConfigError: if the file is missing, is not YAML, repeats a key or holds no mapping.
+    """
+    path = Path(path)
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # a SafeLoader
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such configuration file") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
+    return content
+
+
+def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
+    """`content` as `model`.
+
+    Raises:
+        ConfigError: naming `source` and, one a line, each key that is wrong and why.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        lines = [f"{source}: {error.error_count()} problem(s) in the configuration"]
+        for problem in error.errors():
+            key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
+            if problem["type"] == "extra_forbidden":
+                lines.append(f"  {key}: unknown key{_suggestion(model, problem['loc'])}")
+            else:
+                lines.append(f"  {key}: {problem['msg']} (got {_short(problem['input'])})")
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
+    """The nearest known key, looked up by walking the JSON schema along `location`."""
+    import difflib
+
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+
+    def resolve(node: dict[str, Any]) -> dict[str, Any]:
+        while "$ref" in node:
+            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
+        return node
+
+    def properties(node: dict[str, Any]) -> dict[str, Any]:
+        node = resolve(node)
+        merged = dict(node.get("properties", {}))
+        for option in (*node.get("oneOf", ()), *node.get("anyOf", ())):
+            merged.update(resolve(option).get("properties", {}))
+        return merged
+
+    node = schema
+    for part in location[:-1]:
+        found = properties(node)
+        node = found[part] if part in found else resolve(node).get("additionalProperties", node)
+        if not isinstance(node, dict):
+            return ""
+    nearest = difflib.get_close_matches(str(location[-1]), properties(node), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Study:
+    """The study in a YAML file, with `overrides` merged into it key by key.
+
+    Raises:
+        ConfigError: if the file or the merged result is not a valid study.
+    """
+    return validate(Study, _merge(read_yaml(path), overrides or {}), str(path))
+
+
+def study_from_mapping(content: Mapping[str, Any], source: str) -> Study:
+    """The study in an already parsed mapping; `source` names it in errors."""
+    return validate(Study, content, source)
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def parse_settings(model: type[M], text: str | None) -> M:
+    """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults.
+
+    Raises:
+        ConfigError: if they are not valid for `model`.
+    """
+    if text is None:
+        return validate(model, {}, "default settings")
+    if not text.lstrip().startswith("{"):
+        return validate(model, read_yaml(text), text)
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--settings: not valid JSON: {error}") from None
+    return validate(model, content, "--settings")

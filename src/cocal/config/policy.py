@@ -1,0 +1,56 @@
+"""Settings of policy training (section 3, equation 1; table of hyperparameters)."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from cocal.config.base import Count, Model, Name, Positive
+
+Algorithm = Literal["grpo"]
+
+
+class Policy(Model):
+    """Reinforcement learning from verifiable rewards. Defaults are the paper's where it states them."""
+
+    algorithms: tuple[Algorithm, ...] = ("grpo",)
+    dataset: Name
+    """Training questions."""
+    seed: int = 42
+    steps: Count = 120
+    """Rollout batches; step t's responses come from the policy after t - 1 batches."""
+    stages: tuple[Count, ...] = (40, 80, 120)
+    """Steps whose checkpoints are evaluated; the last one is `steps`."""
+    questions_per_step: Count = 256
+    responses_per_question: Count = 8
+    max_response_length: dict[Algorithm, Count] = {"grpo": 3000}
+    """Longest rollout in tokens, by algorithm."""
+    temperature: Positive = 1.0
+    clip_low: Positive = 0.20
+    clip_high: Positive = 0.28
+    kl_coefficient: float = 0.0
+    learning_rate: Positive = 1.0e-6
+    """The paper does not state it."""
+    weight_decay: float = 0.0
+    max_gradient_norm: Positive = 1.0
+    updates_per_step: Count = 1
+    """Optimiser updates per rollout batch. The paper does not state it; with one, the clip range is inert."""
+    loss: Literal["grpo", "dapo"] = "grpo"
+    """Averaging of the token losses: within each response first (grpo), or over all tokens (dapo)."""
+    micro_batch: Count = 8
+    """Responses per device in one forward and backward pass."""
+    generation_batch: Count = 256
+    """Responses decoded together by the transformers engine."""
+    checkpoint_every: Count = 10
+    """Steps between the checkpoints that a killed run resumes from."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Policy":
+        if list(self.stages) != sorted(set(self.stages)) or self.stages[-1] != self.steps:
+            raise ValueError(f"stages must rise and end with steps = {self.steps}, not {list(self.stages)}")
+        missing = [name for name in self.algorithms if name not in self.max_response_length]
+        if missing:
+            raise ValueError(f"max_response_length lacks {', '.join(missing)}")
+        rollouts = self.questions_per_step * self.responses_per_question
+        if rollouts % self.updates_per_step:
+            raise ValueError(f"updates_per_step must divide the {rollouts} rollouts of a step")
+        return self

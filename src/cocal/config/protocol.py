@@ -1,0 +1,111 @@
+"""Settings of the protocol: responses, features, companions, estimators, metrics (section 5, appendix A)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cocal.config.base import Count, Model, Name, Positive, Share
+
+Target = Literal["group", "binary"]
+Method = Literal[
+    "base-verbal", "verbal", "self-consistency", "token-probability", "p-true", "cocal-group", "cocal-binary"
+]
+
+
+class Generation(Model):
+    """Evaluation sampling (table of hyperparameters)."""
+
+    engine: Literal["transformers"] = "transformers"
+    seed: int = 42
+    temperature: Positive = 0.7
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.8
+    top_k: Count = 20
+    presence_penalty: float = 1.5
+    """Subtracted once from the logit of every token that the response already holds."""
+    pool: Count = 10
+    """Responses sampled per question where self-consistency is asked for (M of appendix B.1)."""
+    batch_size: Count = 256
+    """Responses decoded together."""
+
+
+class Features(Model):
+    """Hidden states kept for the companions (equation 5)."""
+
+    layers: Literal["final", "all"] | tuple[Annotated[int, Field(ge=0)], ...] = "final"
+    """Zero-based block indices; `final` is the last block, before the final RMSNorm."""
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    batch_tokens: Count = 16384
+    """Padded tokens in one forward pass."""
+
+
+class Companion(Model):
+    """The companion and its training (equations 3 and 4, table of hyperparameters)."""
+
+    widths: tuple[Count, ...] = (2048, 1024, 512, 256)
+    dropout: tuple[Share, ...] = (0.1, 0.1, 0.05)
+    """After the first hidden layers, in order."""
+    learning_rate: Positive = 4.0e-4
+    weight_decay: float = 0.0
+    batch_size: Count = 256
+    passes: Count = 10
+    """Chronological passes over the data. The paper says several, not how many."""
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    split_seed: int = 42
+    """Seed of the 90:10 split by question text; shared by all companions."""
+    targets: tuple[Target, ...] = ("group", "binary")
+    seeds: tuple[int, ...] = (42, 137, 500, 700, 1024)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Companion":
+        if len(self.dropout) > len(self.widths):
+            raise ValueError(f"dropout has {len(self.dropout)} rates for {len(self.widths)} hidden layers")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("seeds repeat")
+        return self
+
+
+class Estimators(Model):
+    """Confidence estimators that a study compares."""
+
+    methods: tuple[Method, ...] = (
+        "base-verbal",
+        "verbal",
+        "self-consistency",
+        "token-probability",
+        "p-true",
+        "cocal-group",
+        "cocal-binary",
+    )
+    missing_answer: Literal["zero", "invalid"] = "zero"
+    """Self-consistency of a response without an answer: no response agrees with it (zero), or no confidence."""
+
+
+class Verifier(Model):
+    """Bounds of the answer checker; it runs in processes that can be killed."""
+
+    timeout: Positive = 5.0
+    """Seconds for one comparison; a slower one counts as not equivalent."""
+    max_answer_length: Count = 512
+    """Longest answer, in characters, that is compared; a longer one counts as not equivalent."""
+    memory_mb: Count = 2048
+    """Address space of one checking process."""
+
+
+class Metrics(Model):
+    """Confidence metrics and their intervals (appendix A.2)."""
+
+    bins: Count = 10
+    resamples: Annotated[int, Field(ge=0)] = 1000
+    """Bootstrap resamples of the questions; 0 leaves the intervals out."""
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    seed: int = 42
+
+
+class Reports(Model):
+    """What the tables and figures show."""
+
+    reliability_dataset: Name
+    """Dataset of figures/reliability."""
+    reliability_methods: tuple[Method, ...] = ("verbal", "token-probability", "cocal-group", "cocal-binary")
+    reliability_seed: int = 42
+    """Companion seed whose counts are drawn."""

@@ -1,0 +1,65 @@
+"""A study: everything that one run of the workflow computes."""
+
+from pydantic import model_validator
+
+from cocal.config.backbone import Backbone
+from cocal.config.base import Model, Name
+from cocal.config.data import Dataset, FactsWorld
+from cocal.config.policy import Policy
+from cocal.config.protocol import Companion, Estimators, Features, Generation, Metrics, Reports, Verifier
+
+
+class Study(Model):
+    """One configuration file. All studies run the same rules."""
+
+    study: Name
+    """Name of the study; every table, figure and file attribute carries it."""
+    caption: str
+    """Sentence that says, in every caption, what was measured."""
+    seed: int = 42
+    """Seed of the synthetic questions and of the facts world."""
+    prompts: Name = "tiny"
+    """Prompt set, a folder of cocal/prompts."""
+    world: FactsWorld = FactsWorld()
+    datasets: dict[Name, Dataset]
+    backbones: dict[Name, Backbone]
+    """The first one is the main table's."""
+    policy: Policy
+    generation: Generation = Generation()
+    features: Features = Features()
+    companion: Companion = Companion()
+    estimators: Estimators = Estimators()
+    verifier: Verifier = Verifier()
+    metrics: Metrics = Metrics()
+    reports: Reports
+
+    @model_validator(mode="after")
+    def _references(self) -> "Study":
+        if not self.backbones:
+            raise ValueError("backbones is empty")
+        training = self.datasets.get(self.policy.dataset)
+        if training is None or training.role != "training":
+            raise ValueError(f"policy.dataset = {self.policy.dataset!r} is not a dataset with role: training")
+        shown = self.datasets.get(self.reports.reliability_dataset)
+        if shown is None or shown.role != "evaluation":
+            raise ValueError(
+                f"reports.reliability_dataset = {self.reports.reliability_dataset!r} "
+                "is not a dataset with role: evaluation"
+            )
+        if self.reports.reliability_seed not in self.companion.seeds:
+            raise ValueError(
+                f"reports.reliability_seed = {self.reports.reliability_seed} is not in companion.seeds"
+            )
+        for name, dataset in self.datasets.items():
+            if dataset.samples > self.generation.pool:
+                raise ValueError(f"datasets.{name}.samples exceeds generation.pool = {self.generation.pool}")
+        return self
+
+    @property
+    def main_backbone(self) -> str:
+        """Backbone of the main table."""
+        return next(iter(self.backbones))
+
+    def evaluation_sets(self, domain: str) -> list[str]:
+        """Names of the evaluation sets of a domain, in the order of the file."""
+        return [n for n, d in self.datasets.items() if d.role == "evaluation" and d.domain == domain]

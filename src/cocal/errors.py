@@ -1,0 +1,9 @@
+"""Errors that a user can mend; the command line prints their message alone."""
+
+
+class ConfigError(ValueError):
+    """A configuration is wrong; the message names the source, the key and what is allowed."""
+
+
+class ContractError(ValueError):
+    """A file or table breaks its contract; the message names the file, the column and the first bad rows."""

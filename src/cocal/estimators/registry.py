@@ -1,0 +1,79 @@
+"""The confidence methods: one entry each. Adding a method means one entry here and one module beside it.
+
+Every method yields confidences in [0, 1]; higher means more likely correct.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Need = Literal["responses", "verbal responses", "log-probabilities", "pool", "p-true", "features"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One confidence method.
+
+    Attributes:
+        name: key in configurations, files and cubes.
+        label: name in tables and figures, plain text.
+        group: methods of one group stand between the same two rules of the main table.
+        needs: what it reads besides the question and the verifier's labels.
+        protocol: prompt format of the responses it is evaluated on; methods with "answer" share them.
+        policy: policy that produces those responses.
+        training: how it was trained, in a few words; empty for a training-free method.
+        target: supervision target of a companion.
+        source: where it is defined.
+    """
+
+    name: str
+    label: str
+    group: int
+    needs: tuple[Need, ...]
+    protocol: Literal["answer", "verbal"]
+    policy: Literal["base", "grpo"]
+    training: str
+    source: str
+    target: Literal["group", "binary"] | None = None
+
+
+_METHODS = (
+    Method("base-verbal", "Base + Verbal", 0, ("verbal responses",), "verbal", "base", "", "section 5"),
+    Method("verbal", "Verbal", 1, ("verbal responses",), "verbal", "grpo", "", "section 5"),
+    Method("self-consistency", "SelfConsis", 1, ("responses", "pool"), "answer", "grpo", "", "appendix B.1"),
+    Method(
+        "token-probability",
+        "TokenProb",
+        1,
+        ("responses", "log-probabilities"),
+        "answer",
+        "grpo",
+        "",
+        "appendix B.1",
+    ),
+    Method("p-true", "P(True)", 1, ("responses", "p-true"), "answer", "grpo", "", "appendix B.1"),
+    Method(
+        "cocal-group",
+        "CoCal (group)",
+        3,
+        ("responses", "features"),
+        "answer",
+        "grpo",
+        "companion on rollouts",
+        "section 4",
+        target="group",
+    ),
+    Method(
+        "cocal-binary",
+        "CoCal (binary)",
+        3,
+        ("responses", "features"),
+        "answer",
+        "grpo",
+        "companion on rollouts",
+        "section 4",
+        target="binary",
+    ),
+)
+
+METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
+"""All methods, in the order of the main table (table 1)."""

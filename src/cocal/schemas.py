@@ -1,0 +1,260 @@
+"""Contracts of the tables that stages hand to one another.
+
+A contract is a pandera schema for the values plus the Arrow types on disk. `Contract.check` turns a broken
+table into one `ContractError` that names the file, the column and the first bad rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandera.errors import SchemaErrors
+from pandera.pandas import Check, Column, DataFrameSchema
+
+from cocal.errors import ContractError
+
+_SHOWN = 5
+TOKENS = pa.list_(pa.int32())
+LOGPROBS = pa.list_(pa.float32())
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check across columns: `holds` gets the table and returns one boolean a row."""
+
+    text: str
+    needs: tuple[str, ...]
+    holds: Callable[[pd.DataFrame], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A table's name, columns and checks.
+
+    Attributes:
+        name: shown in errors.
+        types: Arrow type of every column, in order.
+        checks: pandera column of every scalar column; list columns are checked by rules alone.
+        unique: columns that together identify a row.
+        rules: checks across columns.
+    """
+
+    name: str
+    types: dict[str, pa.DataType]
+    checks: dict[str, Column]
+    unique: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Column names in order."""
+        return tuple(self.types)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Schema on disk."""
+        return pa.schema(list(self.types.items()))
+
+    def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """`frame` with the contract's columns in order, checked.
+
+        Args:
+            frame: table to check; further columns are dropped.
+            source: file name for errors.
+            columns: check only these; all by default.
+
+        Raises:
+            ContractError: if a column is missing, a value breaks a check, or there are no rows.
+        """
+        wanted = list(columns) if columns is not None else list(self.columns)
+        for name in wanted:
+            if name not in frame.columns:
+                raise ContractError(f"{source}: column {name!r} is missing; contract: {self.name}")
+        if frame.empty:
+            raise ContractError(f"{source}: the table has no rows; contract: {self.name}")
+        frame = frame[wanted].reset_index(drop=True)
+        scalar = {name: self.checks[name] for name in wanted if name in self.checks}
+        try:
+            DataFrameSchema(scalar).validate(frame, lazy=True)
+        except SchemaErrors as error:
+            raise ContractError(_explain(error.failure_cases, source, self.name)) from None
+        for rule in self.rules:
+            if set(rule.needs) <= set(wanted):
+                self._refuse(source, rule.text, ~np.asarray(rule.holds(frame), dtype=bool))
+        if self.unique and set(self.unique) <= set(wanted):
+            repeated = frame.duplicated(list(self.unique)).to_numpy()
+            self._refuse(source, f"({', '.join(self.unique)}) must be unique", repeated)
+        return frame
+
+    def _refuse(self, source: str, text: str, bad: np.ndarray) -> None:
+        if bad.any():
+            rows = ", ".join(map(str, np.flatnonzero(bad)[:_SHOWN]))
+            raise ContractError(
+                f"{source}: {text}, broken in {bad.sum()} row(s), first {rows}; contract: {self.name}"
+            )
+
+
+def _explain(cases: pd.DataFrame, source: str, contract: str) -> str:
+    """One line per column and check of pandera's failure cases."""
+    lines = []
+    for (column, check), group in cases.groupby(["column", "check"], dropna=False, sort=False):
+        rows = ", ".join(str(int(i)) for i in group["index"].dropna()[:_SHOWN])
+        values = ", ".join(repr(v) for v in group["failure_case"][:_SHOWN])
+        where = f" at row(s) {rows}" if rows else ""
+        lines.append(f"column {column!r} fails {check}{where}: {values}")
+    return f"{source}: " + "; ".join(lines) + f"; contract: {contract}"
+
+
+def _text(**options) -> Column:
+    return Column(str, **options)
+
+
+def _integer(at_least: int | None = None, **options) -> Column:
+    return Column("int64", None if at_least is None else Check.ge(at_least), **options)
+
+
+def _share(**options) -> Column:
+    return Column("float64", Check.in_range(0.0, 1.0), **options)
+
+
+def _lengths(column: str) -> Callable[[pd.DataFrame], np.ndarray]:
+    return lambda frame: frame[column].map(len).to_numpy() == frame["length"].to_numpy()
+
+
+QUESTIONS = Contract(
+    name="questions",
+    types={
+        "dataset": pa.string(),
+        "question_id": pa.string(),
+        "question": pa.string(),
+        "answer": pa.string(),
+        "aliases": pa.list_(pa.string()),
+        "domain": pa.string(),
+        "split": pa.string(),
+        "subject": pa.string(),
+        "level": pa.int64(),
+    },
+    checks={
+        "dataset": _text(),
+        "question_id": _text(),
+        "question": _text(checks=Check.str_length(min_value=1)),
+        "answer": _text(checks=Check.str_length(min_value=1)),
+        "domain": _text(checks=Check.isin(["mathematics", "factual"])),
+        "split": _text(checks=Check.isin(["training", "evaluation"])),
+        "subject": _text(),
+        "level": _integer(0),
+    },
+    unique=("dataset", "question_id"),
+)
+"""One question a row. `aliases`: further accepted answers; `level`: difficulty, 0 where unknown."""
+
+RESPONSES = Contract(
+    name="responses",
+    types={
+        "dataset": pa.string(),
+        "question_id": pa.string(),
+        "response_id": pa.int64(),
+        "step": pa.int64(),
+        "sample": pa.int64(),
+        "prompt_ids": TOKENS,
+        "response_ids": TOKENS,
+        "logprobs": LOGPROBS,
+        "text": pa.string(),
+        "length": pa.int64(),
+        "finish_reason": pa.string(),
+        "truncated": pa.bool_(),
+        "mean_logprob": pa.float64(),
+        "answer": pa.string(),
+        "correct": pa.bool_(),
+        "group_accuracy": pa.float64(),
+        "reward_task": pa.float64(),
+        "reward_calibration": pa.float64(),
+        "confidence": pa.float64(),
+        "p_true": pa.float64(),
+    },
+    checks={
+        "dataset": _text(),
+        "question_id": _text(),
+        "response_id": _integer(0),
+        "step": _integer(0),
+        "sample": _integer(0),
+        "text": _text(),
+        "length": _integer(1),
+        "finish_reason": _text(checks=Check.isin(["stop", "length"])),
+        "truncated": Column(bool),
+        "mean_logprob": Column("float64", Check.le(0.0)),
+        "answer": _text(nullable=True),
+        "correct": Column(bool),
+        "group_accuracy": _share(),
+        "reward_task": Column("float64", nullable=True),
+        "reward_calibration": Column("float64", nullable=True),
+        "confidence": _share(nullable=True),
+        "p_true": _share(nullable=True),
+    },
+    unique=("dataset", "response_id"),
+    rules=(
+        Rule("response_ids must hold `length` tokens", ("response_ids", "length"), _lengths("response_ids")),
+        Rule("logprobs must hold `length` values", ("logprobs", "length"), _lengths("logprobs")),
+        Rule(
+            "truncated must mean finish_reason = length",
+            ("truncated", "finish_reason"),
+            lambda frame: frame["truncated"].to_numpy() == (frame["finish_reason"] == "length").to_numpy(),
+        ),
+        Rule(
+            "a correct response needs a group accuracy above zero",
+            ("correct", "group_accuracy"),
+            lambda frame: ~frame["correct"].to_numpy() | (frame["group_accuracy"].to_numpy() > 0),
+        ),
+    ),
+)
+"""One response a row; rollouts and evaluation responses alike.
+
+`response_id` counts the rows of a set in order (rollouts: chronologically); `step` is the rollout step, or the
+checkpoint's step; `sample` the index in the group; `response_ids` include the generated end-of-sequence token;
+`logprobs` are raw log-probabilities (temperature 1, no penalty, no truncation), `mean_logprob` their mean;
+`answer` the extracted final answer, null without one; `group_accuracy` the mean correctness of the group before
+any filtering; `confidence` the parsed verbalised confidence, null if there is no valid one; `p_true` equation of
+appendix B.1, null where it was not asked for.
+"""
+
+PREDICTIONS = Contract(
+    name="predictions",
+    types={
+        "backbone": pa.string(),
+        "algorithm": pa.string(),
+        "step": pa.int64(),
+        "dataset": pa.string(),
+        "question_id": pa.string(),
+        "response_id": pa.int64(),
+        "method": pa.string(),
+        "seed": pa.int64(),
+        "confidence": pa.float64(),
+        "valid": pa.bool_(),
+        "correct": pa.bool_(),
+        "truncated": pa.bool_(),
+    },
+    checks={
+        "backbone": _text(),
+        "algorithm": _text(),
+        "step": _integer(0),
+        "dataset": _text(),
+        "question_id": _text(),
+        "response_id": _integer(0),
+        "method": _text(),
+        "seed": _integer(-1),
+        "confidence": _share(nullable=True),
+        "valid": Column(bool),
+        "correct": Column(bool),
+        "truncated": Column(bool),
+    },
+    unique=("backbone", "algorithm", "step", "dataset", "method", "seed", "response_id"),
+    rules=(
+        Rule(
+            "a valid row needs a confidence and an invalid one must have none (NaN)",
+            ("confidence", "valid"),
+            lambda frame: frame["confidence"].notna().to_numpy() == frame["valid"].to_numpy(),
+        ),
+    ),
+)
+"""One confidence a row: higher means more likely correct. `seed` is -1 for methods without training seeds."""

@@ -1,0 +1,20 @@
+"""Files: checked on the way in and out, written atomically, labelled with what made them."""
+
+from cocal.errors import ContractError
+from cocal.store.arrays import read_dataset, write_dataset
+from cocal.store.atomic import atomic_path, write_text
+from cocal.store.frames import read_frame, read_provenance, write_frame
+from cocal.store.provenance import digest, provenance
+
+__all__ = [
+    "ContractError",
+    "atomic_path",
+    "digest",
+    "provenance",
+    "read_dataset",
+    "read_frame",
+    "read_provenance",
+    "write_dataset",
+    "write_frame",
+    "write_text",
+]

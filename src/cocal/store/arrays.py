@@ -1,0 +1,34 @@
+"""Labelled arrays as NetCDF: one function writes, one reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cocal.errors import ContractError
+from cocal.store.atomic import atomic_path
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def write_dataset(path: str | Path, dataset: "xr.Dataset", attributes: Mapping[str, str]) -> None:
+    """Write an xarray data set atomically as NetCDF 4 with its provenance attributes."""
+    with atomic_path(path) as partial:
+        dataset.assign_attrs(attributes).to_netcdf(partial, engine="h5netcdf")
+
+
+def read_dataset(path: str | Path) -> "xr.Dataset":
+    """Read a whole NetCDF file into memory.
+
+    Raises:
+        ContractError: if the file is missing or is not NetCDF.
+    """
+    import xarray as xr
+
+    if not Path(path).exists():
+        raise ContractError(f"{path}: no such file; rerun the rule that makes it")
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as dataset:
+            return dataset.load()
+    except (OSError, ValueError, KeyError) as error:
+        raise ContractError(f"{path}: not a readable NetCDF file ({error}); delete it and rerun") from None

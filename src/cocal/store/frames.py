@@ -1,0 +1,76 @@
+"""Tables as Parquet: one function writes, one reads, both check the contract."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cocal.errors import ContractError
+from cocal.store.atomic import atomic_path
+
+if TYPE_CHECKING:
+    from cocal.schemas import Contract
+
+_KEY = b"cocal"
+
+
+def write_frame(
+    path: str | Path, frame: pd.DataFrame, contract: "Contract", attributes: Mapping[str, str]
+) -> None:
+    """Check `frame` against `contract` and write it atomically with its provenance attributes.
+
+    Raises:
+        ContractError: naming the file, the column and the first bad rows.
+    """
+    checked = contract.check(frame, str(path))
+    table = pa.Table.from_pandas(checked, schema=contract.arrow_schema(), preserve_index=False)
+    table = table.replace_schema_metadata({_KEY: json.dumps(dict(attributes), sort_keys=True).encode()})
+    with atomic_path(path) as partial:
+        pq.write_table(table, partial, compression="zstd")
+
+
+def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read one Parquet file, or a folder of them in the order of their names, and check it.
+
+    Args:
+        columns: only these columns are read (and checked); all of the contract's by default.
+
+    Returns:
+        The rows in file order, index 0 to n - 1; a list column holds NumPy arrays.
+
+    Raises:
+        ContractError: if the file is missing, unreadable, empty of a column or breaks the contract.
+    """
+    path = Path(path)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise ContractError(f"{path}: the folder holds no .parquet file; rerun the rule that makes it")
+    wanted = list(columns) if columns is not None else list(contract.columns)
+    tables = []
+    for file in files:
+        if not file.exists():
+            raise ContractError(f"{file}: no such file; rerun the rule that makes it")
+        try:
+            present = pq.read_schema(file).names
+            missing = [name for name in wanted if name not in present]
+            if missing:
+                raise ContractError(
+                    f"{file}: column {missing[0]!r} is missing; the contract is {contract.name}"
+                )
+            tables.append(pq.read_table(file, columns=wanted, partitioning=None))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ContractError(
+                f"{file}: not a readable Parquet file ({error}); delete it and rerun"
+            ) from None
+    table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
+    return contract.check(table.to_pandas(), str(path), columns=wanted)
+
+
+def read_provenance(path: str | Path) -> dict[str, str]:
+    """Provenance attributes of a Parquet file; empty if it carries none."""
+    metadata = pq.read_schema(path).metadata or {}
+    return json.loads(metadata.get(_KEY, b"{}"))

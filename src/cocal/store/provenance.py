@@ -1,0 +1,59 @@
+"""What made a file: stage, digest of its settings, versions. No clock, so that equal runs give equal files."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from pydantic import BaseModel
+
+_PACKAGES = ("cocal", "numpy", "pandas", "pyarrow", "torch", "transformers", "trl", "xarray")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def canonical(settings: Any) -> str:
+    """One JSON text for equal settings: sorted keys, no spaces. Takes models, mappings, lists and scalars."""
+    return json.dumps(
+        _plain(settings), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
+    )
+
+
+def digest(settings: Any) -> str:
+    """First 16 hexadecimal digits of the SHA-256 of the canonical settings."""
+    return hashlib.sha256(canonical(settings).encode()).hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages whose numbers a result may depend on."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:
+    """Attributes for a file.
+
+    Args:
+        stage: command that made it, such as "responses".
+        settings: the slice of the configuration it was made with.
+        facts: what else identifies it (study, backbone, algorithm, step); None values are left out.
+    """
+    attributes = {"stage": stage, "digest": digest(settings), "settings": canonical(settings)}
+    attributes["versions"] = canonical(versions())
+    attributes |= {key: str(value) for key, value in facts.items() if value is not None}
+    return attributes
