@@ -23,9 +23,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 line = key_node.start_mark.line + 1
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is given twice (line {line})"
-                )
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice (line {line})")
             seen.add(key)
         return super().construct_mapping(node, deep)
 

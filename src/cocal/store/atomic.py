@@ -1,6 +1,5 @@
 """Writing so that a reader finds either the whole file or none."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             raise FileNotFoundError(f"{target}: nothing was written")
         if target.is_dir() and not target.is_symlink():
             target.rename(scratch / "replaced")  # a folder cannot be renamed over another
-        os.replace(partial, target)
+        partial.replace(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 _KEY = b"cocal"
 
 
-def write_frame(
-    path: str | Path, frame: pd.DataFrame, contract: "Contract", attributes: Mapping[str, str]
-) -> None:
+def write_frame(path: str | Path, frame: pd.DataFrame, contract: "Contract", attributes: Mapping[str, str]) -> None:
     """Check `frame` against `contract` and write it atomically with its provenance attributes.
 
     Raises:
@@ -58,14 +56,10 @@ def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | 
             present = pq.read_schema(file).names
             missing = [name for name in wanted if name not in present]
             if missing:
-                raise ContractError(
-                    f"{file}: column {missing[0]!r} is missing; the contract is {contract.name}"
-                )
+                raise ContractError(f"{file}: column {missing[0]!r} is missing; the contract is {contract.name}")
             tables.append(pq.read_table(file, columns=wanted, partitioning=None))
         except (pa.ArrowInvalid, OSError) as error:
-            raise ContractError(
-                f"{file}: not a readable Parquet file ({error}); delete it and rerun"
-            ) from None
+            raise ContractError(f"{file}: not a readable Parquet file ({error}); delete it and rerun") from None
     table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
     return contract.check(table.to_pandas(), str(path), columns=wanted)
 

@@ -24,9 +24,7 @@ def _plain(value: Any) -> Any:
 
 def canonical(settings: Any) -> str:
     """One JSON text for equal settings: sorted keys, no spaces. Takes models, mappings, lists and scalars."""
-    return json.dumps(
-        _plain(settings), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
-    )
+    return json.dumps(_plain(settings), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def digest(settings: Any) -> str:
