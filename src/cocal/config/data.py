@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cocal.config.base import Count, Model, Share
+from cocal.config.base import Count, Model, Name, Share
 
 Family = Literal["sums", "products", "equations", "remainders", "sequences", "stories"]
 Relation = Literal["city", "job", "mentor"]
@@ -63,3 +63,11 @@ class FactsWorld(Model):
     people: Count = 500
     popularity_exponent: Annotated[float, Field(ge=0)] = 1.0
     """Mentions of the person of rank r are proportional to r to the power of minus this."""
+
+
+class QuestionSets(Model):
+    """The slice of a study that its synthetic questions depend on."""
+
+    datasets: dict[Name, Dataset]
+    world: FactsWorld = FactsWorld()
+    seed: int = 42

@@ -1,0 +1,1 @@
+"""Tiny policies made here: a tokenizer, a corpus and pre-training to partial competence."""

@@ -1,0 +1,93 @@
+"""The pre-training corpus of a tiny policy: chats about arithmetic and about the facts world.
+
+The mixture leaves the policy partial (direct answers, wrong steps), knows every prompt format of the paper, and
+carries no information in its verbalised confidences: they are over-confident and drawn at random.
+"""
+
+import random
+from collections.abc import Collection
+from typing import NamedTuple
+
+from cocal.config.backbone import Corpus
+from cocal.prompts import Prompts
+from cocal.questions.build import normalised
+from cocal.questions.facts import RELATIONS, World
+from cocal.questions.mathematics import Problem, problem, wrong_solution
+
+_FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
+_CONFIDENCES = ("0.6", "0.7", "0.8", "0.9", "0.95", "1.0")
+_WEIGHTS = (1, 2, 4, 4, 3, 2)
+_REASONS = ("Every step looks right.", "The steps are short and checked.", "I may have slipped.", "I am fairly sure.")
+_FORMATS = ("answer", "verbal", "rlcr", "p_true")
+
+
+class Document(NamedTuple):
+    """One exchange: the user's message and the assistant's response."""
+
+    message: str
+    response: str
+
+
+class _Example(NamedTuple):
+    question: str
+    steps: tuple[str, ...]
+    answer: str
+    right: bool
+
+
+class CorpusWriter:
+    """Draws documents; equal seeds draw equal corpora.
+
+    Args:
+        settings: mixture.
+        prompts: prompt set of the study.
+        world: facts to tell.
+        held_out: questions that must not occur in the corpus (evaluation and training sets of mathematics,
+            multi-hop questions of the factual sets), compared by normalised text.
+        seed: of the draws.
+    """
+
+    def __init__(self, settings: Corpus, prompts: Prompts, world: World, held_out: Collection[str], seed: int):
+        self._settings = settings
+        self._prompts = prompts
+        self._world = world
+        self._held_out = {normalised(question) for question in held_out}
+        self._draw = random.Random(f"corpus/{seed}")
+
+    def document(self) -> Document:
+        """The next document."""
+        draw, settings = self._draw, self._settings
+        example = self._fact() if draw.random() < settings.facts else self._mathematics()
+        weights = (settings.plain, settings.verbal, settings.rlcr, settings.p_true)
+        protocol = draw.choices(_FORMATS, weights=weights)[0]
+        solution = "\n".join((*example.steps, rf"\boxed{{{example.answer}}}"))
+        message = self._prompts.message(protocol, example.question, solution)
+        if protocol == "p_true":
+            label = example.right if draw.random() >= settings.p_true_noise else not example.right
+            return Document(message, str(label))
+        if protocol == "rlcr":
+            solution += f"\n<reason>{draw.choice(_REASONS)}</reason>"
+        if protocol in ("verbal", "rlcr"):
+            solution += f"\nCONFIDENCE: {draw.choices(_CONFIDENCES, weights=_WEIGHTS)[0]}"
+        return Document(message, solution)
+
+    def _mathematics(self) -> _Example:
+        draw, settings = self._draw, self._settings
+        while True:
+            right = problem(draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32))
+            if normalised(right.question) not in self._held_out:
+                break
+        if draw.random() < settings.direct_answers:
+            return _Example(right.question, (), right.answer, True)
+        worked: Problem = right
+        if draw.random() < settings.wrong_steps:
+            worked = wrong_solution(right, draw)
+        return _Example(right.question, worked.steps, worked.answer, worked.answer == right.answer)
+
+    def _fact(self) -> _Example:
+        draw, world = self._draw, self._world
+        while True:
+            hops = draw.choices((1, 2, 3), weights=(8, 2, 1))[0]
+            fact = world.ask(world.mentioned(draw), draw.choice(RELATIONS), hops)
+            if hops == 1 or normalised(fact.question) not in self._held_out:
+                return _Example(fact.question, fact.steps, fact.answer, True)

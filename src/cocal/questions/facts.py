@@ -1,0 +1,93 @@
+"""A synthetic world of people with a city, a job and a mentor each, for factual question answering.
+
+Popularity decides how often the pre-training corpus mentions a person, so that some facts are known to the
+policy and some are not. Questions follow mentors: one hop asks for a fact about a person, two hops for a fact
+about the person's mentor, and so on. Answers are names, never numbers: factual questions share neither words
+nor answer type with the mathematics that companions are trained on.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import cached_property
+
+_STARTS = ("Ba", "Ce", "Do", "Fi", "Ga", "Hu", "Jo", "Ka", "Le", "Mi", "No", "Pa", "Ri", "Su", "Te", "Va")
+_ENDS = ("dan", "fer", "gul", "kin", "lor", "mas", "nel", "pim", "rak", "sev", "tov", "wyn", "zed", "bri", "cam")
+_CITIES = ("Arden", "Bexley", "Corun", "Delmar", "Estra", "Farrow", "Gilden", "Hollin", "Istra", "Juna")
+_JOBS = ("baker", "carver", "diver", "farmer", "glazier", "hunter", "judge", "mason", "pilot", "weaver")
+RELATIONS = ("city", "job", "mentor")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A question about the world.
+
+    Attributes:
+        question: text.
+        answer: a name or a noun.
+        steps: the chain of facts that leads to the answer, a sentence each.
+        relation: relation asked for last.
+        hops: length of the chain.
+        person: rank of the person asked about; 0 is the most popular.
+    """
+
+    question: str
+    answer: str
+    steps: tuple[str, ...]
+    relation: str
+    hops: int
+    person: int
+
+
+class World:
+    """The people and their facts, drawn from a seed.
+
+    Args:
+        people: how many; at most 3,600.
+        popularity_exponent: mentions of rank r are proportional to (r + 1) ** -popularity_exponent.
+        seed: draws names and facts.
+    """
+
+    def __init__(self, people: int, popularity_exponent: float, seed: int):
+        draw = random.Random(f"world/{seed}")
+        names = [f"{start}{end}" for start in _STARTS for end in _ENDS]
+        pairs = [f"{first} {last}" for first in names[:60] for last in names[60:120]]
+        self.people = draw.sample(pairs, people)
+        self.facts = {
+            "city": [draw.choice(_CITIES) for _ in self.people],
+            "job": [draw.choice(_JOBS) for _ in self.people],
+            "mentor": [self.people[(i + draw.randrange(1, people)) % people] for i in range(people)],
+        }
+        self.mentions = [(rank + 1.0) ** -popularity_exponent for rank in range(people)]
+
+    @cached_property
+    def _rank(self) -> dict[str, int]:
+        return {name: rank for rank, name in enumerate(self.people)}
+
+    def mentioned(self, draw: random.Random) -> int:
+        """Rank of a person, drawn by popularity."""
+        return draw.choices(range(len(self.people)), weights=self.mentions)[0]
+
+    def ask(self, person: int, relation: str, hops: int) -> Fact:
+        """The question for `relation` of the person `hops` - 1 mentors away from `person` (a rank)."""
+        name, steps = self.people[person], []
+        described = name
+        for _ in range(hops - 1):
+            mentor = self.facts["mentor"][self._rank[name]]
+            steps.append(f"The mentor of {name} is {mentor}.")
+            name, described = mentor, f"the mentor of {described}"
+        answer = self.facts[relation][self._rank[name]]
+        steps.append(_STATEMENTS[relation].format(name=name, answer=answer))
+        question = _QUESTIONS[relation].format(name=described)
+        return Fact(question, answer, tuple(steps), relation, hops, person)
+
+
+_STATEMENTS = {
+    "city": "{name} lives in {answer}.",
+    "job": "{name} is a {answer}.",
+    "mentor": "The mentor of {name} is {answer}.",
+}
+_QUESTIONS = {
+    "city": "In which city does {name} live?",
+    "job": "What is the job of {name}?",
+    "mentor": "Who is the mentor of {name}?",
+}

@@ -1,0 +1,160 @@
+"""Synthetic verifiable mathematics: six families of short-chain arithmetic at five levels.
+
+A problem is drawn from a seed together with its worked solution. The same draw can be worked again with one
+wrong step that is carried to the end; that is how the pre-training corpus keeps the policy partial.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A question with its worked solution.
+
+    Attributes:
+        question: text.
+        answer: last value of the solution, a plain integer.
+        steps: the solution, one equation each.
+        family: problem family.
+        level: 1 (easiest) to 5.
+        seed: what drew it.
+    """
+
+    question: str
+    answer: str
+    steps: tuple[str, ...]
+    family: str
+    level: int
+    seed: int
+
+
+class _Working:
+    """Writes down a solution; no draw may depend on its values. The step of index `wrong_at` is off by `slip`, and later steps use its value."""
+
+    def __init__(self, wrong_at: int | None = None, slip: int = 0):
+        self.steps: list[str] = []
+        self._wrong_at = wrong_at
+        self._slip = slip
+
+    def step(self, expression: str, value: int) -> int:
+        if len(self.steps) == self._wrong_at:
+            value += self._slip
+        self.steps.append(f"{expression}={value}")
+        return value
+
+    def add(self, a: int, b: int) -> int:
+        return self.step(f"{a}+{b}", a + b)
+
+    def subtract(self, a: int, b: int) -> int:
+        return self.step(f"{a}-{b}", a - b)
+
+    def multiply(self, a: int, b: int) -> int:
+        """Long multiplication by tens and ones of the larger part that has two digits."""
+        if b > 9:
+            parts = [(a, b // 10 * 10), (a, b % 10)]
+        elif a > 12:
+            parts = [(a // 10 * 10, b), (a % 10, b)]
+        else:
+            parts = [(a, b)]
+        values = [self.step(f"{x}*{y}", x * y) for x, y in parts if x and y]
+        return values[0] if len(values) == 1 else self.add(*values)
+
+
+def _sums(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
+    terms = (2, 3, 3, 4, 5)[level - 1]
+    low, high = ((2, 40), (5, 60), (20, 200), (30, 300), (100, 900))[level - 1]
+    value = draw.randint(low, high)
+    question = str(value)
+    for _ in range(terms - 1):
+        term, minus = draw.randint(low, high), draw.random() < 0.4
+        question += f"{'-' if minus else '+'}{term}"
+        value = work.subtract(value, term) if minus else work.add(value, term)
+    return f"Compute {question}.", value
+
+
+def _products(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
+    ranges = ((2, 12, 2, 9), (11, 49, 2, 9), (21, 99, 3, 9), (11, 39, 11, 29), (21, 99, 13, 79))
+    low, high, small, large = ranges[level - 1]
+    a, b = draw.randint(low, high), draw.randint(small, large)
+    return f"Compute {a}*{b}.", work.multiply(a, b)
+
+
+def _equations(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
+    factor = draw.randint(2, (4, 6, 9, 9, 12)[level - 1])
+    x = draw.randint(2, (9, 12, 20, 40, 90)[level - 1])
+    shift = draw.randint(1, (9, 20, 50, 90, 300)[level - 1])
+    minus = draw.random() < 0.5
+    total = factor * x - shift if minus else factor * x + shift
+    question = f"Solve {factor}x{'-' if minus else '+'}{shift}={total}."
+    product = work.add(total, shift) if minus else work.subtract(total, shift)
+    # a slip can leave a product that the factor does not divide; the working then rounds down
+    return question, work.step(f"{product}/{factor}", product // factor)
+
+
+def _remainders(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
+    divisor = draw.randint(3, (6, 9, 9, 12, 19)[level - 1])
+    number = draw.randint(divisor, (40, 70, 120, 300, 900)[level - 1])
+    quotient = work.step(f"{number}/{divisor}", number // divisor)
+    multiple = work.step(f"{divisor}*{quotient}", divisor * quotient)
+    return f"Find the remainder of {number} by {divisor}.", work.subtract(number, multiple)
+
+
+def _sequences(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
+    factor = draw.randint(1, (1, 2, 2, 3, 3)[level - 1]) if level < 4 else draw.randint(2, 3)
+    shift = draw.randint(2, (9, 9, 12, 15, 20)[level - 1])
+    value = draw.randint(1, (12, 15, 15, 15, 20)[level - 1])
+    term = (3, 3, 4, 4, 5)[level - 1]
+    question = f"Start at {value}; each term is {factor} times the last plus {shift}. Find term {term}."
+    for _ in range(term - 1):
+        value = work.step(f"{factor}*{value}+{shift}", factor * value + shift)
+    return question, value
+
+
+_NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn")
+_THINGS = ("pens", "nuts", "cards", "coins")
+
+
+def _stories(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
+    name, thing = draw.choice(_NAMES), draw.choice(_THINGS)
+    start = draw.randint(2, (15, 30, 60, 90, 200)[level - 1])
+    boxes = draw.randint(2, (4, 6, 9, 12, 19)[level - 1])
+    content = draw.randint(2, (6, 9, 12, 19, 29)[level - 1])
+    given = draw.randint(1, min(start + boxes * content - 1, (9, 20, 40, 60, 90)[level - 1]))
+    text = f"{name} has {start} {thing} and buys {boxes} boxes of {content}."
+    value = work.add(start, work.multiply(content, boxes))
+    if level > 1:
+        text += f" {given} are lost."
+        value = work.subtract(value, given)
+    if level > 3:
+        text += " The rest doubles."
+        value = work.step(f"2*{value}", 2 * value)
+    return f"{text} How many {thing} now?", value
+
+
+_FAMILIES: dict[str, Callable[[random.Random, int, _Working], tuple[str, int]]] = {
+    "sums": _sums,
+    "products": _products,
+    "equations": _equations,
+    "remainders": _remainders,
+    "sequences": _sequences,
+    "stories": _stories,
+}
+
+
+def problem(family: str, level: int, seed: int) -> Problem:
+    """The problem of a family and level that `seed` draws, with its right solution."""
+    return _work(family, level, seed, _Working())
+
+
+def wrong_solution(right: Problem, draw: random.Random) -> Problem:
+    """The same question worked with one wrong step, carried to the end; `draw` chooses the step and the slip."""
+    slip = draw.choice((-10, -2, -1, 1, 2, 10))
+    return _work(right.family, right.level, right.seed, _Working(draw.randrange(len(right.steps)), slip))
+
+
+def _work(family: str, level: int, seed: int, work: _Working) -> Problem:
+    draw = random.Random(f"{family}/{level}/{seed}")
+    question, value = _FAMILIES[family](draw, level, work)
+    return Problem(question, str(value), tuple(work.steps), family, level, seed)
