@@ -1,0 +1,216 @@
+"""The feature store: layout, regions, resuming, bfloat16, damage."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from cocal.errors import ContractError
+from cocal.features.store import create_features, open_features
+
+LAYERS, HIDDEN, CHUNK = (1, 3), 5, 4
+RESPONSES = 10
+
+
+def states(rows: int = RESPONSES, seed: int = 0) -> np.ndarray:
+    """Random features (rows, layers, poolings, hidden)."""
+    return np.random.default_rng(seed).normal(size=(rows, len(LAYERS), 2, HIDDEN)).astype(np.float32)
+
+
+def create(path: Path, **changes):
+    options = {"responses": RESPONSES, "layers": LAYERS, "hidden": HIDDEN, "rows_per_chunk": CHUNK}
+    return create_features(path, **options | {"dtype": "float32", "attributes": {"stage": "train"}} | changes)
+
+
+def write(writer, features: np.ndarray, start: int, stop: int) -> None:
+    ids = np.arange(start, stop)
+    writer.write(start, ids + 100, ids + 1, features[start:stop])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A complete float32 store of `states()`."""
+    path = tmp_path / "features.zarr"
+    write(create(path), states(), 0, RESPONSES)
+    return path
+
+
+def test_read_gives_last_beside_mean_of_one_layer(store: Path):
+    reader, features = open_features(store), states()
+    assert len(reader) == RESPONSES
+    assert (reader.layers, reader.poolings, reader.hidden) == (LAYERS, ("last", "mean"), HIDDEN)
+    assert reader.attributes == {"stage": "train"}
+    assert reader.response_id.tolist() == list(range(100, 110))
+    assert reader.length.tolist() == list(range(1, 11))
+    np.testing.assert_array_equal(reader.read(2, 7), np.hstack([features[2:7, 1, 0], features[2:7, 1, 1]]))
+    np.testing.assert_array_equal(reader.read(0, 10, layer=1, poolings=["mean"]), features[:, 0, 1])
+
+
+def test_xarray_reads_the_labels_and_the_values_without_warning(store: Path, recwarn):
+    with xr.open_zarr(store, chunks=None) as dataset:
+        assert dict(dataset.sizes) == {"response": 10, "layer": 2, "pooling": 2, "hidden": HIDDEN}
+        assert "response_id" in dataset.coords
+        chosen = dataset["features"].sel(layer=3, pooling="mean").to_numpy()
+        assert dataset.attrs["stage"] == "train"
+    np.testing.assert_array_equal(chosen, states()[:, 1, 1])
+    assert not recwarn.list
+
+
+def test_take_keeps_the_order_of_the_rows(store: Path):
+    reader = open_features(store)
+    rows = np.array([9, 0, 5, 4, 0, 8, 3])
+    np.testing.assert_array_equal(reader.take(rows), reader.read(0, 10)[rows])
+    assert reader.take(np.array([], dtype=np.int64)).shape == (0, 2 * HIDDEN)
+
+
+def test_reading_needs_only_the_chunks_of_its_layer_poolings_and_rows(store: Path):
+    for chunk in (store / "features" / "c").glob("*/*/*/*"):
+        row, layer, pooling, _ = chunk.relative_to(store / "features" / "c").parts
+        if (row, layer, pooling) != ("1", "0", "1"):
+            chunk.write_bytes(b"damaged")
+    np.testing.assert_array_equal(open_features(store).read(4, 8, layer=1, poolings=("mean",)), states()[4:8, 0, 1])
+
+
+def test_bfloat16_round_trip_rounds_as_torch_does(tmp_path: Path):
+    features = states()
+    features[0, 0, 0] = [0.0, -0.0, 1.00390625, 1.01171875, 1e-40]  # signed zero, both ties, a subnormal
+    write(create(tmp_path / "f.zarr", dtype="bfloat16"), features, 0, RESPONSES)
+    expected = torch.from_numpy(features).to(torch.bfloat16).to(torch.float32).numpy()
+    reader = open_features(tmp_path / "f.zarr")
+    assert reader.dtype == "bfloat16"
+    for place, layer in enumerate(LAYERS):
+        read = reader.read(0, RESPONSES, layer=layer)
+        assert read.dtype == np.float32
+        np.testing.assert_array_equal(
+            read.view(np.uint32), expected[:, place].reshape(RESPONSES, -1).view(np.uint32)
+        )
+
+
+def test_unwritten_rows_are_refused_unless_allowed(tmp_path: Path):
+    path = tmp_path / "f.zarr"
+    write(create(path), states(), 0, CHUNK)
+    with pytest.raises(ContractError, match=r"f\.zarr: 6 of 10 rows are not written, first 4"):
+        open_features(path)
+    reader = open_features(path, allow_partial=True)
+    np.testing.assert_array_equal(reader.read(0, CHUNK, layer=1, poolings=("last",)), states()[:CHUNK, 0, 0])
+    with pytest.raises(ContractError, match=r"row 4 .* unwritten"):
+        reader.read(0, CHUNK + 1)
+
+
+def test_resuming_rewrites_a_step_and_keeps_the_others(tmp_path: Path):
+    path, first, again = tmp_path / "f.zarr", states(), states(seed=1)
+    write(create(path), first, 0, 8)
+    writer = create(path, resume=True)
+    write(writer, again, 4, 8)
+    write(writer, first, 8, 10)
+    expected = np.concatenate([first[:4], again[4:8], first[8:]])
+    np.testing.assert_array_equal(open_features(path).read(0, 10), expected[:, 1].reshape(10, -1))
+
+
+def test_rewriting_a_step_gives_the_same_files(store: Path):
+    before = {file: file.read_bytes() for file in store.rglob("*") if file.is_file()}
+    write(create(store, resume=True), states(), 4, 8)
+    assert {file: file.read_bytes() for file in store.rglob("*") if file.is_file()} == before
+
+
+def test_an_interrupted_rewrite_leaves_its_rows_unwritten(store: Path):
+    writer = create(store, resume=True)
+    (store / "features" / "c" / "1").rename(store / "kept")
+    (store / "features" / "c" / "1").write_text("in the way: the write fails between lengths and features")
+    with pytest.raises(OSError, match="directory"):
+        write(writer, states(seed=1), 4, 8)
+    with pytest.raises(ContractError, match="4 of 10 rows are not written, first 4"):
+        open_features(store)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"hidden": 6}, "hidden 5, now 6"),
+        ({"layers": (1, 2)}, "layers"),
+        ({"dtype": "bfloat16"}, "dtype 'float32', now 'bfloat16'"),
+        ({"rows_per_chunk": 2}, "rows_per_chunk 4, now 2"),
+        ({"attributes": {"stage": "other"}}, "attributes"),
+    ],
+)
+def test_resuming_another_layout_is_refused(store: Path, change: dict, named: str):
+    with pytest.raises(ContractError, match=f"cannot resume.*{named}"):
+        create(store, resume=True, **change)
+
+
+def test_an_existing_store_is_not_overwritten(store: Path):
+    with pytest.raises(ContractError, match="exists already"):
+        create(store)
+
+
+@pytest.mark.parametrize(
+    "change", [{"layers": (3, 1)}, {"layers": ()}, {"poolings": ("last", "last")}, {"dtype": "f2"}]
+)
+def test_layouts_without_meaning_are_refused(tmp_path: Path, change: dict):
+    with pytest.raises(ContractError):
+        create(tmp_path / "f.zarr", **change)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3.4e38])
+def test_values_that_the_format_cannot_hold_are_refused_by_row(tmp_path: Path, value: float):
+    features = states()
+    features[6, 1, 0, 2] = value
+    with pytest.raises(ContractError, match=r"row 6 \(response_id 106\) has a feature that is not finite"):
+        write(create(tmp_path / "f.zarr", dtype="bfloat16"), features, 4, 8)
+
+
+def test_writes_of_wrong_shape_rows_or_lengths_are_refused(tmp_path: Path):
+    writer, features = create(tmp_path / "f.zarr"), states()
+    ids = np.arange(4)
+    with pytest.raises(ContractError, match="whole chunks"):
+        write(writer, features, 2, 6)
+    with pytest.raises(ContractError, match="whole chunks"):
+        write(writer, features, 0, 3)
+    with pytest.raises(ContractError, match="whole chunks"):
+        writer.write(8, ids, ids + 1, features[:4])
+    with pytest.raises(ContractError, match="shape"):
+        writer.write(0, ids, ids + 1, features[:4, :1])
+    with pytest.raises(ContractError, match="shape"):
+        writer.write(0, ids[:3], ids + 1, features[:4])
+    with pytest.raises(ContractError, match=r"row 0 .* length below 1"):
+        writer.write(0, ids, ids, features[:4])
+
+
+def test_unknown_labels_and_rows_are_refused(store: Path):
+    reader = open_features(store)
+    with pytest.raises(ContractError, match=r"layer 2 is not stored; it holds \[1, 3\]"):
+        reader.read(0, 1, layer=2)
+    with pytest.raises(ContractError, match="pooling 'prompt'"):
+        reader.read(0, 1, poolings=("prompt",))
+    with pytest.raises(ContractError, match="rows 5 to 11"):
+        reader.read(5, 11)
+
+
+def test_lost_truncated_and_altered_chunks_are_refused(store: Path):
+    chunk = store / "features" / "c" / "1" / "1" / "0" / "0"
+    content = chunk.read_bytes()
+    reader = open_features(store)
+    for damaged in (content[:-7], content[:5] + bytes([content[5] ^ 1]) + content[6:], b""):
+        chunk.write_bytes(damaged)
+        with pytest.raises(ContractError, match=r"features\.zarr: not a readable feature store"):
+            reader.read(4, 8)
+    chunk.unlink()
+    with pytest.raises(ContractError, match=r"features\.zarr: features of row 4"):
+        reader.read(4, 8)
+
+
+@pytest.mark.parametrize("damaged", ["zarr.json", "length/c/0", "layer/c/0"])
+def test_a_store_with_damaged_labels_is_refused(store: Path, damaged: str):
+    file = store / damaged
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(ContractError, match=r"features\.zarr: not a readable feature store"):
+        open_features(store)
+
+
+def test_missing_or_foreign_folders_are_refused(tmp_path: Path):
+    with pytest.raises(ContractError, match=r"none\.zarr: no such feature store"):
+        open_features(tmp_path / "none.zarr")
+    with pytest.raises(ContractError, match="not a readable feature store"):
+        open_features(tmp_path)
