@@ -17,7 +17,12 @@ from cocal.questions.mathematics import Problem, problem, wrong_solution
 _FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
 _CONFIDENCES = ("0.6", "0.7", "0.8", "0.9", "0.95", "1.0")
 _WEIGHTS = (1, 2, 4, 4, 3, 2)
-_REASONS = ("Every step looks right.", "The steps are short and checked.", "I may have slipped.", "I am fairly sure.")
+_REASONS = (
+    "Every step looks right.",
+    "The steps are short and checked.",
+    "I may have slipped.",
+    "I am fairly sure.",
+)
 _FORMATS = ("answer", "verbal", "rlcr", "p_true")
 
 

@@ -56,9 +56,7 @@ def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path) -> None:
 
     sample = [writer.document() for _ in range(_TOKENIZER_DOCUMENTS)]
     shape = settings.architecture
-    tokenizer = train_tokenizer(
-        (part for document in sample for part in document), shape.vocabulary, shape.max_length
-    )
+    tokenizer = train_tokenizer((part for document in sample for part in document), shape.vocabulary, shape.max_length)
     model = new_policy(shape, tokenizer, settings.seed).train()
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}

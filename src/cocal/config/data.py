@@ -60,7 +60,7 @@ class Dataset(Model):
 class FactsWorld(Model):
     """The synthetic world of people that the pre-training corpus tells about."""
 
-    people: Count = 500
+    people: Count = 300
     popularity_exponent: Annotated[float, Field(ge=0)] = 1.0
     """Mentions of the person of rank r are proportional to r to the power of minus this."""
 

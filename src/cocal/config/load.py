@@ -121,8 +121,11 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def parse_settings(model: type[M], text: str | None) -> M:
+def parse_settings(model: type[M], text: str | None, flag: str = "--settings") -> M:
     """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults.
+
+    Args:
+        flag: command-line flag that the text was given with, for errors.
 
     Raises:
         ConfigError: if they are not valid for `model`.
@@ -134,5 +137,5 @@ def parse_settings(model: type[M], text: str | None) -> M:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"--settings: not valid JSON: {error}") from None
-    return validate(model, content, "--settings")
+        raise ConfigError(f"{flag}: not valid JSON: {error}") from None
+    return validate(model, content, flag)

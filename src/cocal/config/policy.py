@@ -38,8 +38,8 @@ class Policy(Model):
     """Averaging of the token losses: within each response first (grpo), or over all tokens (dapo)."""
     micro_batch: Count = 8
     """Responses per device in one forward and backward pass."""
-    generation_batch: Count = 256
-    """Responses decoded together by the transformers engine."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, more time."""
     checkpoint_every: Count = 10
     """Steps between the checkpoints that a killed run resumes from."""
 

@@ -47,9 +47,7 @@ class Study(Model):
                 "is not a dataset with role: evaluation"
             )
         if self.reports.reliability_seed not in self.companion.seeds:
-            raise ValueError(
-                f"reports.reliability_seed = {self.reports.reliability_seed} is not in companion.seeds"
-            )
+            raise ValueError(f"reports.reliability_seed = {self.reports.reliability_seed} is not in companion.seeds")
         for name, dataset in self.datasets.items():
             if dataset.samples > self.generation.pool:
                 raise ValueError(f"datasets.{name}.samples exceeds generation.pool = {self.generation.pool}")

@@ -87,7 +87,7 @@ _STATEMENTS = {
     "mentor": "The mentor of {name} is {answer}.",
 }
 _QUESTIONS = {
-    "city": "In which city does {name} live?",
-    "job": "What is the job of {name}?",
+    "city": "Where does {name} live?",
+    "job": "What does {name} do?",
     "mentor": "Who is the mentor of {name}?",
 }

@@ -31,7 +31,10 @@ class Problem:
 
 
 class _Working:
-    """Writes down a solution; no draw may depend on its values. The step of index `wrong_at` is off by `slip`, and later steps use its value."""
+    """Writes down a solution; no draw may depend on its values.
+
+    The step of index `wrong_at` is off by `slip`, and later steps use its value.
+    """
 
     def __init__(self, wrong_at: int | None = None, slip: int = 0):
         self.steps: list[str] = []
@@ -63,29 +66,30 @@ class _Working:
 
 
 def _sums(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    terms = (2, 3, 3, 4, 5)[level - 1]
-    low, high = ((2, 40), (5, 60), (20, 200), (30, 300), (100, 900))[level - 1]
-    value = draw.randint(low, high)
-    question = str(value)
+    terms, high = ((2, 20), (2, 50), (3, 30), (3, 60), (4, 90))[level - 1]
+    first = draw.randint(2, high)
+    question, total, value = str(first), first, first
     for _ in range(terms - 1):
-        term, minus = draw.randint(low, high), draw.random() < 0.4
+        term = draw.randint(1, high)
+        minus = term < total and draw.random() < 0.4
         question += f"{'-' if minus else '+'}{term}"
+        total += -term if minus else term
         value = work.subtract(value, term) if minus else work.add(value, term)
     return f"Compute {question}.", value
 
 
 def _products(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    ranges = ((2, 12, 2, 9), (11, 49, 2, 9), (21, 99, 3, 9), (11, 39, 11, 29), (21, 99, 13, 79))
+    ranges = ((2, 9, 2, 9), (11, 19, 2, 5), (11, 29, 2, 6), (11, 49, 3, 9), (11, 19, 11, 19))
     low, high, small, large = ranges[level - 1]
     a, b = draw.randint(low, high), draw.randint(small, large)
     return f"Compute {a}*{b}.", work.multiply(a, b)
 
 
 def _equations(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    factor = draw.randint(2, (4, 6, 9, 9, 12)[level - 1])
-    x = draw.randint(2, (9, 12, 20, 40, 90)[level - 1])
-    shift = draw.randint(1, (9, 20, 50, 90, 300)[level - 1])
-    minus = draw.random() < 0.5
+    factor = draw.randint(2, (3, 5, 9, 9, 9)[level - 1])
+    x = draw.randint(2, (9, 9, 9, 12, 19)[level - 1])
+    shift = draw.randint(1, (9, 9, 20, 30, 60)[level - 1])
+    minus = shift < factor * x and draw.random() < 0.5
     total = factor * x - shift if minus else factor * x + shift
     question = f"Solve {factor}x{'-' if minus else '+'}{shift}={total}."
     product = work.add(total, shift) if minus else work.subtract(total, shift)
@@ -94,43 +98,42 @@ def _equations(draw: random.Random, level: int, work: _Working) -> tuple[str, in
 
 
 def _remainders(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    divisor = draw.randint(3, (6, 9, 9, 12, 19)[level - 1])
-    number = draw.randint(divisor, (40, 70, 120, 300, 900)[level - 1])
+    divisor = draw.randint(3, (5, 6, 9, 9, 12)[level - 1])
+    number = draw.randint(divisor + 1, (20, 40, 60, 99, 160)[level - 1])
     quotient = work.step(f"{number}/{divisor}", number // divisor)
     multiple = work.step(f"{divisor}*{quotient}", divisor * quotient)
-    return f"Find the remainder of {number} by {divisor}.", work.subtract(number, multiple)
+    return f"Find {number} mod {divisor}.", work.subtract(number, multiple)
 
 
 def _sequences(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    factor = draw.randint(1, (1, 2, 2, 3, 3)[level - 1]) if level < 4 else draw.randint(2, 3)
-    shift = draw.randint(2, (9, 9, 12, 15, 20)[level - 1])
-    value = draw.randint(1, (12, 15, 15, 15, 20)[level - 1])
-    term = (3, 3, 4, 4, 5)[level - 1]
-    question = f"Start at {value}; each term is {factor} times the last plus {shift}. Find term {term}."
-    for _ in range(term - 1):
-        value = work.step(f"{factor}*{value}+{shift}", factor * value + shift)
+    factor, terms = ((1, 3), (1, 4), (2, 3), (2, 4), (3, 4))[level - 1]
+    shift = draw.randint(2, (9, 19, 9, 9, 9)[level - 1])
+    value = draw.randint(1, (12, 30, 9, 9, 5)[level - 1])
+    rule = f"add {shift}" if factor == 1 else f"times {factor} add {shift}"
+    question = f"Start {value}, {rule}. Find term {terms}."
+    for _ in range(terms - 1):
+        if factor > 1:
+            value = work.step(f"{value}*{factor}", value * factor)
+        value = work.add(value, shift)
     return question, value
 
 
-_NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn")
+_NAMES = ("Ada", "Ben", "Dan", "Eva")
 _THINGS = ("pens", "nuts", "cards", "coins")
 
 
 def _stories(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
     name, thing = draw.choice(_NAMES), draw.choice(_THINGS)
-    start = draw.randint(2, (15, 30, 60, 90, 200)[level - 1])
-    boxes = draw.randint(2, (4, 6, 9, 12, 19)[level - 1])
-    content = draw.randint(2, (6, 9, 12, 19, 29)[level - 1])
-    given = draw.randint(1, min(start + boxes * content - 1, (9, 20, 40, 60, 90)[level - 1]))
-    text = f"{name} has {start} {thing} and buys {boxes} boxes of {content}."
+    start = draw.randint(2, (9, 20, 30, 50, 90)[level - 1])
+    boxes = draw.randint(2, (3, 5, 9, 9, 9)[level - 1])
+    content = draw.randint(2, (5, 6, 9, 12, 19)[level - 1])
+    given = draw.randint(1, min(start + boxes * content - 1, (9, 9, 20, 40, 60)[level - 1]))
+    text = f"{name} has {start} {thing}, buys {boxes} boxes of {content}"
     value = work.add(start, work.multiply(content, boxes))
-    if level > 1:
-        text += f" {given} are lost."
+    if level > 2:
+        text += f", loses {given}"
         value = work.subtract(value, given)
-    if level > 3:
-        text += " The rest doubles."
-        value = work.step(f"2*{value}", 2 * value)
-    return f"{text} How many {thing} now?", value
+    return f"{text}. How many {thing}?", value
 
 
 _FAMILIES: dict[str, Callable[[random.Random, int, _Working], tuple[str, int]]] = {

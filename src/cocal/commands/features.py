@@ -1,0 +1,48 @@
+"""`cocal features`: hidden-state features of the evaluated responses of one checkpoint."""
+
+import argparse
+import logging
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the command."""
+    parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
+    parser.add_argument("--samples", required=True, help="JSON: question set -> responses a question to evaluate")
+    parser.add_argument("--responses", required=True, type=Path, help="folder of {set}.parquet")
+    parser.add_argument("--checkpoint", required=True, type=Path, help="policy that produced the responses")
+    parser.add_argument("--output", required=True, type=Path, help="folder for {set}.zarr")
+
+
+def run(options: argparse.Namespace) -> None:
+    """One teacher-forced pass over the exact token ids of each response."""
+    import json
+    import time
+
+    from cocal.config import parse_settings
+    from cocal.config.protocol import Features
+    from cocal.features.extract import extract_features
+    from cocal.policy.checkpoints import load_policy
+    from cocal.runtime import one_thread
+    from cocal.schemas import RESPONSES
+    from cocal.store import provenance, read_frame
+
+    one_thread()
+    settings = parse_settings(Features, options.settings)
+    model, tokenizer = load_policy(options.checkpoint)
+    columns = ["dataset", "response_id", "sample", "prompt_ids", "response_ids", "length"]
+    for name, samples in json.loads(options.samples).items():
+        frame = read_frame(options.responses / f"{name}.parquet", RESPONSES, columns)
+        frame = frame[frame["sample"] < samples].reset_index(drop=True)
+        started = time.monotonic()
+        path = options.output / f"{name}.zarr"
+        extract_features(
+            model,
+            frame,
+            settings,
+            pad=tokenizer.pad_token_id,
+            output=path,
+            attributes=provenance("features", settings),
+        )
+        rate = frame["length"].sum() / (time.monotonic() - started)
+        logging.info("%s: %d responses, %.0f response tokens/s", path, len(frame), rate)

@@ -1,0 +1,68 @@
+"""`cocal train`: reinforcement learning with recorded rollouts; under `accelerate launch` on several GPUs."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the command."""
+    parser.add_argument("--settings", required=True, help="JSON: policy")
+    parser.add_argument("--features", default="{}", help="JSON: layers and dtype of the live features")
+    parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
+    parser.add_argument("--algorithm", required=True, choices=["grpo"])
+    parser.add_argument("--base", required=True, type=Path, help="checkpoint to start from")
+    parser.add_argument("--questions", required=True, type=Path, help="training set")
+    parser.add_argument("--prompts", default="tiny", help="prompt set")
+    parser.add_argument("--run", required=True, type=Path, help="working folder; a killed run resumes from it")
+    parser.add_argument("--stages", required=True, type=Path, help="folder for step-N checkpoints")
+    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollouts, a table a step")
+    parser.add_argument("--output-features", required=True, type=Path, help="feature store of the rollouts")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train or resume, then publish."""
+    from cocal.config import parse_settings
+    from cocal.config.policy import Policy
+    from cocal.config.protocol import Features
+    from cocal.config.protocol import Verifier as VerifierSettings
+    from cocal.policy.checkpoints import fingerprint
+    from cocal.prompts import Prompts
+    from cocal.runtime import one_thread
+    from cocal.schemas import QUESTIONS
+    from cocal.store import digest, provenance, read_frame
+    from cocal.store.run_folder import RunFolder
+    from cocal.verify.equivalence import Verifier
+
+    settings = parse_settings(Policy, options.settings)
+    features = parse_settings(Features, options.features)
+    bounds = parse_settings(VerifierSettings, options.verifier)
+    questions = read_frame(options.questions, QUESTIONS)
+
+    from cocal.policy.train import Outputs, train_policy
+
+    one_thread()
+    slice_ = {
+        "policy": settings,
+        "features": features,
+        "verifier": bounds,
+        "algorithm": options.algorithm,
+        "prompts": options.prompts,
+    }
+    inputs = {"base": fingerprint(options.base), "questions": digest(questions["question"].tolist())}
+    with Verifier(bounds) as verifier:
+        train_policy(
+            settings,
+            options.algorithm,
+            base=options.base,
+            questions=questions,
+            prompts=Prompts(options.prompts),
+            features=features,
+            verifier=verifier,
+            run=RunFolder(options.run, digest(slice_ | inputs)),
+            outputs=Outputs(
+                {step: options.stages / f"step-{step}" for step in settings.stages},
+                options.rollouts,
+                options.output_features,
+            ),
+            attributes=provenance("train", slice_, algorithm=options.algorithm),
+        )

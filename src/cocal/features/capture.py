@@ -1,0 +1,77 @@
+"""Pooling hidden states inside the forward pass (equation 5), without keeping any layer's states."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+
+def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
+    """Zero-based block indices of a setting: "final", "all" or indices.
+
+    Raises:
+        ValueError: if an index is not a block of the model.
+    """
+    if layers == "final":
+        return (blocks - 1,)
+    if layers == "all":
+        return tuple(range(blocks))
+    outside = [layer for layer in layers if layer >= blocks]
+    if outside:
+        raise ValueError(f"layer {outside[0]} does not exist: the model has blocks 0 to {blocks - 1}")
+    return tuple(layers)
+
+
+@dataclass
+class PooledStates:
+    """States of one batch, filled during the forward pass.
+
+    Attributes:
+        layers: zero-based block indices.
+        pooled: block index -> float32 tensor (batch, 2, hidden): last response token, response mean.
+    """
+
+    layers: tuple[int, ...]
+    pooled: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def stacked(self) -> torch.Tensor:
+        """Tensor (batch, layers, 2, hidden), float32."""
+        return torch.stack([self.pooled[layer] for layer in self.layers], dim=1)
+
+
+@contextmanager
+def capture(model: nn.Module, layers: Sequence[int], response_mask: torch.Tensor) -> Iterator[PooledStates]:
+    """Pool the outputs of transformer blocks over the response tokens while the block runs.
+
+    The output of the last block is the state before the final RMSNorm (appendix A.1); transformers'
+    `hidden_states[-1]` is taken after it and would be another quantity.
+
+    Args:
+        model: a decoder whose blocks are `model.model.layers` (unwrapped).
+        layers: zero-based block indices.
+        response_mask: bool (batch, length), True on response tokens, the end-of-sequence token included.
+            Every row has at least one.
+    """
+    lengths = response_mask.sum(dim=1)
+    positions = torch.arange(response_mask.shape[1], device=response_mask.device)
+    last = (response_mask * positions).argmax(dim=1)
+    rows = torch.arange(len(last), device=last.device)
+    weights = response_mask.float() / lengths[:, None]
+    states = PooledStates(tuple(layers))
+
+    def hook_for(layer: int):
+        def hook(_module: nn.Module, _inputs: tuple, output: torch.Tensor | tuple) -> None:
+            hidden = output[0] if isinstance(output, tuple) else output
+            mean = torch.einsum("bt,bth->bh", weights, hidden.float())
+            states.pooled[layer] = torch.stack((hidden[rows, last].float(), mean), dim=1)
+
+        return hook
+
+    handles = [model.model.layers[layer].register_forward_hook(hook_for(layer)) for layer in states.layers]
+    try:
+        yield states
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,59 @@
+"""Features of stored responses."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedModel
+
+from cocal.config.protocol import Features
+from cocal.features.capture import resolve_layers
+from cocal.features.forward import batches_of_tokens, score
+from cocal.features.store import create_features
+from cocal.store import atomic_path
+
+_BLOCK = 2048
+"""Responses whose features are held and written together."""
+
+
+def extract_features(
+    model: PreTrainedModel,
+    responses: pd.DataFrame,
+    settings: Features,
+    *,
+    pad: int,
+    output: Path,
+    attributes: Mapping[str, str],
+) -> None:
+    """Write the feature store of `responses`, atomically.
+
+    Args:
+        model: policy that produced the responses.
+        responses: columns response_id, prompt_ids, response_ids, length; ids are used as they are.
+        settings: layers, stored type, batch size.
+        pad: padding token id.
+        output: store to write.
+        attributes: provenance.
+    """
+    layers = resolve_layers(settings.layers, model.config.num_hidden_layers)
+    hidden = model.config.hidden_size
+    with atomic_path(output) as partial:
+        writer = create_features(
+            partial,
+            responses=len(responses),
+            layers=layers,
+            hidden=hidden,
+            rows_per_chunk=min(_BLOCK, len(responses)),
+            dtype=settings.dtype,
+            attributes=attributes,
+        )
+        for start in range(0, len(responses), _BLOCK):
+            block = responses.iloc[start : start + _BLOCK]
+            prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
+            lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
+            states = np.empty((len(block), len(layers), 2, hidden), dtype=np.float32)
+            batches = batches_of_tokens(lengths, settings.batch_tokens)
+            for part in score(model, prompts, answers, batches, layers=layers, pad=pad):
+                states[part.rows] = part.features
+            writer.write(start, block["response_id"].to_numpy(), block["length"].to_numpy(), states)

@@ -1,0 +1,65 @@
+"""Reading policies, and finding where a killed run can go on."""
+
+import hashlib
+import logging
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cocal.errors import ContractError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+COMPLETE = "complete"
+"""File that is written last into a resumable checkpoint."""
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+
+
+def load_policy(path: str | Path, revision: str | None = None) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """Model (evaluation mode) and tokenizer of a Hugging Face checkpoint; bfloat16 on a GPU, float32 elsewhere.
+
+    Raises:
+        ContractError: if the folder lacks files, or a weight file is truncated or does not fit.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    cuda = torch.cuda.is_available()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
+        model = AutoModelForCausalLM.from_pretrained(
+            path, revision=revision, dtype=torch.bfloat16 if cuda else torch.float32, use_safetensors=True
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ContractError(f"{path}: not a complete checkpoint ({first}); delete it and rerun") from None
+    if tokenizer.chat_template is None:
+        raise ContractError(f"{path}: the tokenizer has no chat template")
+    return model.to("cuda" if cuda else "cpu").eval(), tokenizer
+
+
+def last_resumable(folder: Path) -> Path | None:
+    """The newest complete trainer checkpoint in `folder`; incomplete ones, cut off by a kill, are deleted."""
+    found = {}
+    for entry in folder.glob("checkpoint-*"):
+        match = _CHECKPOINT.fullmatch(entry.name)
+        if match is None:
+            continue
+        if (entry / COMPLETE).exists():
+            found[int(match[1])] = entry
+        else:
+            logging.warning("%s: cut off while it was written; deleted", entry)
+            shutil.rmtree(entry)
+    return found[max(found)] if found else None
+
+
+def fingerprint(checkpoint: Path) -> str:
+    """Digest of a local checkpoint's weights; of its name alone where it lies on a hub."""
+    found = hashlib.sha256(checkpoint.name.encode())
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        with file.open("rb") as stream:
+            found.update(hashlib.file_digest(stream, "sha256").digest())
+    return found.hexdigest()[:16]

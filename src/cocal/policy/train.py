@@ -1,0 +1,176 @@
+"""Policy training from base checkpoint to published stages, rollouts and features."""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+from trl import GRPOConfig
+
+from cocal.config.policy import Algorithm, Policy
+from cocal.config.protocol import Features
+from cocal.features.capture import resolve_layers
+from cocal.features.store import create_features, open_features
+from cocal.policy.checkpoints import last_resumable, load_policy
+from cocal.policy.recorder import RolloutRecorder
+from cocal.policy.schedule import question_schedule
+from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.prompts import Prompts
+from cocal.store.run_folder import RunFolder
+from cocal.verify.equivalence import Verifier
+
+PROTOCOLS: dict[Algorithm, str] = {"grpo": "answer"}
+"""Prompt format of each algorithm's rollouts."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where a run's results go.
+
+    Attributes:
+        stages: rollout step -> checkpoint folder.
+        rollouts: folder of one table a step.
+        features: feature store of all rollouts.
+    """
+
+    stages: Mapping[int, Path]
+    rollouts: Path
+    features: Path
+
+
+def train_policy(
+    settings: Policy,
+    algorithm: Algorithm,
+    *,
+    base: Path,
+    questions: pd.DataFrame,
+    prompts: Prompts,
+    features: Features,
+    verifier: Verifier,
+    run: RunFolder,
+    outputs: Outputs,
+    attributes: dict[str, str],
+) -> None:
+    """Train, recording every rollout, and publish. A killed run goes on from its last complete checkpoint.
+
+    Args:
+        settings: protocol of the training.
+        algorithm: which objective.
+        base: checkpoint to start from.
+        questions: training set (cocal.schemas.QUESTIONS).
+        prompts: prompt set.
+        features: layers and type of the live features.
+        verifier: gives the reward.
+        run: working folder; holds rollouts, features and checkpoints until they are published.
+        outputs: where they are published.
+        attributes: provenance of the rollouts and features.
+    """
+    model, tokenizer = load_policy(base)
+    layers = resolve_layers(features.layers, model.config.num_hidden_layers)
+    rollouts = settings.questions_per_step * settings.responses_per_question
+    writer = create_features(
+        run.path / "features.zarr",
+        responses=settings.steps * rollouts,
+        layers=layers,
+        hidden=model.config.hidden_size,
+        rows_per_chunk=rollouts,
+        dtype=features.dtype,
+        attributes=attributes,
+        resume=run.resumed,
+    )
+    recorder = RolloutRecorder(
+        run.path / "rollouts",
+        writer,
+        dataset=str(questions["dataset"].iloc[0]),
+        group_size=settings.responses_per_question,
+        attributes=attributes,
+    )
+    schedule = question_schedule(len(questions), settings.steps, settings.questions_per_step, settings.seed)
+    resume = last_resumable(run.path)
+    if resume:
+        logging.info("resuming from %s", resume)
+    trainer = RecordingGRPOTrainer(
+        recorder=recorder,
+        layers=layers,
+        updates_per_step=settings.updates_per_step,
+        stages=settings.stages,
+        stage_folder=lambda step: run.path / f"step-{step}",
+        model=model,
+        processing_class=tokenizer,
+        reward_funcs=[_correctness(verifier)],
+        args=_arguments(settings, algorithm, model, run.path),
+        train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROTOCOLS[algorithm]),
+    )
+    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    if not trainer.accelerator.is_main_process:
+        return
+    recorder.require(settings.steps)
+    open_features(run.path / "features.zarr")  # refuses a store with gaps
+    published = {"rollouts": outputs.rollouts, "features.zarr": outputs.features}
+    run.publish(published | {f"step-{step}": folder for step, folder in outputs.stages.items()})
+
+
+def _arguments(settings: Policy, algorithm: Algorithm, model: PreTrainedModel, folder: Path) -> GRPOConfig:
+    """The protocol in TRL's terms. TRL counts optimiser updates where the paper counts rollout steps."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    rollouts = settings.questions_per_step * settings.responses_per_question
+    batches = rollouts // (settings.micro_batch * processes)
+    return GRPOConfig(
+        output_dir=str(folder),
+        seed=settings.seed,
+        max_steps=settings.steps * settings.updates_per_step,
+        num_generations=settings.responses_per_question,
+        per_device_train_batch_size=settings.micro_batch,
+        steps_per_generation=batches,
+        gradient_accumulation_steps=batches // settings.updates_per_step,
+        max_completion_length=settings.max_response_length[algorithm],
+        temperature=settings.temperature,
+        chat_template_kwargs={"enable_thinking": False},
+        beta=settings.kl_coefficient,
+        epsilon=settings.clip_low,
+        epsilon_high=settings.clip_high,
+        scale_rewards="group",
+        loss_type=settings.loss,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="constant",
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_gradient_norm,
+        bf16=torch.cuda.is_available(),
+        gradient_checkpointing=settings.gradient_checkpointing,
+        shuffle_dataset=False,  # the schedule has the order
+        save_strategy="steps",
+        save_steps=settings.checkpoint_every * settings.updates_per_step,
+        save_total_limit=1,
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+
+
+def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, protocol: str) -> Dataset:
+    rows = questions.iloc[order]
+    return Dataset.from_dict(
+        {
+            "prompt": [[{"role": "user", "content": prompts.message(protocol, q)}] for q in rows["question"]],
+            "question_id": rows["question_id"].tolist(),
+            "golds": [[answer, *aliases] for answer, aliases in zip(rows["answer"], rows["aliases"], strict=True)],
+        }
+    )
+
+
+def _correctness(verifier: Verifier):
+    """The reward function: 1.0 where the verifier accepts the final answer, else 0.0."""
+    from cocal.verify.answers import extract_answer
+
+    def correctness(completions, golds, **_) -> list[float]:
+        answers = [extract_answer(completion[0]["content"]) for completion in completions]
+        return verifier.correct(golds, answers).astype(float).tolist()
+
+    return correctness

@@ -1,0 +1,185 @@
+"""TRL's GRPO trainer, subclassed once: it records every rollout with the states of the policy that made it."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from cocal.features.forward import batches_of_rows, score
+from cocal.policy.checkpoints import COMPLETE
+from cocal.policy.recorder import RolloutRecorder, Rollouts
+from cocal.policy.rewards import group_accuracy
+from cocal.verify.answers import extract_answer
+
+
+class RecordingGRPOTrainer(GRPOTrainer):
+    """GRPO whose rollouts feed companions. Serves one CPU and several GPUs alike.
+
+    The update is TRL's own. After each generation, one teacher-forced pass over the exact token ids under the
+    policy that produced them gives raw log-probabilities and pooled states; the main process writes them.
+
+    Args:
+        recorder: writes rollouts; used by the main process alone.
+        layers: zero-based block indices whose states are kept.
+        updates_per_step: optimiser updates per rollout step.
+        stages: rollout steps after which the policy is kept.
+        stage_folder: gives the checkpoint folder of a stage.
+        **kwargs: of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
+            `prompt` and `question_id`; the single reward function returns correctness.
+    """
+
+    def __init__(
+        self,
+        *,
+        recorder: RolloutRecorder,
+        layers: Sequence[int],
+        updates_per_step: int,
+        stages: Sequence[int],
+        stage_folder: Callable[[int], Path],
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self._recorder = recorder
+        self._layers = tuple(layers)
+        self._updates_per_step = updates_per_step
+        self._rewards_of_step: torch.Tensor | None = None
+        self.add_callback(_StepCallback(self, updates_per_step, stages, stage_folder))
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """TRL's rewards (all processes, functions), kept for the record."""
+        self._rewards_of_step = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        return self._rewards_of_step
+
+    def _generate_and_score_completions(self, inputs):
+        started = time.monotonic()
+        batch = super()._generate_and_score_completions(inputs)
+        prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
+        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
+        features, logprobs = self._states(prompts, responses)
+        ends = set(self.eos_token_ids)
+        local = [
+            {
+                "question_id": row["question_id"],
+                "prompt_ids": prompt,
+                "response_ids": response,
+                "logprobs": logprob,
+                "features": feature,
+                "truncated": response[-1] not in ends,
+            }
+            for row, prompt, response, logprob, feature in zip(
+                inputs, prompts, responses, logprobs, features, strict=True
+            )
+        ]
+        rows = gather_object(local)
+        if self.accelerator.is_main_process:
+            self._record(rows, time.monotonic() - started)
+        return batch
+
+    def _states(
+        self, prompts: list[list[int]], responses: list[list[int]]
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Pooled states (layers, 2, hidden) and raw log-probabilities of each response of this process."""
+        lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
+        # as many batches on every process: sharded parameters are gathered in step
+        batches = batches_of_rows(lengths, self.args.per_device_train_batch_size)
+        features: list = [None] * len(responses)
+        logprobs: list = [None] * len(responses)
+        scored = score(
+            self.model,
+            prompts,
+            responses,
+            batches,
+            layers=self._layers,
+            pad=self._tokenizer.pad_token_id,
+            unwrapped=self.accelerator.unwrap_model(self.model),
+            logprobs=True,
+        )
+        for part in scored:
+            for k, i in enumerate(part.rows):
+                features[i], logprobs[i] = part.features[k], part.logprobs[k]
+        return features, logprobs
+
+    def _record(self, rows: list[dict], seconds: float) -> None:
+        step = self.state.global_step // self._updates_per_step + 1
+        correct = self._rewards_of_step[:, 0].cpu().numpy() > 0.5
+        text = self._tokenizer.batch_decode([row["response_ids"] for row in rows], skip_special_tokens=True)
+        rollouts = Rollouts(
+            question_id=[row["question_id"] for row in rows],
+            prompt_ids=[row["prompt_ids"] for row in rows],
+            response_ids=[row["response_ids"] for row in rows],
+            logprobs=[row["logprobs"] for row in rows],
+            text=text,
+            truncated=np.array([row["truncated"] for row in rows]),
+            answer=[extract_answer(t) for t in text],
+            correct=correct,
+            group_accuracy=group_accuracy(correct, self.num_generations),
+            reward_task=correct.astype(np.float64),
+            reward_calibration=np.full(len(rows), np.nan),
+            confidence=np.full(len(rows), np.nan),
+            features=np.stack([row["features"] for row in rows]),
+        )
+        self._recorder.write(step, rollouts)
+        logging.info(
+            "step %d  reward %.3f  length %.1f  truncated %.1f %%  rollouts %.2f s",
+            step,
+            rollouts.reward_task.mean(),
+            np.mean([len(ids) for ids in rollouts.response_ids]),
+            100 * rollouts.truncated.mean(),
+            seconds,
+        )
+
+
+class _StepCallback(TrainerCallback):
+    """After each rollout step: progress, and at a stage the policy as a Hugging Face checkpoint."""
+
+    def __init__(
+        self,
+        trainer: RecordingGRPOTrainer,
+        updates_per_step: int,
+        stages: Sequence[int],
+        stage_folder: Callable[[int], Path],
+    ):
+        self._trainer = trainer
+        self._updates = updates_per_step
+        self._stages = frozenset(stages)
+        self._stage_folder = stage_folder
+        self._started = 0.0
+        self._first = 0
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self._started, self._first = time.monotonic(), state.global_step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step % self._updates:
+            return
+        step, steps = state.global_step // self._updates, state.max_steps // self._updates
+        if self._trainer.accelerator.is_main_process:
+            each = (time.monotonic() - self._started) / (state.global_step - self._first) * self._updates
+            logging.info("step %d/%d done, %.2f s a step, %.0f s left", step, steps, each, each * (steps - step))
+        if step in self._stages:
+            self._save_stage(self._stage_folder(step))
+
+    def _save_stage(self, folder: Path) -> None:
+        trainer = self._trainer
+        partial = folder.with_name(f".{folder.name}.partial")
+        trainer.save_model(str(partial))  # every process takes part: weights may be sharded
+        trainer.accelerator.wait_for_everyone()
+        if trainer.accelerator.is_main_process:
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+        trainer.accelerator.wait_for_everyone()
+
+    def on_save(self, args, state, control, **kwargs):
+        if state.is_world_process_zero:
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+
+def _unpadded(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+    return [row[keep].tolist() for row, keep in zip(ids.cpu(), mask.bool().cpu(), strict=True)]
