@@ -1,0 +1,49 @@
+"""One comparison by math-verify, and what the processes that run it need.
+
+math_verify is imported by those processes alone.
+"""
+
+import logging
+import resource
+import signal
+import sys
+from pathlib import Path
+
+
+def prepare(memory_mb: int) -> None:
+    """Set up a checking process.
+
+    Args:
+        memory_mb: address space, in MiB, that comparisons may take beyond what the process holds at its start (the
+            imports of the main program count for nothing). An allocation beyond it fails.
+
+    Raises:
+        RuntimeError: if a comparison that must hold does not. A process in which nothing can be compared would
+            otherwise call every answer wrong.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a Python handler would wait for a hanging C call to return
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its own time-outs are off
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + memory_mb * 2**20
+        _, inherited = resource.getrlimit(resource.RLIMIT_AS)
+        if inherited == resource.RLIM_INFINITY or limit < inherited:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if not compare("1/2", "0.5"):
+        raise RuntimeError("math-verify cannot compare 1/2 with 0.5")
+
+
+def compare(gold: str, answer: str) -> bool:
+    r"""Whether math-verify takes `answer` for `gold`. Both are LaTeX or plain text without `\boxed`.
+
+    math-verify's own time-outs are off: they rest on SIGALRM, which cannot stop a hanging C call.
+    """
+    from math_verify import parse, verify
+
+    expected, found = (parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer))
+    return bool(verify(expected, found, timeout_seconds=None))
+
+
+def compare_all(pairs: list[tuple[str, str]]) -> list[bool]:
+    """`compare` for each (gold, answer)."""
+    return [compare(gold, answer) for gold, answer in pairs]

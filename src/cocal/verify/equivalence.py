@@ -1,0 +1,223 @@
+"""Answer equivalence: deterministic, bounded in time and memory, safe against hostile answers."""
+
+import logging
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.errors import ConfigError
+from cocal.verify.comparison import compare_all, prepare
+from cocal.verify.normalise import canonical_integer, normalise_text
+
+if TYPE_CHECKING:
+    from pebble import ProcessPool
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["mathematics", "factual"]
+Pair = tuple[str, str]
+"""Gold answer, answer: math-verify is not symmetric."""
+
+_CHUNK = 16
+"""Comparisons sent to a process together; a few milliseconds each."""
+_CHUNK_TIMEOUT = 1.0
+"""Seconds for a chunk, before its comparisons get the full time each."""
+_BARREN_POOLS = 3
+"""Pools in a row that may break before anything is judged."""
+
+
+class Verifier:
+    """Judges answers (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
+
+    Mathematics: answers that are the same text but for white space are equivalent; two plain integers are
+    equivalent if they are the same number; all else is math-verify's to decide, in processes that are killed when a
+    comparison takes too long or too much memory. Such a comparison counts as not equivalent, as does one with an
+    answer longer than `settings.max_answer_length`. Factual answers: exact match of `normalise_text`.
+
+    Processes start with the first comparison that needs one; close the verifier, or use it as a context manager, to
+    end them.
+
+    Args:
+        settings: bounds of one comparison.
+        workers: checking processes.
+    """
+
+    def __init__(self, settings: VerifierSettings, workers: int = 1) -> None:
+        self._settings = settings
+        self._workers = workers
+        self._processes: ProcessPool | None = None
+
+    def __enter__(self) -> "Verifier":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the checking processes. A later comparison starts new ones."""
+        if self._processes is not None:
+            self._processes.stop()
+            self._processes.join()
+            self._processes = None
+
+    def correct(
+        self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], kind: Kind = "mathematics"
+    ) -> np.ndarray:
+        """Whether each answer is equivalent to any of its gold answers.
+
+        Args:
+            golds: accepted answers (the answer and its aliases) of each of n responses.
+            answers: extracted answers, None without one.
+
+        Returns:
+            Booleans, shape (n,); False without an answer.
+        """
+        pairs, rows = [], []
+        for row, (accepted, answer) in enumerate(zip(golds, answers, strict=True)):
+            if answer is not None:
+                pairs += [(gold, answer) for gold in accepted]
+                rows += [row] * len(accepted)
+        verdicts = np.zeros(len(answers), dtype=bool)
+        np.logical_or.at(verdicts, np.array(rows, dtype=np.intp), self.equivalent(pairs, kind))
+        return verdicts
+
+    def equivalent(self, pairs: Sequence[Pair], kind: Kind = "mathematics") -> np.ndarray:
+        """Whether the second answer of each (gold, answer) pair is equivalent to the first.
+
+        Equal pairs are judged once.
+
+        Returns:
+            Booleans, shape (len(pairs),).
+
+        Raises:
+            ConfigError: if no checking process can start within `settings.memory_mb`.
+        """
+        verdicts = {pair: self._obvious(pair, kind) for pair in pairs}
+        verdicts |= self._judge([pair for pair, verdict in verdicts.items() if verdict is None])
+        return np.array([verdicts[pair] for pair in pairs], dtype=bool)
+
+    def classes(
+        self, answers: Sequence[str | None], pools: Sequence[object] | None = None, kind: Kind = "mathematics"
+    ) -> np.ndarray:
+        """Equivalence classes of the answers within each pool.
+
+        Two answers share a class if either, as gold, is equivalent to the other, or a chain of such pairs links
+        them: the partition does not depend on the order of the pool.
+
+        Args:
+            answers: extracted answers of n responses, None without one.
+            pools: pool of each response (any hashable, such as the question); one pool by default.
+
+        Returns:
+            Integers, shape (n,): equal within a pool for equivalent answers, different across pools; -1 without an
+            answer.
+        """
+        members: dict[object, dict[str, list[int]]] = {}
+        for row, answer in enumerate(answers):
+            if answer is not None:
+                members.setdefault(pools[row] if pools is not None else None, {}).setdefault(answer, []).append(row)
+        both = [pair for pool in members.values() for a, b in combinations(pool, 2) for pair in ((a, b), (b, a))]
+        verdicts = dict(zip(both, self.equivalent(both, kind).tolist(), strict=True))
+        labels = np.full(len(answers), -1, dtype=np.int64)
+        label = 0
+        for pool in members.values():
+            rest = list(pool)
+            while rest:
+                linked = [rest.pop(0)]
+                for a in linked:  # grows while it is walked
+                    linked += [b for b in rest if verdicts[a, b] or verdicts[b, a]]
+                    rest = [b for b in rest if b not in linked]
+                labels[[row for a in linked for row in pool[a]]] = label
+                label += 1
+        return labels
+
+    def _obvious(self, pair: Pair, kind: Kind) -> bool | None:
+        """The verdict where no computer algebra is needed, else None."""
+        gold, answer = pair
+        if max(len(gold), len(answer)) > self._settings.max_answer_length:
+            return False
+        if kind == "factual":
+            return normalise_text(gold) == normalise_text(answer)
+        if gold.split() == answer.split():
+            return True
+        integers = canonical_integer(gold), canonical_integer(answer)
+        return integers[0] == integers[1] if None not in integers else None
+
+    def _judge(self, pairs: list[Pair]) -> dict[Pair, bool]:
+        """math-verify's verdicts.
+
+        Chunks save round trips. One that fails is judged again pair by pair with the full time each, so that only
+        the pair at fault is given up.
+        """
+        chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
+        verdicts, failed = self._compare(chunks, min(_CHUNK_TIMEOUT, self._settings.timeout))
+        alone, given_up = self._compare([[pair] for chunk in failed for pair in chunk], self._settings.timeout)
+        if given_up:
+            logger.warning(
+                "verifier: %d of %d comparisons hung or crashed (bounds: %g s, %d MiB) and count as not equivalent",
+                len(given_up),
+                len(pairs),
+                self._settings.timeout,
+                self._settings.memory_mb,
+            )
+        return verdicts | alone | {pair: False for chunk in given_up for pair in chunk}
+
+    def _compare(self, chunks: list[list[Pair]], timeout: float) -> tuple[dict[Pair, bool], list[list[Pair]]]:
+        """Verdicts of the chunks that came through, and the chunks that hung, crashed or ran out of memory."""
+        from pebble import ProcessExpired
+
+        verdicts: dict[Pair, bool] = {}
+        failed = []
+        barren = 0
+        while chunks:
+            pool = self._pool()
+            futures = [pool.schedule(compare_all, args=(chunk,), timeout=timeout) for chunk in chunks]
+            lost = []
+            for chunk, future in zip(chunks, futures, strict=True):
+                try:
+                    verdicts |= zip(chunk, future.result(), strict=True)
+                except (TimeoutError, ProcessExpired, MemoryError):
+                    failed.append(chunk)
+                except BrokenProcessPool:
+                    lost.append(chunk)  # a process died between two chunks and took its pool with it
+            barren = barren + 1 if len(lost) == len(chunks) else 0
+            if barren == _BARREN_POOLS:
+                raise RuntimeError(f"verifier: the processes of {barren} pools died without judging anything")
+            chunks = lost
+        return verdicts, failed
+
+    def _pool(self) -> "ProcessPool":
+        """The running pool; a new one if there is none or it broke."""
+        if self._processes is not None and not self._processes.active:
+            self.close()
+        if self._processes is None:
+            self._processes = _start(self._settings.memory_mb, self._workers)
+        return self._processes
+
+
+def _start(memory_mb: int, workers: int) -> "ProcessPool":
+    """A pool whose processes are known to be able to compare.
+
+    A fork server makes them: forking this process would copy the locks of its threads (torch, pebble) in whatever
+    state they are, and spawning would import the computer algebra anew for each process that was killed.
+    """
+    from pebble import ProcessPool
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["cocal.verify.comparison", "math_verify"])
+    pool = ProcessPool(workers, initializer=prepare, initargs=(memory_mb,), context=context)
+    try:
+        pool.schedule(compare_all, args=([],)).result()
+    except BrokenProcessPool:
+        pool.stop()
+        pool.join()
+        raise ConfigError(
+            f"verifier: no checking process can start with memory_mb = {memory_mb}; its own message stands above: "
+            "raise the bound, or mend the installation of math-verify"
+        ) from None
+    return pool

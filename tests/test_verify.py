@@ -1,0 +1,343 @@
+"""Answers, confidences and equivalence: every rule of the verifier, with hostile text."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.verify.answers import extract_answer
+from cocal.verify.confidence import confidence_span, parse_confidence
+from cocal.verify.equivalence import Verifier
+from cocal.verify.normalise import canonical_integer, normalise_text
+
+MEGABYTE = 1_000_000
+HANGING = "9^{9^{9^{9}}}"
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    """A verifier with one process and a short time-out."""
+    with Verifier(VerifierSettings(timeout=2.0)) as verifier:
+        yield verifier
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"so \boxed{42}.", "42"),
+        (r"\boxed{1} no, \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"),
+        (r"\boxed{ \{1, 2\} }", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
+        (r"\boxed{a \\{b}}", r"a \\{b}"),
+        (r"\boxed {7}", "7"),
+        (r"\boxed{\boxed{5}}", "5"),
+        ("\\boxed{two\nlines}", "two\nlines"),
+        (r"\boxed{π ≈ 3}", "π ≈ 3"),
+        (r"\boxed{}", None),
+        (r"\boxed{  }", None),
+        (r"\boxed{1} then \boxed{2", None),
+        (r"\boxed 5", None),
+        ("42", None),
+        ("", None),
+    ],
+)
+def test_answer_is_the_last_balanced_box(text, answer):
+    assert extract_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "\nCONFIDENCE: 0.8",
+        "\n<reason>maybe \\boxed{9} instead</reason>\nCONFIDENCE: 0.3",
+        "\n<reason>cut \\boxed{9",
+        "\nCONFIDENCE: \\boxed{0.9}",
+        "\n**CONFIDENCE: $\\boxed{0.9}$**",
+    ],
+)
+def test_confidence_part_does_not_disturb_the_answer(tail):
+    assert extract_answer(r"thus \boxed{7}." + tail) == "7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * MEGABYTE,
+        r"\boxed{" + "{" * MEGABYTE,
+        r"\boxed{" * (MEGABYTE // 7),
+        r"\boxed" + " " * MEGABYTE,
+        "CONFIDENCE: " * (MEGABYTE // 12),
+        "CONFIDENCE:" + "*" * MEGABYTE + "x",
+        "CONFIDENCE: 0." + "9" * MEGABYTE + "*" * MEGABYTE + "x",
+        "CONFIDENCE" + " " * MEGABYTE,
+        "\\" * MEGABYTE,
+    ],
+)
+def test_megabyte_texts_end(text):
+    """A quadratic scan of these texts would take hours."""
+    assert extract_answer(text) is None
+    assert parse_confidence(text) is None
+
+
+def test_megabyte_answer_is_extracted():
+    assert extract_answer("x" * MEGABYTE + r"\boxed{" + "{}" * MEGABYTE + "}") == "{}" * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    ("stated", "value"),
+    [
+        ("0.9", 0.9),
+        (".5", 0.5),
+        ("0", 0.0),
+        ("1", 1.0),
+        ("1.0", 1.0),
+        ("1.000", 1.0),
+        ("0.9.", 0.9),
+        ("**0.9**", 0.9),
+        ("\n0.9", 0.9),
+        ("0.9  \nHope this helps.", 0.9),
+        ("0.9\r\n", 0.9),
+    ],
+)
+def test_valid_confidence(stated, value):
+    assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") == value
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "1e-3",
+        "10.5",
+        "85%",
+        "0.5%",
+        "85",
+        "1.01",
+        "1.",
+        "0.",
+        "+0.5",
+        "-0.1",
+        "0.9/1",
+        "0.9 or 0.8",
+        "0.9 (sure)",
+        "0,9",
+        "1.2.3",
+        "high",
+        "",
+        "nan",
+        "inf",
+        "0x1",
+        "٠.٩",
+        "\\boxed{0.9}",
+        "<0.9>",
+        "0.5-0.6",
+        "1*0.5",
+    ],
+)
+def test_invalid_confidence_is_none_never_a_default(stated):
+    assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("CONFIDENCE：0.7", 0.7),
+        ("CONFIDENCE : 0.7", 0.7),
+        ("**CONFIDENCE:** 0.7", 0.7),
+        ("confidence: 0.7", None),
+        ("OVERCONFIDENCE: 0.7", None),
+        ("CONFIDENCE 0.7", None),
+        ("no statement", None),
+        ("CONFIDENCE: 0.2\nCONFIDENCE: 0.7", 0.7),
+        ("CONFIDENCE: 0.2\nCONFIDENCE: high", None),
+        (r"CONFIDENCE: 0.7 \boxed{4}", None),
+        ("CONFIDENCE: 0.7\n\\boxed{4}", None),
+        ("\\boxed{4}<reason>r\nCONFIDENCE: 0.2\n</reason>", None),
+        ("\\boxed{4}<reason>CONFIDENCE: 0.2</reason>\nCONFIDENCE: 0.7", 0.7),
+    ],
+)
+def test_which_statement_counts(text, value):
+    assert parse_confidence(text) == value
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_a_share_or_none(text):
+    value = parse_confidence("CONFIDENCE: " + text)
+    assert value is None or 0.0 <= value <= 1.0
+
+
+@given(st.integers(0, 10_000))
+def test_every_decimal_share_is_read_back(thousandths):
+    assert parse_confidence(f"CONFIDENCE: {thousandths / 10_000:.4f}") == thousandths / 10_000
+
+
+def test_span_runs_from_the_last_statement_to_the_end():
+    text = "\\boxed{4}\nCONFIDENCE: 0.2\n**CONFIDENCE: 0.7**\n"
+    start, end = confidence_span(text)
+    assert text[start:end] == "CONFIDENCE: 0.7**\n"
+    assert confidence_span("CONFIDENCE: high") == (0, 16)  # malformed, still confidence text
+    assert confidence_span(r"CONFIDENCE: 0.7 \boxed{4}") is None
+    assert confidence_span(r"\boxed{4}") is None
+
+
+EQUIVALENT = [
+    ("5", " 5 "),
+    ("025", "25"),
+    ("-0", "0"),
+    ("1/2", "0.5"),
+    (r"\frac{1}{2}", "1/2"),
+    ("1000", "1,000"),
+    ("1,000", "1000"),
+    (r"336^\circ", "336"),
+    ("27.0", "27"),
+    (r"\sqrt{2}", "2^{1/2}"),
+    ("x^2+2x+1", "(x+1)^2"),
+    ("-1", "−1"),
+    ("5", "x=5"),
+]
+DIFFERENT = [
+    ("5", "6"),
+    ("5", "-5"),
+    ("1/2", "0.51"),
+    ("5", ""),
+    ("", "5"),
+    ("5", r"\frac{1}{0}"),
+    ("5", "{" * 200 + "5" + "}" * 200 + "+1"),
+    ("5", "}{"),
+    ("5", "\x00"),
+    ("5", "\\"),
+    ("5", "五"),
+    ("5", "🙂" * 100),
+    ("5", "5" * MEGABYTE),
+    ("5" * MEGABYTE, "5" * MEGABYTE),  # longer than max_answer_length
+]
+
+
+def test_mathematical_equivalence(verifier):
+    pairs = EQUIVALENT + DIFFERENT
+    verdicts = verifier.equivalent(pairs)
+    assert verdicts.dtype == bool
+    assert dict(zip(pairs, verdicts.tolist(), strict=True)) == {pair: pair in EQUIVALENT for pair in pairs}
+
+
+def test_order_of_arguments_is_gold_then_answer(verifier):
+    """math-verify unwraps an assignment in the answer, never in an expression of the gold that is no assignment."""
+    assert verifier.equivalent([(r"(0, 1)", r"0 < x < 1"), (r"0 < x < 1", r"(0, 1)")]).tolist() == [False, True]
+
+
+def test_hanging_comparison_is_killed_and_neighbours_are_judged(verifier, caplog):
+    neighbours = [(f"{n}/2", str(n / 2)) for n in range(1, 21)]
+    pairs = [*neighbours[:7], ("5", HANGING), *neighbours[7:], ("5", HANGING)]
+    with caplog.at_level(logging.WARNING):
+        verdicts = verifier.equivalent(pairs)
+    assert verdicts.tolist() == [True] * 7 + [False] + [True] * 13 + [False]
+    assert [record.getMessage() for record in caplog.records if "hung" in record.getMessage()] == [
+        "verifier: 1 of 21 comparisons hung or crashed (bounds: 2 s, 2048 MiB) and count as not equivalent"
+    ]
+
+
+def test_memory_is_bounded():
+    """2^(2^33) takes a gigabyte: with little memory it fails at once, and the process goes on."""
+    with Verifier(VerifierSettings(memory_mb=200, timeout=60.0)) as verifier:
+        assert verifier.equivalent([("5", "2^{8589934592}"), ("1/2", "0.5")]).tolist() == [False, True]
+
+
+def test_killed_process_is_replaced():
+    with Verifier(VerifierSettings(timeout=4.0)) as verifier:
+        assert verifier.equivalent([("1/2", "0.5")]).all()
+
+        def kill():
+            for child in multiprocessing.active_children():
+                os.kill(child.pid, signal.SIGKILL)
+
+        time.sleep(0.5)
+        kill()  # while idle
+        assert verifier.equivalent([("1/3", r"\frac{2}{6}")]).all()
+        killer = threading.Timer(0.5, kill)  # while judging
+        killer.start()
+        assert verifier.equivalent([("5", HANGING), ("1/2", "0.5")]).tolist() == [False, True]
+        killer.join()
+
+
+def test_obvious_comparisons_start_no_process():
+    with Verifier(VerifierSettings(max_answer_length=20)) as verifier:
+        pairs = [("12", "012"), ("12", "13"), (r"\frac{1}{2}", r" \frac{1}{2}"), ("x", "9" * 21)]
+        assert verifier.equivalent(pairs).tolist() == [True, False, True, False]
+        assert verifier.equivalent([("Rome", "the ROME."), ("Rome", "Paris")], "factual").tolist() == [True, False]
+        assert verifier.correct([["1", "2"], ["3"]], ["2", None]).tolist() == [True, False]
+        assert verifier.classes([]).shape == (0,)
+        assert not multiprocessing.active_children()
+
+
+def test_processes_that_cannot_compare_are_an_error(tmp_path):
+    """A broken math-verify must not pass for wrong answers."""
+    (tmp_path / "math_verify.py").write_text("raise ImportError('broken on purpose')\n")
+    code = (
+        "from cocal.config.protocol import Verifier as S\n"
+        "from cocal.errors import ConfigError\n"
+        "from cocal.verify.equivalence import Verifier\n"
+        "try:\n    Verifier(S()).equivalent([('1/2', '0.5')])\n"
+        "except ConfigError as error:\n    print('ConfigError', error)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "no checking process can start" in done.stdout
+    assert "broken on purpose" in done.stderr
+
+
+def test_correct_takes_any_alias_and_no_answer_is_wrong(verifier):
+    golds = [["7", "1/2"], ["7"], ["7", "8"], ["7"]]
+    assert verifier.correct(golds, ["0.5", "7", None, "8"]).tolist() == [True, True, False, False]
+    golds = [["Mark Twain", "Samuel Clemens"], ["Mark Twain"]]
+    assert verifier.correct(golds, ["samuel  clemens.", "Twain"], kind="factual").tolist() == [True, False]
+
+
+def test_classes_partition_each_pool_whatever_its_order(verifier):
+    answers = ["1/2", "0.5", "7", None, r"\frac{2}{4}", "007", None, "x"]
+    labels = verifier.classes(answers)
+    assert labels.tolist() == [0, 0, 1, -1, 0, 1, -1, 2]
+    order = np.random.default_rng(0).permutation(len(answers))
+    shuffled = verifier.classes([answers[i] for i in order])
+    together = labels[:, None] == labels[None, :]
+    assert ((shuffled[:, None] == shuffled[None, :]) == together[np.ix_(order, order)]).all()
+
+
+def test_classes_stay_apart_across_pools(verifier):
+    labels = verifier.classes(["5", "5", "5", "6"], pools=["a", "b", "a", "b"])
+    assert labels[0] == labels[2]
+    assert len({labels[0], labels[1], labels[3]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("The  Beatles!", "beatles"),
+        (r"\text{Paris}", "paris"),
+        ("An apple a day", "apple day"),
+        ("U.S.A.", "usa"),
+        ("The The", "the the"),
+        ("ﬁne", "fine"),
+        ("", ""),
+    ],
+)
+def test_factual_normal_form(text, normal):
+    assert normalise_text(text) == normal
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"), [("-007", "-7"), ("+0", "0"), (" 12 ", "12"), ("1.0", None), ("٣", None)]
+)
+def test_plain_integers(text, canonical):
+    assert canonical_integer(text) == canonical
