@@ -1,16 +1,80 @@
-"""Shared test set-up: one thread a process, no network, paths."""
+"""Shared test set-up: one thread a process, no network, a micro policy."""
 
+import json
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 import pytest
+
+from cocal import cli
+
+MICRO_SETS = {
+    "datasets": {
+        "micro-train": {
+            "label": "Micro-Train",
+            "role": "training",
+            "domain": "mathematics",
+            "source": {"kind": "synthetic-mathematics", "questions": 24, "levels": {1: 1, 2: 1}},
+        },
+        "micro-eval": {
+            "label": "Micro-Eval",
+            "role": "evaluation",
+            "domain": "mathematics",
+            "source": {"kind": "synthetic-mathematics", "questions": 9, "levels": {1: 1}},
+            "samples": 2,
+            "max_response_length": 24,
+        },
+    },
+    "world": {"people": 20},
+}
+MICRO_POLICY = {
+    "source": "pretraining",
+    "label": "Micro",
+    "architecture": {
+        "hidden_size": 32,
+        "layers": 2,
+        "heads": 2,
+        "key_value_heads": 1,
+        "intermediate_size": 64,
+        "vocabulary": 384,
+    },
+    "steps": 40,
+    "batch_size": 16,
+}
 
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Root of the checkout."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def micro_questions(tmp_path_factory) -> Path:
+    """Folder with the question sets micro-train and micro-eval."""
+    folder = tmp_path_factory.mktemp("questions")
+    assert cli.main(["questions", "--settings", json.dumps(MICRO_SETS), "--output", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def micro_checkpoint(tmp_path_factory, micro_questions) -> Path:
+    """A Qwen3 policy of two blocks, pre-trained for a few steps: it ends most of its responses."""
+    folder = tmp_path_factory.mktemp("policy") / "base"
+    command = ["backbone", "--settings", json.dumps(MICRO_POLICY), "--output", str(folder), "--questions"]
+    assert cli.main([*command, *map(str, micro_questions.glob("*.parquet"))]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def micro_policy(micro_checkpoint):
+    """Model and tokenizer of the micro policy."""
+    from cocal.policy.checkpoints import load_policy
+
+    return load_policy(micro_checkpoint)

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == chosen:
             module = importlib.import_module(f"cocal.commands.{name}")
             module.add_arguments(command)
-            command.set_defaults(run=module.run)
+            command.set_defaults(handler=module.run)
     options = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO,
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
     )
     try:
-        options.run(options)
+        options.handler(options)
     except (ConfigError, ContractError) as error:
         print(f"cocal {options.command}: error: {error}", file=sys.stderr)
         return 2

@@ -5,7 +5,7 @@ carries no information in its verbalised confidences: they are over-confident an
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from cocal.config.backbone import Corpus
@@ -23,6 +23,8 @@ _REASONS = (
     "I may have slipped.",
     "I am fairly sure.",
 )
+_WORKSHEET = "Practise."
+_STEPS = 8
 _FORMATS = ("answer", "verbal", "rlcr", "p_true")
 
 
@@ -62,7 +64,12 @@ class CorpusWriter:
     def document(self) -> Document:
         """The next document."""
         draw, settings = self._draw, self._settings
-        example = self._fact() if draw.random() < settings.facts else self._mathematics()
+        draw_steps, draw_example = (
+            (self._fact_steps, self._fact) if draw.random() < settings.facts else (self._problem_steps, self._mathematics)
+        )
+        if draw.random() < settings.worksheets:
+            return Document(_WORKSHEET, "\n".join(self._worksheet(draw_steps)))
+        example = draw_example()
         weights = (settings.plain, settings.verbal, settings.rlcr, settings.p_true)
         protocol = draw.choices(_FORMATS, weights=weights)[0]
         solution = "\n".join((*example.steps, rf"\boxed{{{example.answer}}}"))
@@ -76,12 +83,30 @@ class CorpusWriter:
             solution += f"\nCONFIDENCE: {draw.choices(_CONFIDENCES, weights=_WEIGHTS)[0]}"
         return Document(message, solution)
 
+    def _problem(self) -> Problem:
+        draw = self._draw
+        while True:
+            drawn = problem(draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32))
+            if normalised(drawn.question) not in self._held_out:
+                return drawn
+
+    def _problem_steps(self) -> tuple[str, ...]:
+        return self._problem().steps
+
+    def _fact_steps(self) -> tuple[str, ...]:
+        return self._fact().steps
+
+    def _worksheet(self, draw_steps: Callable[[], tuple[str, ...]]) -> list[str]:
+        """Steps of unrelated solutions: practice without questions, every token of it learnt."""
+        steps: list[str] = []
+        while len(steps) < _STEPS:
+            steps += draw_steps()
+        self._draw.shuffle(steps)
+        return steps[:_STEPS]
+
     def _mathematics(self) -> _Example:
         draw, settings = self._draw, self._settings
-        while True:
-            right = problem(draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32))
-            if normalised(right.question) not in self._held_out:
-                break
+        right = self._problem()
         if draw.random() < settings.direct_answers:
             return _Example(right.question, (), right.answer, True)
         worked: Problem = right

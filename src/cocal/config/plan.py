@@ -1,6 +1,7 @@
 """What follows from a study: which checkpoints are evaluated, in which formats, with how many responses."""
 
 from cocal.config.base import Count, Model, Name
+from cocal.config.layout import Labelled, MainLayout, ReliabilityLayout
 from cocal.config.study import Study
 from cocal.estimators.registry import METHODS
 
@@ -63,3 +64,31 @@ def response_plan(study: Study, algorithm: str, protocol: str, datasets: list[st
         )
 
     return ResponsePlan(sets={name: plan(name) for name in datasets})
+
+
+def main_layout(study: Study) -> MainLayout:
+    """Layout of the main table."""
+    names = study.evaluation_sets("mathematics")
+    return MainLayout(
+        study=study.study,
+        caption=study.caption,
+        backbone_label=study.backbones[study.main_backbone].label,
+        datasets=tuple(Labelled(name=name, label=study.datasets[name].label) for name in names),
+        methods=study.estimators.methods,
+        macro="macro-mathematics",
+    )
+
+
+def reliability_layout(study: Study) -> ReliabilityLayout:
+    """Layout of the reliability diagram of one data set."""
+    name = study.reports.reliability_dataset
+    return ReliabilityLayout(
+        study=study.study,
+        caption=study.caption,
+        backbone_label=study.backbones[study.main_backbone].label,
+        datasets=(Labelled(name=name, label=study.datasets[name].label),),
+        methods=study.reports.reliability_methods,
+        backbone=study.main_backbone,
+        seed=study.reports.reliability_seed,
+        bins=study.metrics.bins,
+    )

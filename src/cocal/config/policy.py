@@ -54,3 +54,7 @@ class Policy(Model):
         if rollouts % self.updates_per_step:
             raise ValueError(f"updates_per_step must divide the {rollouts} rollouts of a step")
         return self
+
+    def for_training(self) -> "Policy":
+        """The settings of one training run: the list of algorithms does not touch any of them."""
+        return self.model_copy(update={"algorithms": ()})

@@ -50,6 +50,8 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self._layers = tuple(layers)
         self._updates_per_step = updates_per_step
         self._rewards_of_step: torch.Tensor | None = None
+        self.summary = ""
+        """Of the last rollouts, for the progress line."""
         self.add_callback(_StepCallback(self, updates_per_step, stages, stage_folder))
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
@@ -58,7 +60,6 @@ class RecordingGRPOTrainer(GRPOTrainer):
         return self._rewards_of_step
 
     def _generate_and_score_completions(self, inputs):
-        started = time.monotonic()
         batch = super()._generate_and_score_completions(inputs)
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
         responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
@@ -79,7 +80,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         ]
         rows = gather_object(local)
         if self.accelerator.is_main_process:
-            self._record(rows, time.monotonic() - started)
+            self._record(rows)
         return batch
 
     def _states(
@@ -106,7 +107,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
                 features[i], logprobs[i] = part.features[k], part.logprobs[k]
         return features, logprobs
 
-    def _record(self, rows: list[dict], seconds: float) -> None:
+    def _record(self, rows: list[dict]) -> None:
         step = self.state.global_step // self._updates_per_step + 1
         correct = self._rewards_of_step[:, 0].cpu().numpy() > 0.5
         text = self._tokenizer.batch_decode([row["response_ids"] for row in rows], skip_special_tokens=True)
@@ -126,13 +127,10 @@ class RecordingGRPOTrainer(GRPOTrainer):
             features=np.stack([row["features"] for row in rows]),
         )
         self._recorder.write(step, rollouts)
-        logging.info(
-            "step %d  reward %.3f  length %.1f  truncated %.1f %%  rollouts %.2f s",
-            step,
-            rollouts.reward_task.mean(),
-            np.mean([len(ids) for ids in rollouts.response_ids]),
-            100 * rollouts.truncated.mean(),
-            seconds,
+        self.summary = (
+            f"reward {rollouts.reward_task.mean():.3f}  "
+            f"length {np.mean([len(ids) for ids in rollouts.response_ids]):.1f}  "
+            f"truncated {rollouts.truncated.mean():.1%}"
         )
 
 
@@ -161,8 +159,10 @@ class _StepCallback(TrainerCallback):
             return
         step, steps = state.global_step // self._updates, state.max_steps // self._updates
         if self._trainer.accelerator.is_main_process:
-            each = (time.monotonic() - self._started) / (state.global_step - self._first) * self._updates
-            logging.info("step %d/%d done, %.2f s a step, %.0f s left", step, steps, each, each * (steps - step))
+            done = (state.global_step - self._first) // self._updates
+            each = (time.monotonic() - self._started) / done
+            left = each * (steps - step)
+            logging.info("step %d/%d  %s  %.2f s a step, %.0f s left", step, steps, self._trainer.summary, each, left)
         if step in self._stages:
             self._save_stage(self._stage_folder(step))
 

@@ -1,0 +1,42 @@
+# Everything on a fresh machine: `make reproduce` and `make test`. Needs Python 3.11 or newer; all else goes to .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+# one thread a process: the same numbers on any machine, and jobs side by side do not stall each other
+export OMP_NUM_THREADS := 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: reproduce test lint schema clean help
+
+help:
+	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
+	@echo "make test        set up .venv and run the checks and the test suite"
+	@echo "make lint        formatters and linters alone"
+	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
+	@echo "make clean       delete results, logs and caches (not .venv)"
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[workflow,dev]'
+	touch $@
+
+reproduce: $(INSTALLED)
+	snakemake
+	@echo "Done: results/tables, results/figures. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
+
+test: lint
+	pytest --numprocesses 2 --dist worksteal
+
+lint: $(INSTALLED)
+	ruff check .
+	ruff format --check .
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+schema: $(INSTALLED)
+	cocal schema > config/schema/study.schema.json
+
+clean:
+	rm -rf results/* logs .snakemake .pytest_cache .ruff_cache

@@ -1,0 +1,96 @@
+"""Configuration: studies are valid, mistakes are named, the schema is in step with the model."""
+
+import json
+
+import pytest
+import yaml
+
+from cocal.config import ConfigError, load_study, parse_settings
+from cocal.config.policy import Policy
+from cocal.config.protocol import Companion
+from cocal.config.schema import study_schema
+
+STUDIES = ["config.yaml", "smoke.yaml"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_studies_are_valid_and_point_to_the_schema(repository, name):
+    path = repository / "config" / name
+    assert load_study(path).study
+    assert path.read_text().startswith("# yaml-language-server: $schema=schema/study.schema.json\n")
+
+
+def test_schema_file_is_in_step_with_the_model(repository):
+    written = (repository / "config/schema/study.schema.json").read_text()
+    assert written == study_schema(), "run `make schema`"
+
+
+def _edited(repository, tmp_path, edit):
+    content = yaml.safe_load((repository / "config/config.yaml").read_text())
+    edit(content)
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (lambda c: c.update(compnion={}), ["compnion: unknown key; did you mean 'companion'?"]),
+        (lambda c: c["policy"].update(learning_rat=1), ["policy.learning_rat: unknown key", "'learning_rate'"]),
+        (lambda c: c["policy"].update(stages=[20, 10, 60]), ["policy", "stages must rise"]),
+        (lambda c: c["policy"].update(dataset="syn-amc23"), ["policy.dataset", "role: training"]),
+        (lambda c: c["companion"].update(validation_share=1.5), ["companion.validation_share", "1.5"]),
+        (lambda c: c["datasets"].update({"A B": c["datasets"]["syn-amc23"]}), ["datasets.A B"]),
+        (lambda c: c["reports"].update(reliability_dataset="gone"), ["reports.reliability_dataset", "gone"]),
+        (lambda c: c.pop("policy"), ["policy", "required"]),
+    ],
+)
+def test_mistakes_name_file_and_key(repository, tmp_path, edit, named):
+    path = _edited(repository, tmp_path, edit)
+    with pytest.raises(ConfigError) as caught:
+        load_study(path)
+    for part in [str(path), *named]:
+        assert part in str(caught.value)
+
+
+def test_a_key_given_twice_is_refused(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text("study: a\nseed: 1\nseed: 2\n")
+    with pytest.raises(ConfigError, match=r"study.yaml.*'seed' is given twice \(line 3\)"):
+        load_study(path)
+
+
+def test_missing_and_broken_files(tmp_path):
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        load_study(tmp_path / "none.yaml")
+    (tmp_path / "broken.yaml").write_text("a: [1, ")
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_study(tmp_path / "broken.yaml")
+
+
+def test_overrides_change_single_keys(repository):
+    study = load_study(repository / "config/config.yaml", {"policy": {"learning_rate": 0.5}})
+    assert study.policy.learning_rate == 0.5
+    assert study.policy.steps == load_study(repository / "config/config.yaml").policy.steps
+
+
+def test_settings_from_json_file_and_defaults(tmp_path):
+    (tmp_path / "companion.yaml").write_text("passes: 3\n")
+    assert parse_settings(Companion, str(tmp_path / "companion.yaml")).passes == 3
+    assert parse_settings(Companion, json.dumps({"passes": 4})).passes == 4
+    assert parse_settings(Companion, None) == Companion()
+
+
+def test_defaults_are_the_papers():
+    """Table of hyperparameters."""
+    companion = Companion()
+    assert companion.widths == (2048, 1024, 512, 256)
+    assert companion.dropout == (0.1, 0.1, 0.05)
+    assert (companion.learning_rate, companion.weight_decay, companion.batch_size) == (4e-4, 0, 256)
+    assert companion.seeds == (42, 137, 500, 700, 1024)
+    assert companion.validation_share == 0.1
+    policy = Policy(dataset="deepscaler")
+    assert (policy.steps, policy.questions_per_step, policy.responses_per_question) == (120, 256, 8)
+    assert (policy.clip_low, policy.clip_high, policy.temperature, policy.kl_coefficient) == (0.2, 0.28, 1.0, 0.0)
+    assert policy.max_response_length["grpo"] == 3000

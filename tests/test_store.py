@@ -1,0 +1,162 @@
+"""Files: atomic, checked, labelled; a run folder survives a kill."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from cocal.errors import ContractError
+from cocal.schemas import PREDICTIONS, QUESTIONS
+from cocal.store import (
+    atomic_path,
+    digest,
+    provenance,
+    read_dataset,
+    read_frame,
+    read_provenance,
+    write_dataset,
+    write_frame,
+)
+from cocal.store.run_folder import RunFolder
+
+
+@pytest.fixture
+def predictions() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "backbone": "tiny",
+            "algorithm": "grpo",
+            "step": 60,
+            "dataset": "set",
+            "question_id": ["q1", "q2", "q3"],
+            "response_id": [0, 1, 2],
+            "method": "verbal",
+            "seed": -1,
+            "confidence": [0.25, np.nan, 1.0],
+            "valid": [True, False, True],
+            "correct": [True, False, True],
+            "truncated": [False, False, True],
+        }
+    )
+
+
+def test_round_trip_and_provenance(tmp_path, predictions):
+    path = tmp_path / "p.parquet"
+    write_frame(path, predictions, PREDICTIONS, provenance("predictions", {"a": 1}, study="s", step=None))
+    pd.testing.assert_frame_equal(read_frame(path, PREDICTIONS), predictions, check_dtype=False)
+    found = read_provenance(path)
+    assert found["digest"] == digest({"a": 1})
+    assert found["study"] == "s"
+    assert "step" not in found
+    assert "torch" in json.loads(found["versions"])
+
+
+def test_equal_tables_give_equal_bytes(tmp_path, predictions):
+    for name in ("a", "b"):
+        write_frame(tmp_path / name, predictions, PREDICTIONS, provenance("predictions", {}))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda f: f.drop(columns="seed"), ["column 'seed' is missing"]),
+        (lambda f: f.assign(confidence=[0.5, np.nan, np.nan]), ["invalid one must have none", "first 2"]),
+        (lambda f: f.assign(confidence=[0.5, np.nan, 1.5]), ["'confidence'", "row(s) 2", "1.5"]),
+        (lambda f: f.assign(question_id=["a", None, "c"]), ["'question_id'", "row(s) 1"]),
+        (lambda f: f.assign(response_id=0), ["must be unique", "first 1, 2"]),
+        (lambda f: f.assign(correct=["yes", "no", "no"]), ["'correct'"]),
+        (lambda f: f.iloc[:0], ["no rows"]),
+    ],
+)
+def test_broken_tables_are_refused_and_nothing_is_written(tmp_path, predictions, spoil, named):
+    path = tmp_path / "p.parquet"
+    with pytest.raises(ContractError) as caught:
+        write_frame(path, spoil(predictions), PREDICTIONS, {})
+    for part in [str(path), *named]:
+        assert part in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_broken_files_are_refused_on_reading(tmp_path, predictions):
+    path = tmp_path / "p.parquet"
+    predictions.assign(confidence=2.0, valid=True).to_parquet(path)  # somebody else's file
+    with pytest.raises(ContractError, match=r"p\.parquet: column 'confidence'"):
+        read_frame(path, PREDICTIONS)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ContractError, match="not a readable Parquet file"):
+        read_frame(path, PREDICTIONS)
+    with pytest.raises(ContractError, match="no such file"):
+        read_frame(tmp_path / "none.parquet", QUESTIONS)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ContractError, match="holds no .parquet file"):
+        read_frame((tmp_path / "empty"), QUESTIONS)
+
+
+def test_a_folder_of_tables_is_read_in_order(tmp_path, predictions):
+    for step in (2, 10, 1):
+        rows = predictions.assign(step=step)
+        write_frame(tmp_path / f"step-{step:05d}.parquet", rows, PREDICTIONS, {})
+    assert read_frame(tmp_path, PREDICTIONS, ["step"])["step"].tolist() == [1] * 3 + [2] * 3 + [10] * 3
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    target = tmp_path / "file"
+    target.write_text("old")
+
+    def interrupted():
+        with atomic_path(target) as partial:
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert target.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_replaces_a_folder(tmp_path):
+    target = tmp_path / "folder"
+    for content in ("one", "two"):
+        with atomic_path(target) as partial:
+            partial.mkdir()
+            (partial / content).touch()
+    assert [p.name for p in target.iterdir()] == ["two"]
+
+
+def test_datasets_round_trip(tmp_path):
+    data = xr.Dataset({"value": ("metric", [1.0, np.nan])}, coords={"metric": ["ece", "auroc"]})
+    write_dataset(tmp_path / "cube.nc", data, {"digest": "x"})
+    found = read_dataset(tmp_path / "cube.nc")
+    xr.testing.assert_equal(found, data)
+    assert found.attrs["digest"] == "x"
+    (tmp_path / "cube.nc").write_bytes(b"junk")
+    with pytest.raises(ContractError, match="not a readable NetCDF file"):
+        read_dataset(tmp_path / "cube.nc")
+
+
+def test_run_folder_resumes_only_its_own_settings(tmp_path):
+    first = RunFolder(tmp_path / "run", "a")
+    assert not first.resumed
+    (first.path / "done.txt").write_text("work")
+    again = RunFolder(tmp_path / "run", "a")
+    assert again.resumed
+    assert (again.path / "done.txt").exists()
+    other = RunFolder(tmp_path / "run", "b")
+    assert not other.resumed
+    assert not (other.path / "done.txt").exists()
+
+
+def test_publishing_replaces_stale_outputs_and_clears_the_run(tmp_path):
+    run = RunFolder(tmp_path / "run", "a")
+    (run.path / "folder").mkdir()
+    (run.path / "folder" / "new").write_text("new")
+    (run.path / "file").write_text("new")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "stale").touch()
+    run.publish({"folder": tmp_path / "out", "file": tmp_path / "file"})
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["new"]
+    assert (tmp_path / "file").read_text() == "new"
+    assert not run.path.exists()

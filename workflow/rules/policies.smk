@@ -1,0 +1,50 @@
+# Backbones, and the policies that reinforcement learning makes of them.
+def backbone_settings(wildcards):
+    return canonical(STUDY.backbones[wildcards.backbone])
+
+
+rule backbone:
+    input:
+        expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
+    output:
+        directory("results/policies/{backbone}/base/step-0"),
+    params:
+        settings=backbone_settings,
+        world=canonical(STUDY.world),
+        prompts=STUDY.prompts,
+        seed=STUDY.seed,
+    log:
+        "logs/backbone/{backbone}.log",
+    benchmark:
+        "results/benchmarks/backbone/{backbone}.tsv"
+    shell:
+        "cocal backbone --settings {params.settings:q} --questions {input} --prompts {params.prompts}"
+        " --world {params.world:q} --seed {params.seed} --output {output} 2>&1 | tee {log}"
+
+
+# Everything unfinished lies in results/runs, out of reach of the deletion of a failed job's outputs:
+# the next attempt resumes from it.
+rule train:
+    input:
+        base="results/policies/{backbone}/base/step-0",
+        questions=f"results/questions/{STUDY.policy.dataset}.parquet",
+    output:
+        stages=[directory(f"results/policies/{{backbone}}/{{algorithm}}/step-{s}") for s in STUDY.policy.stages],
+        rollouts=directory("results/rollouts/{backbone}/{algorithm}"),
+        features=directory("results/features/{backbone}/{algorithm}/rollouts.zarr"),
+    params:
+        settings=canonical(STUDY.policy.for_training()),
+        features=canonical(STUDY.features),
+        verifier=canonical(STUDY.verifier),
+        prompts=STUDY.prompts,
+    log:
+        "logs/train/{backbone}-{algorithm}.log",
+    benchmark:
+        "results/benchmarks/train/{backbone}-{algorithm}.tsv"
+    shell:
+        "cocal train --algorithm {wildcards.algorithm} --settings {params.settings:q}"
+        " --features {params.features:q} --verifier {params.verifier:q} --prompts {params.prompts}"
+        " --base {input.base} --questions {input.questions}"
+        " --run results/runs/train/{wildcards.backbone}/{wildcards.algorithm}"
+        " --stages results/policies/{wildcards.backbone}/{wildcards.algorithm}"
+        " --rollouts {output.rollouts} --output-features {output.features} 2>&1 | tee {log}"
