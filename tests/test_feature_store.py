@@ -83,9 +83,7 @@ def test_bfloat16_round_trip_rounds_as_torch_does(tmp_path: Path):
     for place, layer in enumerate(LAYERS):
         read = reader.read(0, RESPONSES, layer=layer)
         assert read.dtype == np.float32
-        np.testing.assert_array_equal(
-            read.view(np.uint32), expected[:, place].reshape(RESPONSES, -1).view(np.uint32)
-        )
+        np.testing.assert_array_equal(read.view(np.uint32), expected[:, place].reshape(RESPONSES, -1).view(np.uint32))
 
 
 def test_unwritten_rows_are_refused_unless_allowed(tmp_path: Path):

@@ -1,0 +1,114 @@
+"""The supervision that policy training leaves behind: rollout labels, question texts, matching features."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.errors import ContractError
+from cocal.features.store import FeatureReader
+from cocal.schemas import QUESTIONS, RESPONSES
+from cocal.store import read_frame
+
+_COLUMNS = (
+    "dataset",
+    "question_id",
+    "response_id",
+    "step",
+    "sample",
+    "length",
+    "finish_reason",
+    "truncated",
+    "correct",
+    "group_accuracy",
+)
+
+
+def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
+    """Labels of the rollouts of steps 1 to `steps`, chronologically, one row a response.
+
+    Token ids and response texts are not read.
+
+    Args:
+        folder: rollout tables, contract RESPONSES.
+        questions: question table, contract QUESTIONS.
+        steps: length of the prefix.
+
+    Returns:
+        Columns response_id, step, length, truncated, correct, group_accuracy and question (its text).
+
+    Raises:
+        ContractError: if a table breaks its contract, rows are out of chronological order, a step or a
+            question is missing, or a group accuracy is not that of the whole group.
+    """
+    rollouts = read_frame(folder, RESPONSES, _COLUMNS)
+    for column, least in (("step", 0), ("response_id", 1)):
+        early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
+        if len(early):
+            row = early[0] + 1
+            before, after = rollouts[column].iloc[[row - 1, row]]
+            raise ContractError(
+                f"{folder}: rollouts must be in chronological order, but column {column!r} goes from {before} to "
+                f"{after} at row {row}; name the files so that they sort by step"
+            )
+    prefix = rollouts[rollouts["step"].between(1, steps)].reset_index(drop=True)
+    absent = sorted(set(range(1, steps + 1)) - set(prefix["step"].unique()))
+    if absent or prefix["step"].size != (rollouts["step"] <= steps).sum():
+        raise ContractError(
+            f"{folder}: steps 1 to {steps} are needed, found {rollouts['step'].min()} to {rollouts['step'].max()}"
+            + (f" without {', '.join(map(str, absent[:5]))}" if absent else "")
+        )
+    _check_groups(prefix, folder)
+    return _with_question(prefix, folder, questions)
+
+
+def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
+    """Refuse features that are not those of `rollouts`, row by row.
+
+    Args:
+        rollouts: from `read_rollouts`; its row k belongs to row k of the features.
+
+    Raises:
+        ContractError: naming the first row that differs.
+    """
+    if len(features) < len(rollouts):
+        raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
+    for column, found in (("response_id", features.response_id), ("length", features.length)):
+        expected = rollouts[column].to_numpy()
+        different = np.flatnonzero(found[: len(expected)] != expected)
+        if len(different):
+            row = different[0]
+            raise ContractError(
+                f"{features.path}: {column} is {found[row]} at row {row}, the rollouts have {expected[row]} "
+                f"({len(different)} such row(s)); extract features and rollouts from the same run"
+            )
+
+
+def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
+    """Where a group is complete, its accuracy must count all its responses, truncated ones too."""
+    groups = rollouts.groupby(["step", "dataset", "question_id"], sort=False)
+    size = rollouts["sample"].max() + 1
+    complete = (groups["sample"].transform("size") == size) & (groups["sample"].transform("nunique") == size)
+    mean = groups["correct"].transform("mean")
+    wrong = np.flatnonzero(complete & ((mean - rollouts["group_accuracy"]).abs() > 1e-6))
+    if len(wrong):
+        row = rollouts.iloc[wrong[0]]
+        raise ContractError(
+            f"{folder}: group_accuracy of response {row['response_id']} is {row['group_accuracy']:.4f}, but "
+            f"{mean[wrong[0]]:.4f} of its group's {size} responses are correct ({len(wrong)} such row(s)); it must "
+            "be taken over the whole group, before truncated responses are filtered out"
+        )
+
+
+def _with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
+    key = ["dataset", "question_id"]
+    texts = read_frame(questions, QUESTIONS, [*key, "question"])
+    merged = rollouts.merge(texts, on=key, how="left", validate="many_to_one")
+    unknown = np.flatnonzero(merged["question"].isna())
+    if len(unknown):
+        row = merged.iloc[unknown[0]]
+        raise ContractError(
+            f"{folder}: question {row['question_id']!r} of dataset {row['dataset']!r} (response "
+            f"{row['response_id']}) is not in {questions}; {len(unknown)} such row(s)"
+        )
+    return merged[["response_id", "step", "length", "truncated", "correct", "group_accuracy", "question"]]

@@ -1,0 +1,26 @@
+"""Confidence targets (section 4.2, supervision construction)."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from cocal.config.protocol import Target
+
+
+def confidence_targets(target: "Target", correct: np.ndarray, group_accuracy: np.ndarray) -> np.ndarray:
+    """What a companion of `target` learns to predict.
+
+    binary: the correctness y. group: the accuracy of the response's group if y = 1, else 0.
+
+    Args:
+        correct: bool (n,).
+        group_accuracy: float (n,), in [0, 1], of the original group of responses, before truncated ones are
+            filtered out (appendix A.1).
+
+    Returns:
+        float32 (n,), in [0, 1].
+    """
+    if target == "binary":
+        return np.asarray(correct, dtype=np.float32)
+    return np.where(correct, group_accuracy, 0.0).astype(np.float32)

@@ -1,0 +1,112 @@
+"""A small run of policy training for the tests of companions."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.fit import fit_companions
+from cocal.companion.rollouts import read_rollouts
+from cocal.config.protocol import Companion
+from cocal.features.store import create_features, open_features
+from cocal.schemas import QUESTIONS, RESPONSES
+from cocal.store import write_frame
+
+SETTINGS = Companion(widths=(8, 7, 6, 5), batch_size=32, passes=4, learning_rate=0.002, seeds=(42, 137))
+STEPS, GROUPS, GROUP, HIDDEN = 3, 20, 8, 6
+PER_STEP = GROUPS * GROUP
+
+
+@dataclass
+class Run:
+    """A small run of policy training: tables in memory, and where they are written."""
+
+    folder: Path
+    responses: pd.DataFrame
+    questions: pd.DataFrame
+    features: np.ndarray
+
+    def write(self) -> "Run":
+        for step, rows in self.responses.groupby("step"):
+            write_frame(self.folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
+        write_frame(self.folder / "questions.parquet", self.questions, QUESTIONS, {})
+        writer = create_features(
+            self.folder / "features.zarr",
+            responses=len(self.responses),
+            layers=[0, 2],
+            hidden=HIDDEN,
+            rows_per_chunk=PER_STEP,
+            dtype="float32",
+            attributes={"digest": "abc"},
+        )
+        ids, length = (self.responses[name].to_numpy() for name in ("response_id", "length"))
+        writer.write(0, ids, length, self.features)
+        return self
+
+    def read(self, steps: int = STEPS) -> pd.DataFrame:
+        return read_rollouts(self.folder / "rollouts", self.folder / "questions.parquet", steps)
+
+    def fit(self, steps: int = STEPS, settings: Companion = SETTINGS, **options):
+        return fit_companions(settings, open_features(self.folder / "features.zarr"), self.read(steps), **options)
+
+    def command(self, output: Path, *flags: str) -> list[str]:
+        places = ["rollouts", "questions.parquet", "features.zarr"]
+        inputs = [f"--{name.split('.')[0]}={self.folder / name}" for name in places]
+        settings = SETTINGS.model_dump_json()
+        return ["companions", "--settings", settings, *inputs, "--steps=2", f"--output={output}", *flags]
+
+
+def small_run(folder: Path) -> Run:
+    """Rollouts whose correctness shows in the features; not yet written."""
+    draw = np.random.default_rng(0)
+    count = STEPS * PER_STEP
+    correct = draw.random(count) < np.repeat(draw.random(count // GROUP), GROUP)
+    # At most four of a group are truncated and wrong, so that filtering them changes its accuracy.
+    truncated = ~correct & (np.arange(count) % GROUP < 4) & (draw.random(count) < 0.3)
+    features = draw.normal(size=(count, 2, 2, HIDDEN)).astype(np.float32)
+    features[..., :2] += np.where(correct, 0.7, -0.7)[:, None, None, None]
+    length = draw.integers(1, 4, count)
+    responses = pd.DataFrame(
+        {
+            "dataset": "train",
+            "question_id": [f"q-{(row // GROUP) % 45}" for row in range(count)],
+            "response_id": np.arange(count),
+            "step": np.arange(count) // PER_STEP + 1,
+            "sample": np.arange(count) % GROUP,
+            "prompt_ids": [[1, 2]] * count,
+            "response_ids": [[3] * n for n in length],
+            "logprobs": [[-0.5] * n for n in length],
+            "text": "text",
+            "length": length,
+            "finish_reason": np.where(truncated, "length", "stop"),
+            "truncated": truncated,
+            "mean_logprob": -0.5,
+            "answer": "1",
+            "correct": correct,
+            "group_accuracy": np.repeat(correct.reshape(-1, GROUP).mean(axis=1), GROUP),
+            "reward_task": correct.astype(float),
+            "reward_calibration": np.nan,
+            "confidence": np.nan,
+            "p_true": np.nan,
+        }
+    )
+    questions = pd.DataFrame(
+        {
+            "dataset": "train",
+            "question_id": [f"q-{k}" for k in range(45)],
+            "question": [f"What is {k} + {k}?" for k in range(45)],
+            "answer": "1",
+            "aliases": [[] for _ in range(45)],
+            "domain": "mathematics",
+            "split": "training",
+            "subject": "sums",
+            "level": 1,
+        }
+    )
+    return Run(folder, responses, questions, features)
+
+
+def final_features(run: Run) -> np.ndarray:
+    """Last || mean of the deepest layer."""
+    return run.features[:, 1].reshape(len(run.features), -1)

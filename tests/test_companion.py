@@ -1,0 +1,237 @@
+"""Companions and their protocol: targets, split, order, truncation, selection."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from cocal.companion.fit import fit_companions
+from cocal.companion.split import in_validation
+from cocal.companion.targets import confidence_targets
+from cocal.errors import ConfigError, ContractError
+from cocal.features.store import open_features
+from companion_run import HIDDEN, PER_STEP, SETTINGS, Run, final_features, small_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run that is not written yet."""
+    return small_run(tmp_path)
+
+
+def partition(rollouts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Training and validation rows by the protocol's words."""
+    held_out = in_validation(rollouts["question"], SETTINGS.validation_share, SETTINGS.split_seed)
+    complete = ~rollouts["truncated"].to_numpy()
+    return np.flatnonzero(complete & ~held_out), np.flatnonzero(complete & held_out)
+
+
+def plain_fit(run: Run, target: str, seed: int) -> tuple[np.ndarray, list[float], list[float]]:
+    """One companion in plain PyTorch: confidences of the best pass, train losses, validation errors."""
+    rollouts = run.read()
+    inputs = torch.from_numpy(final_features(run))
+    correct = torch.from_numpy(rollouts["correct"].to_numpy().astype(np.float32))
+    group = torch.from_numpy(rollouts["group_accuracy"].to_numpy().astype(np.float32))
+    wanted = correct if target == "binary" else correct * group
+    training, validation = (torch.from_numpy(rows) for rows in partition(rollouts))
+    torch.manual_seed(seed)
+    layers, before = [], inputs.shape[1]
+    for width, rate in zip(SETTINGS.widths, (*SETTINGS.dropout, None), strict=True):
+        layers += [nn.Linear(before, width), nn.LayerNorm(width), nn.GELU()]
+        layers += [] if rate is None else [nn.Dropout(rate)]
+        before = width
+    model = nn.Sequential(*layers, nn.Linear(before, 1), nn.Sigmoid(), nn.Flatten(0))
+    optimiser = torch.optim.Adam(model.parameters(), lr=SETTINGS.learning_rate, weight_decay=0.0)
+    losses, errors, best = [], [], None
+    for _ in range(SETTINGS.passes):
+        model.train()
+        total = 0.0
+        for start in range(0, len(training), SETTINGS.batch_size):
+            rows = training[start : start + SETTINGS.batch_size]
+            loss = nn.functional.mse_loss(model(inputs[rows]), wanted[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            total += loss.item() * len(rows)
+        losses.append(total / len(training))
+        model.eval()
+        with torch.no_grad():
+            confidence = model(inputs)
+        errors.append(nn.functional.mse_loss(confidence[validation], correct[validation]).item())
+        if errors[-1] == min(errors):
+            best = confidence
+    return best.numpy(), losses, errors
+
+
+def test_targets_are_correctness_or_group_accuracy_of_correct_responses():
+    correct, group = np.array([True, False, True, False]), np.array([0.75, 0.75, 0.125, 0.0])
+    binary, fine = confidence_targets("binary", correct, group), confidence_targets("group", correct, group)
+    assert (binary.dtype, fine.dtype) == (np.float32, np.float32)
+    assert binary.tolist() == [1, 0, 1, 0]
+    assert fine.tolist() == [0.75, 0, 0.125, 0]
+
+
+def test_the_split_goes_by_text_and_nothing_else():
+    texts = [f"question {k}" for k in range(3000)]
+    side = in_validation(texts, 0.1, 42)
+    assert abs(side.mean() - 0.1) < 3 * math.sqrt(0.09 / 3000)
+    mixed = np.random.default_rng(0).permutation(3000)
+    np.testing.assert_array_equal(in_validation([texts[k] for k in mixed], 0.1, 42), side[mixed])
+    np.testing.assert_array_equal(in_validation(texts[:300], 0.1, 42), side[:300])
+    assert (in_validation(texts, 0.1, 43) != side).any()
+    held_out = int(np.flatnonzero(side)[0])
+    assert in_validation([texts[held_out], f"  Question\n {held_out}"], 0.1, 42).all()
+
+
+def test_the_same_text_under_two_ids_lies_on_one_side(run: Run):
+    run.questions["question"] = [f"What is {k // 2} plus {k // 2}?" for k in range(45)]
+    rollouts = run.write().read()
+    rows = partition(rollouts)
+    training, validation = (set(rollouts["question"].iloc[chosen]) for chosen in rows)
+    assert training
+    assert validation
+    assert not training & validation
+    assert run.fit()[0].spec.validation_responses == len(rows[1])
+
+
+def test_an_empty_partition_is_refused(run: Run):
+    run.questions["question"] = "What is 1 + 1?"
+    run.write()
+    with pytest.raises(ContractError, match=r"no response is left for validation: .* 1 questions"):
+        run.fit()
+
+
+@pytest.mark.parametrize("member", range(4))
+def test_a_stacked_member_equals_plain_pytorch(run: Run, member: int):
+    companions, history = run.write().fit()
+    target, seed = companions.members[member]
+    confidence, losses, errors = plain_fit(run, target, seed)
+    mine = history[(history["target"] == target) & (history["seed"] == seed)]
+    np.testing.assert_allclose(mine["train_loss"], losses, atol=1e-5)
+    np.testing.assert_allclose(mine["validation_mse"], errors, atol=1e-5)
+    assert companions.spec.best_pass[member] == 1 + int(np.argmin(errors))
+    np.testing.assert_allclose(companions.predict(final_features(run))[member], confidence, atol=1e-4)
+
+
+def test_members_do_not_depend_on_those_beside_them(run: Run):
+    companions, _ = run.write().fit()
+    together = companions.predict(final_features(run))
+    for member, (target, seed) in enumerate(companions.members):
+        alone, _ = run.fit(settings=SETTINGS.model_copy(update={"targets": (target,), "seeds": (seed,)}))
+        assert alone.members == [(target, seed)]
+        np.testing.assert_allclose(alone.predict(final_features(run))[0], together[member], atol=1e-4)
+    assert len(np.unique(together.round(6), axis=0)) == 4
+
+
+def test_truncated_responses_do_not_influence_training_or_selection(run: Run):
+    truncated = run.responses["truncated"].to_numpy()
+    held_out = in_validation(run.write().read()["question"], 0.1, 42)
+    assert (truncated & held_out).any()
+    assert (truncated & ~held_out).any()
+    companions, history = run.fit()
+    poisoned = Run(run.folder / "poisoned", run.responses, run.questions, run.features.copy())
+    poisoned.features[truncated] = 1e6
+    again, again_history = poisoned.write().fit()
+    pd.testing.assert_frame_equal(history, again_history)
+    for name, weight in companions.model.state_dict().items():
+        assert torch.equal(weight, again.model.state_dict()[name]), name
+    complete = run.responses[~truncated].index
+    poisoned.features[complete[0]] = 1e6
+    control = Run(run.folder / "control", run.responses, run.questions, poisoned.features).write()
+    assert not control.fit()[1].equals(history)
+
+
+def test_predictions_keep_truncated_responses(run: Run):
+    companions, _ = run.write().fit()
+    confidence = companions.predict(final_features(run))
+    assert confidence.shape == (4, len(run.responses))
+    assert confidence.dtype == np.float64
+    assert ((confidence >= 0) & (confidence <= 1)).all()
+
+
+def test_group_targets_keep_the_truncated_siblings(run: Run):
+    """Dropping truncated rows from the table (a user's dump) changes neither targets nor result."""
+    _, history = run.write().fit()
+    kept = ~run.responses["truncated"].to_numpy()
+    thinned = Run(run.folder / "thinned", run.responses[kept].reset_index(drop=True), run.questions, run.features[kept])
+    _, again = thinned.write().fit()
+    pd.testing.assert_frame_equal(history, again)
+
+
+def test_all_targets_are_selected_by_their_error_against_correctness(run: Run):
+    companions, history = run.write().fit()
+    rollouts = run.read()
+    _, validation = partition(rollouts)
+    correct = rollouts["correct"].to_numpy()[validation]
+    confidence = companions.predict(final_features(run)[validation])
+    for member, (target, seed) in enumerate(companions.members):
+        mine = history[(history["target"] == target) & (history["seed"] == seed)].set_index("pass")
+        assert companions.spec.best_pass[member] == mine["validation_mse"].idxmin()
+        error = np.mean((confidence[member] - correct) ** 2)
+        np.testing.assert_allclose(error, mine["validation_mse"].min(), rtol=1e-5)
+
+
+def test_the_best_pass_can_differ_from_the_last_and_between_members(run: Run):
+    overfit = SETTINGS.model_copy(update={"passes": 25, "learning_rate": 0.03})
+    companions, history = run.write().fit(settings=overfit)
+    assert history["pass"].max() == 25
+    assert min(companions.spec.best_pass) < 25
+    assert len(set(companions.spec.best_pass)) > 1
+
+
+def test_shuffling_needs_a_seed_and_changes_the_result(run: Run):
+    _, chronological = run.write().fit()
+    _, shuffled = run.fit(order="shuffled", shuffle_seed=1)
+    _, again = run.fit(order="shuffled", shuffle_seed=1)
+    _, other = run.fit(order="shuffled", shuffle_seed=2)
+    pd.testing.assert_frame_equal(shuffled, again)
+    assert not shuffled.equals(chronological)
+    assert not shuffled.equals(other)
+    with pytest.raises(ConfigError, match="seed"):
+        run.fit(order="shuffled")
+    with pytest.raises(ConfigError, match="seed"):
+        run.fit(shuffle_seed=1)
+
+
+def test_rows_out_of_chronological_order_are_refused(run: Run):
+    backwards = run.write().read().iloc[::-1].reset_index(drop=True)
+    with pytest.raises(ContractError, match="chronological"):
+        fit_companions(SETTINGS, open_features(run.folder / "features.zarr"), backwards)
+
+
+@pytest.mark.parametrize("order", ["chronological", "shuffled"])
+def test_reading_in_slices_gives_the_result_of_reading_at_once(run: Run, order: str):
+    seed = 1 if order == "shuffled" else None
+    _, at_once = run.write().fit(order=order, shuffle_seed=seed)
+    _, sliced = run.fit(order=order, shuffle_seed=seed, memory=1)
+    pd.testing.assert_frame_equal(at_once, sliced)
+
+
+def test_a_prefix_ignores_later_steps(run: Run):
+    _, history = run.write().fit(steps=2)
+    later = Run(run.folder / "later", run.responses, run.questions, run.features.copy())
+    later.features[2 * PER_STEP :] *= -10
+    _, again = later.write().fit(steps=2)
+    pd.testing.assert_frame_equal(history, again)
+    assert not run.fit(steps=3)[1].equals(history)
+
+
+def test_layer_and_poolings_are_chosen(run: Run):
+    companions, _ = run.write().fit(layer=0, poolings=("mean",))
+    assert (companions.spec.layer, companions.spec.poolings, companions.spec.inputs) == (0, ("mean",), HIDDEN)
+    run.features[:, 1] *= -1
+    run.features[:, :, 0] *= -1
+    other, _ = (
+        Run(run.folder / "other", run.responses, run.questions, run.features).write().fit(layer=0, poolings=("mean",))
+    )
+    assert torch.equal(companions.model.output.weight, other.model.output.weight)
+
+
+def test_a_diverging_member_is_an_error(run: Run):
+    run.write()
+    with pytest.raises(ContractError, match=r"companion \(group, seed 42\): .* never finite"):
+        run.fit(settings=SETTINGS.model_copy(update={"dropout": (1.0,), "learning_rate": 1e38}))

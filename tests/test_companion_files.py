@@ -1,0 +1,166 @@
+"""What companions are read from and written to: rollouts, features, weights; and the command."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from safetensors.torch import save_file
+
+from cocal.cli import main
+from cocal.companion.companions import load_companions, save_companions
+from cocal.companion.rollouts import check_features
+from cocal.errors import ContractError
+from cocal.features.store import open_features
+from companion_run import GROUP, HIDDEN, SETTINGS, Run, final_features, small_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run that is not written yet."""
+    return small_run(tmp_path)
+
+
+def test_group_accuracy_taken_after_truncation_filtering_is_refused(run: Run):
+    kept = run.responses["correct"].where(~run.responses["truncated"]).astype(float)
+    run.responses["group_accuracy"] = kept.groupby(run.responses.index // GROUP).transform("mean")
+    run.write()
+    with pytest.raises(ContractError, match="over the whole group, before truncated responses are filtered"):
+        run.read()
+
+
+def test_rollouts_out_of_order_are_refused(run: Run):
+    run.write()
+    first, second = (run.folder / "rollouts" / f"step-0000{step}.parquet" for step in (1, 2))
+    aside = first.rename(run.folder / "aside")
+    second.rename(first)
+    aside.rename(second)
+    with pytest.raises(ContractError, match="chronological order, but column 'step' goes from 2 to 1 at row 160"):
+        run.read()
+
+
+def test_swapped_rows_within_a_step_are_refused(run: Run):
+    swapped = [1, 0, *range(2, len(run.responses))]
+    run.responses = run.responses.iloc[swapped].reset_index(drop=True)
+    run.write()
+    with pytest.raises(ContractError, match="'response_id' goes from 1 to 0 at row 1"):
+        run.read()
+
+
+def test_missing_steps_and_questions_are_refused(run: Run):
+    run.questions = run.questions.iloc[:-1]
+    run.write()
+    with pytest.raises(ContractError, match="steps 1 to 5 are needed, found 1 to 3 without 4, 5"):
+        run.read(steps=5)
+    with pytest.raises(ContractError, match=r"question 'q-44' .* is not in"):
+        run.read()
+    (run.folder / "rollouts" / "step-00002.parquet").unlink()
+    with pytest.raises(ContractError, match="without 2"):
+        run.read()
+
+
+@pytest.mark.parametrize("column", ["response_id", "length"])
+def test_features_of_other_responses_are_refused(run: Run, column: str):
+    rollouts = run.write().read()
+    reader = open_features(run.folder / "features.zarr")
+    check_features(rollouts, reader)
+    rollouts.loc[7, column] += 1
+    with pytest.raises(ContractError, match=rf"features\.zarr: {column} is \d+ at row 7"):
+        check_features(rollouts, reader)
+    with pytest.raises(ContractError, match="holds 480 rows for 960 rollouts"):
+        check_features(pd.concat([rollouts, rollouts]), reader)
+
+
+def test_saved_companions_predict_the_same(run: Run, tmp_path: Path):
+    companions, _ = run.write().fit()
+    file = tmp_path / "companions.safetensors"
+    save_companions(file, companions, {"stage": "companions"})
+    loaded = load_companions(file)
+    assert loaded.spec == companions.spec
+    assert loaded.members == [("group", 42), ("group", 137), ("binary", 42), ("binary", 137)]
+    np.testing.assert_array_equal(loaded.predict(final_features(run)), companions.predict(final_features(run)))
+    with pytest.raises(ContractError, match=r"shape \(480, 6\) given to companions of input width 12"):
+        loaded.predict(final_features(run)[:, :HIDDEN])
+
+
+def test_predictions_in_batches_keep_their_rows(run: Run, monkeypatch):
+    companions, _ = run.write().fit()
+    at_once = companions.predict(final_features(run))
+    monkeypatch.setattr("cocal.companion.companions._PREDICTION_BATCH", 100)
+    np.testing.assert_allclose(companions.predict(final_features(run)), at_once, atol=1e-6)
+    assert companions.predict(final_features(run)[:0]).shape == (4, 0)
+
+
+def test_damaged_files_are_refused(run: Run, tmp_path: Path):
+    companions, _ = run.write().fit()
+    file = tmp_path / "companions.safetensors"
+    save_companions(file, companions, {})
+    content, weights = file.read_bytes(), companions.model.state_dict()
+    for damaged in (content[:-10], content[:100], b""):
+        file.write_bytes(damaged)
+        with pytest.raises(ContractError, match=r"companions\.safetensors: not a readable safetensors file"):
+            load_companions(file)
+    save_file(weights, file)
+    with pytest.raises(ContractError, match="no valid spec"):
+        load_companions(file)
+    other = companions.spec.model_copy(update={"inputs": 13}).model_dump(mode="json")
+    save_file(weights, file, {"cocal": json.dumps({"spec": other})})
+    with pytest.raises(ContractError, match="weights do not fit their spec"):
+        load_companions(file)
+    with pytest.raises(ContractError, match="no such file"):
+        load_companions(tmp_path / "none.safetensors")
+
+
+def test_command_writes_the_same_bytes_twice_without_transformers(run: Run, tmp_path: Path):
+    run.write()
+    outputs = [tmp_path / "first", tmp_path / "second"]
+    for output in outputs:
+        code = f"import sys; from cocal.cli import main; status = main({run.command(output)!r})"
+        code += "; sys.exit(status or 'transformers' in sys.modules)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    names = ["companions.safetensors", "history.csv", "spec.json"]
+    assert sorted(file.name for file in outputs[0].iterdir()) == names
+    for name in names:
+        assert (outputs[0] / name).read_bytes() == (outputs[1] / name).read_bytes(), name
+    spec = json.loads((outputs[0] / "spec.json").read_text())
+    assert spec["spec"]["steps"] == 2
+    assert spec["provenance"]["stage"] == "companions"
+    assert spec["provenance"]["features"] == "abc"
+    history = pd.read_csv(outputs[0] / "history.csv")
+    assert list(history.columns) == ["pass", "target", "seed", "train_loss", "validation_mse"]
+    assert len(history) == SETTINGS.passes * 4
+    expected, _ = run.fit(steps=2)
+    np.testing.assert_allclose(
+        load_companions(outputs[0]).predict(final_features(run)), expected.predict(final_features(run)), atol=1e-6
+    )
+
+
+def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
+    run.write()
+    for file in (run.folder / "rollouts").iterdir():
+        table = pq.read_table(file)
+        pq.write_table(table.drop_columns(["prompt_ids", "response_ids", "logprobs", "text"]), file)
+    with caplog.at_level(logging.INFO):
+        assert main(run.command(tmp_path / "output", "--layer=0", "--poolings=mean")) == 0
+    assert load_companions(tmp_path / "output").spec.inputs == HIDDEN
+    assert "pass 4 of 4: group training" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--steps=0"], "--steps must be 1 or more"),
+        (["--order=shuffled"], "seed"),
+        (["--layer=1"], "layer 1 is not stored"),
+        (["--poolings=first"], "pooling 'first' is not stored"),
+    ],
+)
+def test_command_refuses_wrong_flags(run: Run, tmp_path: Path, capsys, flags: list[str], message: str):
+    assert main(run.write().command(tmp_path / "output", *flags)) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "output").exists()
