@@ -1,0 +1,36 @@
+"""`cocal metrics`: compute the metric cube with bootstrap intervals."""
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Predictions in, one NetCDF cube out."""
+    parser.add_argument("--settings", help="metrics settings: JSON text, or the path of a YAML or JSON file")
+    parser.add_argument("--groups", help='macro averages, JSON: {"macro-mathematics": ["math500", ...]}')
+    parser.add_argument("--seeds", type=int, nargs="+", help="seeds every companion must have; default: all found")
+    parser.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
+    parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the cube."""
+    import pandas as pd
+
+    from cocal.config import parse_settings
+    from cocal.config.layout import Groups
+    from cocal.config.protocol import Metrics
+    from cocal.metrics.cube import LOG, metric_cube
+    from cocal.schemas import PREDICTIONS
+    from cocal.store import provenance, read_frame, write_dataset
+
+    settings = parse_settings(Metrics, options.settings)
+    groups = parse_settings(Groups, options.groups, "--groups")
+    frames = [read_frame(path, PREDICTIONS) for path in options.predictions]
+    predictions = pd.concat(frames, ignore_index=True)
+    for group, members in groups.root.items():
+        for name in sorted(set(members) - set(predictions["dataset"])):
+            LOG.warning("metrics: no predictions on %s, so %s stays empty", name, group)
+    cube = metric_cube(predictions, settings, groups.root, options.seeds)
+    slice_ = {"metrics": settings, "groups": groups.root, "seeds": options.seeds}
+    write_dataset(options.output, cube, provenance("metrics", slice_))
+    LOG.info("metrics: wrote %s", options.output)

@@ -1,0 +1,260 @@
+"""Reliability diagrams with confidence histograms (figures 3 and "full reliability diagrams" of the paper)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from cocal.errors import ContractError
+from cocal.estimators.registry import METHODS
+from cocal.figures.style import INK, METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH
+from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
+from cocal.metrics.cells import policy_cell
+from cocal.metrics.cube import UNSEEDED
+
+if TYPE_CHECKING:
+    from cocal.config.layout import Labelled
+
+_GAP = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "////////", "linewidth": 0.4}
+_IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
+_HALO = [withStroke(linewidth=1.7, foreground="white")]  # the diagonal must show on dark bars
+_LINE = 0.11
+"""Height of a line of small print; this and all sizes below are in inches."""
+_NARROW = 1.05
+"""Width below which a panel's title is broken into lines."""
+
+
+def prepare_reliability(
+    predictions: pd.DataFrame,
+    *,
+    backbone: str,
+    step: int,
+    datasets: Sequence[str],
+    methods: Sequence[str],
+    seed: int,
+    bins: int = 10,
+) -> pd.DataFrame:
+    """The numbers of the diagrams, one bin a row.
+
+    Args:
+        predictions: table of the contract `PREDICTIONS`.
+        step: policy step shown; the pre-RL model's predictions come from step 0 of "base".
+        seed: companion seed of the methods that have seeds. One seed, not their mean, so that counts are whole.
+
+    Returns:
+        Columns dataset, method, seed (-1 without), left and right (edges of the bin, right-closed), count,
+        accuracy and mean_confidence (NaN for an empty bin); and, the same for all bins of a panel, n, n_valid,
+        ece and auroc. In the order of `datasets`, `methods`, bins.
+
+    Raises:
+        ContractError: if a panel has no predictions.
+    """
+    of_backbone = predictions[predictions["backbone"] == backbone]
+    edges = bin_edges(bins)
+    panels = []
+    for dataset in datasets:
+        on_dataset = of_backbone[of_backbone["dataset"] == dataset]
+        for method in methods:
+            algorithm, source_step = policy_cell(method, step)
+            rows = on_dataset[
+                (on_dataset["method"] == method)
+                & (on_dataset["algorithm"] == algorithm)
+                & (on_dataset["step"] == source_step)
+                & on_dataset["seed"].isin([seed, UNSEEDED])
+            ].sort_values("response_id")
+            if rows.empty:
+                raise ContractError(
+                    f"predictions: none of method {method!r} (seed {seed}) on {dataset}, backbone {backbone}, "
+                    f"{algorithm}, step {source_step}; add their file, or leave the panel out of the layout"
+                )
+            confidence, valid, correct = (rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
+            shown = reliability_bins(confidence[valid], correct[valid], bins)
+            metrics = evaluate(confidence, valid, correct, bins)
+            panels.append(
+                pd.DataFrame(
+                    {
+                        "dataset": dataset,
+                        "method": method,
+                        "seed": int(rows["seed"].iloc[0]),
+                        "left": edges[:-1],
+                        "right": edges[1:],
+                        **shown._asdict(),
+                        "n": len(rows),
+                        "n_valid": int(valid.sum()),
+                        "ece": metrics["ece"],
+                        "auroc": metrics["auroc"],
+                    }
+                )
+            )
+    return pd.concat(panels, ignore_index=True)
+
+
+def plot_reliability(ax_top: Axes, ax_bottom: Axes, panel: pd.DataFrame, colour: str) -> None:
+    """One reliability diagram above its histogram of confidences.
+
+    Bars reach to the accuracy of non-empty bins, a cap marks it; the hatched part lies between the accuracy and
+    the bin's mean confidence. Empty bins stay blank.
+
+    Args:
+        panel: rows of `prepare_reliability` of one dataset and method.
+    """
+    filled = panel[panel["count"] > 0]
+    left, width = filled["left"], filled["right"] - filled["left"]
+    low = np.minimum(filled["accuracy"], filled["mean_confidence"])
+    gap = (filled["accuracy"] - filled["mean_confidence"]).abs()
+    ax_top.bar(left, filled["accuracy"], width, align="edge", color=colour, edgecolor="white", linewidth=0.4)
+    ax_top.bar(left, gap, width, bottom=low, align="edge", **_GAP)
+    ax_top.hlines(filled["accuracy"], left, filled["right"], color=INK, linewidth=1.1)
+    ax_top.plot([0, 1], [0, 1], **_IDEAL, zorder=3, path_effects=_HALO)
+    ax_top.set(xlim=(0, 1), ylim=(0, 1.02), xticks=[0, 0.5, 1])
+    ax_top.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax_top.set_yticks(np.arange(0.25, 1, 0.5), minor=True)
+    ax_top.tick_params(labelbottom=False)
+
+    ax_bottom.bar(left, filled["count"], width, align="edge", color=colour, edgecolor="white", linewidth=0.4)
+    ax_bottom.set(xlim=(0, 1))
+    ax_bottom.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax_bottom.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+
+
+def reliability_figure(numbers: pd.DataFrame, datasets: Sequence["Labelled"], source: str) -> Figure:
+    """All diagrams: a row of panels for each dataset, a column for each method.
+
+    Args:
+        numbers: what `prepare_reliability` returns.
+        source: study, backbone and step in a few words; printed small below, so that a figure taken out of its
+            document still says what was measured.
+    """
+    panels = dict(iter(numbers.groupby(["dataset", "method"], sort=False)))
+    methods = list(dict.fromkeys(numbers["method"]))
+    grid = _Grid.of(len(datasets), len(methods))
+    figure = Figure(figsize=(TEXT_WIDTH, grid.height))
+    for row, dataset in enumerate(datasets):
+        in_row = [panels[dataset.name, method] for method in methods]
+        most = max(1, *(panel["count"].max() for panel in in_row))  # an all-invalid row has an axis, too
+        for column, (method, panel) in enumerate(zip(methods, in_row, strict=True)):
+            diagram = figure.add_axes(grid.box(column, grid.diagram_top(row), grid.diagram))
+            histogram = figure.add_axes(grid.box(column, grid.histogram_top(row), grid.histogram))
+            plot_reliability(diagram, histogram, panel, METHOD_COLOURS[method])
+            histogram.set_ylim(0, 1.05 * most)
+            _panel_titles(diagram, histogram, panel.iloc[0], METHODS[method].label if row == 0 else None, grid)
+            for ax, name in ((diagram, "Accuracy"), (histogram, "Count")):
+                ax.tick_params(labelleft=column == 0)
+                if column == 0:
+                    ax.set_ylabel(name)
+                    ax.yaxis.set_label_coords(-0.27 / grid.panel, 0.5)  # aligned, whatever the numbers' width
+        x, y = 0.09, (grid.diagram_top(row) + grid.histogram_top(row) + grid.histogram) / 2
+        figure.text(*grid.point(x, y), dataset.label, rotation=90, ha="center", va="center", fontweight="bold")
+    _captions(figure, grid, source)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Places of the panels in inches from the top left."""
+
+    rows: int
+    panel: float
+    """Width of a panel."""
+    diagram: float
+    histogram: float
+    narrow: bool
+    left = 0.62
+    right = 0.06
+    bottom = 0.56
+    between = 0.16
+    columns_apart = 0.13
+
+    @classmethod
+    def of(cls, rows: int, columns: int) -> "_Grid":
+        panel = (TEXT_WIDTH - cls.left - cls.right - (columns - 1) * cls.columns_apart) / columns
+        natural = cls(rows, panel, 1.15, 0.42, panel < _NARROW)
+        scale = min(1.0, 1 - (natural.height - PAGE_HEIGHT) / (rows * (natural.diagram + natural.histogram)))
+        return replace(natural, diagram=scale * natural.diagram, histogram=scale * natural.histogram)
+
+    @property
+    def top(self) -> float:
+        return 0.36 + 2 * _LINE * self.narrow
+
+    @property
+    def rows_apart(self) -> float:
+        return 0.34 + _LINE * self.narrow
+
+    @property
+    def pitch(self) -> float:
+        return self.diagram + self.between + self.histogram + self.rows_apart
+
+    @property
+    def height(self) -> float:
+        return self.top + self.rows * self.pitch - self.rows_apart + self.bottom
+
+    def diagram_top(self, row: int) -> float:
+        return self.top + row * self.pitch
+
+    def histogram_top(self, row: int) -> float:
+        return self.diagram_top(row) + self.diagram + self.between
+
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        """Inches as fractions of the figure, from the bottom left."""
+        return x / TEXT_WIDTH, 1 - y / self.height
+
+    def box(self, column: int, top: float, size: float) -> tuple[float, float, float, float]:
+        x, y = self.point(self.left + column * (self.panel + self.columns_apart), top + size)
+        return x, y, self.panel / TEXT_WIDTH, size / self.height
+
+
+def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, grid: _Grid) -> None:
+    metrics = (f"ECE {_number(one['ece'])}", f"AUROC {_number(one['auroc'])}")
+    text = ("\n" if grid.narrow else "   ").join(metrics)
+    diagram.text(
+        0.5,
+        1 + 0.03 / grid.diagram,
+        text,
+        transform=diagram.transAxes,
+        ha="center",
+        va="bottom",
+        fontsize=7,
+        linespacing=1.1,
+    )
+    if label:
+        above = 72 * (0.05 + _LINE * (1.2 + grid.narrow))
+        diagram.set_title(
+            label.replace(" (", "\n(") if grid.narrow else label, fontweight="bold", pad=above, linespacing=0.95
+        )
+    some_invalid = one["n_valid"] < one["n"]
+    n = f"{one['n_valid']:,} of {one['n']:,} valid" if some_invalid else f"n = {one['n']:,}"
+    histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)
+
+
+def _number(value: float) -> str:
+    return "--" if np.isnan(value) else f"{value:.3f}"
+
+
+def _captions(figure: Figure, grid: _Grid, source: str) -> None:
+    middle, end = (grid.left + TEXT_WIDTH - grid.right) / 2, TEXT_WIDTH - grid.right
+    figure.text(*grid.point(middle, grid.height - 0.26), "Confidence", ha="center", va="bottom")
+    figure.legend(
+        handles=[
+            Patch(facecolor="#8a8a8a", edgecolor="white", label="accuracy"),
+            Patch(**_GAP, label="gap to mean confidence"),
+            Line2D([], [], **_IDEAL, label="ideal calibration"),
+        ],
+        loc="lower left",
+        bbox_to_anchor=grid.point(grid.left, grid.height - 0.02),
+        ncols=3,
+        borderaxespad=0,
+        borderpad=0,
+        handlelength=1.8,
+        handletextpad=0.5,
+        columnspacing=1.4,
+    )
+    at = grid.point(end, grid.height - 0.04)
+    figure.text(*at, source, ha="right", va="bottom", fontsize=6.5, color="#666666")

@@ -1,0 +1,255 @@
+"""All metrics of a study as one labelled array, selectable by backbone, policy, dataset, method and seed.
+
+Select with a mapping, `cube.sel({"method": "verbal", "seed": "mean"})`: as a keyword, `method` means something
+else to xarray.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from cocal.config.protocol import Metrics
+from cocal.errors import ContractError
+from cocal.estimators.registry import METHODS
+from cocal.metrics.bootstrap import Sample, generator_for, percentile_interval, resampled_metrics
+from cocal.metrics.calibration import METRICS, evaluate
+from cocal.schemas import PREDICTIONS
+
+LOG = logging.getLogger(__name__)
+
+MEAN = "mean"
+"""Seed label of the average over the companion seeds; the only one of a method without seeds."""
+UNSEEDED = -1
+"""Seed of such a method in a predictions table."""
+
+_DIMENSIONS = ("backbone", "algorithm", "step", "dataset", "method", "seed")
+
+
+class _Cell(NamedTuple):
+    """One method on the responses of one policy."""
+
+    backbone: str
+    algorithm: str
+    step: int
+    method: str
+
+    def __str__(self) -> str:
+        return f"method {self.method!r} (backbone {self.backbone}, {self.algorithm}, step {self.step})"
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """A cell on one dataset, or on a group of them.
+
+    Attributes:
+        values: float64 [seeds, metrics].
+        resampled: float64 [seeds, resamples, metrics].
+        n: number of responses, the same for all seeds.
+        n_valid: int64 [seeds].
+        valid_rate: float64 [seeds].
+        truncation_rate: share of truncated responses.
+    """
+
+    seeds: tuple[int, ...]
+    values: np.ndarray
+    resampled: np.ndarray
+    n: int
+    n_valid: np.ndarray
+    valid_rate: np.ndarray
+    truncation_rate: float
+
+
+def metric_cube(
+    predictions: pd.DataFrame,
+    settings: Metrics,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> xr.Dataset:
+    """Metrics with bootstrap intervals (section 5, evaluation protocol; appendix A.2).
+
+    A metric is computed per dataset and seed first; `mean` along `seed` is the mean of the seeds' metrics and a
+    macro average the unweighted mean of the datasets' metrics. A macro average that lacks a dataset is absent,
+    not an average of the rest. The intervals come from resampling the questions of each dataset, with the same
+    resamples for all methods and seeds that answer the same questions, independently between datasets.
+
+    Args:
+        predictions: table of the contract `PREDICTIONS`; the order of its rows does not matter.
+        groups: macro averages, each a label of the `dataset` dimension and its datasets.
+        seeds: companion seeds that every method with seeds must have; by default all that occur.
+
+    Returns:
+        A data set with the dimensions backbone, algorithm, step, dataset (macro averages last), method, seed
+        ("mean", then the seeds) and metric (accuracy, mean_confidence, ece, auroc), and the variables
+
+        - `value`, `lower`, `upper`: float64 in all dimensions; NaN where absent or undefined. Resamples in
+          which a metric is undefined are left out of its interval;
+        - `seed_sd`: float64 without `seed`, standard deviation over the seeds (n - 1); NaN without seeds;
+        - `n`, `n_valid`: int64 without `metric`, responses and those with a valid confidence; 0 where absent.
+          For `mean` the fewest over the seeds, for a macro average the total;
+        - `valid_rate`, `truncation_rate`: float64 without `metric`, shares of n; for `mean` and the macro
+          averages unweighted means.
+
+    Raises:
+        ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in
+            their responses, or a group has the name of a dataset.
+    """
+    frame = PREDICTIONS.check(predictions, "predictions")
+    groups = dict(groups or {})
+    clash = sorted(set(groups) & set(frame["dataset"]))
+    if clash:
+        raise ContractError(f"predictions: group {clash[0]!r} has the name of a dataset; rename the group")
+    present = sorted(int(seed) for seed in frame["seed"].unique() if seed != UNSEEDED)
+    expected = tuple(int(seed) for seed in seeds) if seeds is not None else tuple(present)
+
+    evaluations: dict[tuple[_Cell, str], _Evaluation] = {}
+    for dataset, part in frame.groupby("dataset", sort=True):
+        for cell, evaluation in _evaluate_dataset(str(dataset), part, settings, expected):
+            evaluations[cell, str(dataset)] = evaluation
+        LOG.info("metrics: %s, %d predictions", dataset, len(part))
+    cells = sorted({cell for cell, _ in evaluations})
+    for group, members in groups.items():
+        for cell in cells:
+            parts = [evaluations[cell, member] for member in members if (cell, member) in evaluations]
+            if len(parts) == len(members):
+                evaluations[cell, group] = _macro(parts)
+
+    known = list(METHODS)
+    methods = sorted({cell.method for cell in cells}, key=lambda m: (known.index(m) if m in known else len(known), m))
+    coordinates = {
+        "backbone": sorted({cell.backbone for cell in cells}),
+        "algorithm": sorted({cell.algorithm for cell in cells}),
+        "step": sorted({cell.step for cell in cells}),
+        "dataset": [*sorted(set(frame["dataset"])), *groups],
+        "method": methods,
+        "seed": [MEAN, *map(str, expected)],
+        "metric": list(METRICS),
+    }
+    return _assemble(evaluations, coordinates, settings.level)
+
+
+def _evaluate_dataset(
+    dataset: str, part: pd.DataFrame, settings: Metrics, expected: tuple[int, ...]
+) -> Iterator[tuple[_Cell, _Evaluation]]:
+    """Every cell of one dataset, those that answer the same questions on the same resamples."""
+    part = part.assign(question=pd.factorize(part["question_id"], sort=True)[0])
+    by_questions: dict[bytes, list[tuple[_Cell, list[pd.DataFrame], list[Sample]]]] = {}
+    sizes: dict[bytes, int] = {}
+    for key, rows in part.groupby(list(_Cell._fields), sort=True):
+        cell = _Cell(str(key[0]), str(key[1]), int(key[2]), str(key[3]))
+        tables = _seed_tables(cell, dataset, rows, expected)
+        questions, index = np.unique(tables[0]["question"].to_numpy(), return_inverse=True)
+        samples = [Sample(index, t["confidence"].to_numpy(), t["correct"].to_numpy()) for t in tables]
+        by_questions.setdefault(questions.tobytes(), []).append((cell, tables, samples))
+        sizes[questions.tobytes()] = len(questions)
+    for key, members in by_questions.items():
+        resampled = resampled_metrics(
+            [sample for _, _, samples in members for sample in samples],
+            sizes[key],
+            bins=settings.bins,
+            resamples=settings.resamples,
+            generator=generator_for(settings.seed, dataset),
+        )
+        start = 0
+        for cell, tables, _ in members:
+            yield cell, _evaluation(tables, resampled[start : start + len(tables)], settings.bins)
+            start += len(tables)
+
+
+def _seed_tables(cell: _Cell, dataset: str, rows: pd.DataFrame, expected: tuple[int, ...]) -> list[pd.DataFrame]:
+    """The rows of each seed in the order of the responses: all expected seeds, or the one of an unseeded method."""
+    where = f"predictions: {cell} on {dataset}"
+    found = {int(seed): table.sort_values("response_id") for seed, table in rows.groupby("seed", sort=True)}
+    wanted = (UNSEEDED,) if set(found) == {UNSEEDED} else expected
+    if set(found) != set(wanted):
+        missing = [seed for seed in wanted if seed not in found]
+        extra = [seed for seed in found if seed not in wanted]
+        problem = f"lacks seed(s) {_list(missing)}" if missing else f"has unexpected seed(s) {_list(extra)}"
+        raise ContractError(f"{where} {problem}; a method has all of {_list(expected)} or only {UNSEEDED}")
+    tables = [found[seed] for seed in wanted]
+    shared = ["question", "response_id", "correct", "truncated"]
+    for table in tables[1:]:
+        if not np.array_equal(table[shared].to_numpy(), tables[0][shared].to_numpy()):
+            seed = int(table["seed"].iloc[0])
+            raise ContractError(f"{where}: seed {seed} is not about the same responses as seed {wanted[0]}; rerun it")
+    return tables
+
+
+def _evaluation(tables: list[pd.DataFrame], resampled: np.ndarray, bins: int) -> _Evaluation:
+    arrays = [[t[name].to_numpy() for name in ("confidence", "valid", "correct")] for t in tables]
+    values = [list(evaluate(confidence, valid, correct, bins).values()) for confidence, valid, correct in arrays]
+    valid = np.array([valid for _, valid, _ in arrays])
+    return _Evaluation(
+        tuple(int(t["seed"].iloc[0]) for t in tables),
+        np.array(values),
+        resampled,
+        valid.shape[1],
+        valid.sum(axis=1),
+        valid.mean(axis=1),
+        float(tables[0]["truncated"].mean()),
+    )
+
+
+def _macro(parts: Sequence[_Evaluation]) -> _Evaluation:
+    """Unweighted mean over datasets; their resamples are independent of each other."""
+    return _Evaluation(
+        parts[0].seeds,
+        np.mean([part.values for part in parts], axis=0),
+        np.mean([part.resampled for part in parts], axis=0),
+        sum(part.n for part in parts),
+        np.sum([part.n_valid for part in parts], axis=0),
+        np.mean([part.valid_rate for part in parts], axis=0),
+        float(np.mean([part.truncation_rate for part in parts])),
+    )
+
+
+def _assemble(
+    evaluations: Mapping[tuple[_Cell, str], _Evaluation], coordinates: dict[str, list], level: float
+) -> xr.Dataset:
+    position = {name: {label: i for i, label in enumerate(labels)} for name, labels in coordinates.items()}
+    shape = tuple(len(coordinates[name]) for name in _DIMENSIONS)
+    value, lower, upper = (np.full((*shape, len(METRICS)), np.nan) for _ in range(3))
+    n, n_valid = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    valid_rate, truncation_rate = np.full(shape, np.nan), np.full(shape, np.nan)
+    seed_sd = np.full((*shape[:-1], len(METRICS)), np.nan)
+
+    for (cell, dataset), one in evaluations.items():
+        at = tuple(position[name][dataset if name == "dataset" else getattr(cell, name)] for name in _DIMENSIONS[:-1])
+        seeded = one.seeds != (UNSEEDED,)
+        rows = [0, *(position["seed"][str(seed)] for seed in one.seeds)] if seeded else [0]
+
+        def with_mean(values: np.ndarray, average=np.mean, seeded=seeded) -> np.ndarray:
+            return np.concatenate([[average(values, axis=0)], values]) if seeded else values
+
+        value[at][rows] = with_mean(one.values)
+        resampled = np.moveaxis(with_mean(one.resampled), 1, -1)
+        lower[at][rows], upper[at][rows] = percentile_interval(resampled, level)
+        n[at][rows] = one.n
+        n_valid[at][rows] = with_mean(one.n_valid, np.min)
+        valid_rate[at][rows] = with_mean(one.valid_rate)
+        truncation_rate[at][rows] = one.truncation_rate
+        if len(one.seeds) > 1:
+            seed_sd[at] = one.values.std(axis=0, ddof=1)
+
+    full = (*_DIMENSIONS, "metric")
+    return xr.Dataset(
+        {
+            "value": (full, value),
+            "lower": (full, lower),
+            "upper": (full, upper),
+            "seed_sd": ((*_DIMENSIONS[:-1], "metric"), seed_sd),
+            "n": (_DIMENSIONS, n),
+            "n_valid": (_DIMENSIONS, n_valid),
+            "valid_rate": (_DIMENSIONS, valid_rate),
+            "truncation_rate": (_DIMENSIONS, truncation_rate),
+        },
+        coords=coordinates,
+    )
+
+
+def _list(items: Sequence[int]) -> str:
+    return ", ".join(map(str, items)) or "(none)"

@@ -1,0 +1,36 @@
+"""Which values of a column are printed bold and underlined (caption of table 1)."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Literal
+
+Mark = Literal["best", "second"]
+Better = Literal["higher", "lower"]
+
+UNDEFINED = "--"
+"""Printed for a value that is not defined; it is never ranked."""
+
+BETTER: dict[str, Better | None] = {
+    "accuracy": "higher",
+    "mean_confidence": None,
+    "ece": "lower",
+    "auroc": "higher",
+}
+"""Direction of each metric; mean confidence is neither good nor bad."""
+
+
+def marks(shown: Sequence[str], better: Better | None) -> list[Mark | None]:
+    """Marks of one column, decided on the rounded numbers as they are shown: equal ones share a mark.
+
+    The second best is the next distinct number, however many share the best.
+
+    Args:
+        shown: printed numbers, or `UNDEFINED`.
+        better: direction, or None for a column without marks.
+    """
+    if better is None:
+        return [None] * len(shown)
+    numbers = [None if text == UNDEFINED else Decimal(text) for text in shown]
+    ranking = sorted({number for number in numbers if number is not None}, reverse=better == "higher")
+    by_number: dict[Decimal | None, Mark] = dict(zip(ranking, ("best", "second"), strict=False))
+    return [by_number.get(number) for number in numbers]

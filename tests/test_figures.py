@@ -1,0 +1,168 @@
+"""Reliability diagrams: the numbers, what is drawn of them, and equal bytes for equal data."""
+
+import json
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from cocal.cli import main
+from cocal.config.layout import ReliabilityLayout
+from cocal.errors import ContractError
+from cocal.estimators.registry import METHODS
+from cocal.figures.reliability import plot_reliability, prepare_reliability, reliability_figure
+from cocal.figures.style import METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from cocal.metrics.calibration import expected_calibration_error
+from cocal.schemas import PREDICTIONS
+from cocal.store import write_frame
+from sample_predictions import METHODS as SAMPLE_METHODS
+from sample_predictions import sample_predictions
+
+SHOWN = ("verbal", "self-consistency", "cocal-group", "cocal-binary")
+
+
+def layout(*datasets: str, methods=SHOWN) -> ReliabilityLayout:
+    return ReliabilityLayout(
+        study="embedded",
+        caption="Tiny policies.",
+        backbone="tiny-a",
+        backbone_label="Tiny A",
+        datasets=[{"name": name, "label": name.upper()} for name in datasets],
+        methods=methods,
+    )
+
+
+def prepare(frame: pd.DataFrame, *datasets: str, methods=SHOWN, seed: int = 42) -> pd.DataFrame:
+    return prepare_reliability(frame, backbone="tiny-a", step=60, datasets=datasets, methods=methods, seed=seed)
+
+
+def test_counts_are_whole_and_of_one_seed():
+    frame = sample_predictions("amc24")
+    numbers = prepare(frame, "amc24", seed=137)
+    assert numbers["count"].dtype.kind == "i"
+    panels = numbers.groupby("method", sort=False)
+    assert list(panels.groups) == list(SHOWN)
+    assert (panels["count"].sum() == panels["n_valid"].first()).all()
+    assert panels["seed"].first().to_dict() == {
+        "verbal": -1,
+        "self-consistency": -1,
+        "cocal-group": 137,
+        "cocal-binary": 137,
+    }
+    one = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 137)]
+    ece = expected_calibration_error(one["confidence"].to_numpy(), one["correct"].to_numpy())
+    assert panels["ece"].first()["cocal-binary"] == ece
+
+
+def test_invalid_confidences_are_left_out_and_reported():
+    verbal = prepare(sample_predictions("amc24"), "amc24", methods=("verbal",))
+    assert verbal["n"].iloc[0] == 40
+    assert verbal["n_valid"].iloc[0] == 39
+    empty = verbal["count"] == 0
+    assert empty.any()
+    assert verbal.loc[empty, ["accuracy", "mean_confidence"]].isna().all(axis=None)
+
+
+def test_the_prerl_model_is_found_at_step_zero():
+    assert len(prepare(sample_predictions("amc24"), "amc24", methods=("base-verbal",))) == 10
+
+
+def test_an_absent_panel_is_named():
+    with pytest.raises(ContractError, match=r"'cocal-group' \(seed 7\) on amc24"):
+        prepare(sample_predictions("amc24"), "amc24", seed=7)
+
+
+def test_bars_reach_accuracy_gaps_reach_mean_confidence_and_empty_bins_are_blank():
+    panel = prepare(sample_predictions("amc24"), "amc24", methods=("verbal",))
+    top, bottom = Figure().subplots(2)
+    plot_reliability(top, bottom, panel, "#336699")
+    filled = panel[panel["count"] > 0]
+    assert 0 < len(filled) < 10
+    bars, gaps = top.containers
+    assert [bar.get_height() for bar in bars] == filled["accuracy"].tolist()
+    assert [round(bar.get_x(), 9) for bar in bars] == filled["left"].round(9).tolist()
+    ends = [{round(gap.get_y(), 9), round(gap.get_y() + gap.get_height(), 9)} for gap in gaps]
+    pairs = zip(filled["accuracy"].round(9), filled["mean_confidence"].round(9), strict=True)
+    assert ends == [set(pair) for pair in pairs]
+    assert all(gap.get_hatch() for gap in gaps)
+    assert [bar.get_height() for bar in bottom.containers[0]] == filled["count"].tolist()
+    (diagonal,) = top.lines
+    assert diagonal.get_xydata().tolist() == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("datasets", [("amc24",), ("math500", "aime24", "aime25", "amc23", "amc24")])
+@pytest.mark.parametrize("methods", [SHOWN, SAMPLE_METHODS])
+def test_nothing_overlaps_or_is_clipped(datasets, methods):
+    chosen = layout(*datasets, methods=methods)
+    numbers = prepare(sample_predictions(*datasets), *datasets, methods=methods)
+    with paper_style():
+        figure = reliability_figure(numbers, chosen.datasets, "embedded study, Tiny A, step 60")
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+        texts = _drawn(figure)
+        boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in texts]
+    assert len(figure.axes) == 2 * len(datasets) * len(methods)
+    assert figure.get_figwidth() == TEXT_WIDTH
+    assert figure.get_figheight() <= PAGE_HEIGHT + 1e-9
+    page = figure.bbox
+    for index, (name, box) in enumerate(boxes):
+        assert box.x0 >= page.x0, name
+        assert box.x1 <= page.x1 + 1, name
+        assert box.y0 >= page.y0, name
+        assert box.y1 <= page.y1, name
+        for other, second in boxes[index + 1 :]:
+            apart = box.x1 <= second.x0 or second.x1 <= box.x0 or box.y1 <= second.y0 or second.y1 <= box.y0
+            assert apart, (name, other)
+
+
+def _drawn(figure: Figure) -> list[Text]:
+    """All texts but the labels of ticks beyond the ends of an axis, which exist and are not drawn."""
+    beyond = set()
+    for ax in figure.axes:
+        for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+            ticks = axis.get_major_ticks()
+            beyond |= {tick.label1 for tick in ticks if not limits[0] <= tick.get_loc() <= limits[1]}
+    texts = figure.findobj(lambda item: isinstance(item, Text) and item not in beyond)
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+
+
+def test_every_method_has_a_colour_and_targets_differ_in_greyscale():
+    assert set(METHODS) <= set(METHOD_COLOURS)
+    assert len(set(METHOD_COLOURS.values())) == len(METHOD_COLOURS)
+    grey = {name: np.dot(to_rgb(colour), [0.299, 0.587, 0.114]) for name, colour in METHOD_COLOURS.items()}
+    for family in ("cocal", "postcal"):
+        assert grey[f"{family}-group"] - grey[f"{family}-binary"] > 0.25
+
+
+def test_the_style_is_local():
+    before = dict(matplotlib.rcParams)
+    with paper_style():
+        assert matplotlib.rcParams["font.size"] == 8
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_the_command_writes_the_same_bytes_again(tmp_path):
+    write_frame(tmp_path / "p.parquet", sample_predictions("amc24"), PREDICTIONS, {})
+    written = []
+    for folder in ("a", "b"):
+        output = tmp_path / folder / "reliability.pdf"
+        options = ["--predictions", str(tmp_path / "p.parquet"), "--step", "60", "--output", str(output)]
+        assert main(["figure", "reliability", *options, "--layout", layout("amc24").model_dump_json()]) == 0
+        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
+    assert written[0] == written[1]
+    pdf, png, csv = written[0]
+    assert pdf.startswith(b"%PDF")
+    assert b"CreationDate" not in pdf
+    assert b"study: embedded" in png
+    assert len(csv.splitlines()) == 1 + 10 * len(SHOWN)
+
+
+def test_the_command_wants_a_pdf(tmp_path, capsys):
+    options = ["--predictions", "p.parquet", "--step", "60", "--output", str(tmp_path / "reliability.png")]
+    assert main(["figure", "reliability", *options, "--layout", json.dumps({})]) == 2
+    assert "must end in .pdf" in capsys.readouterr().err

@@ -1,0 +1,355 @@
+"""Metric definitions, the cluster bootstrap and the cube (appendix A.2; section 5, evaluation protocol)."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from cocal.cli import main
+from cocal.config.protocol import Metrics
+from cocal.errors import ContractError
+from cocal.metrics.bootstrap import (
+    Sample,
+    generator_for,
+    percentile_interval,
+    question_counts,
+    resampled_metrics,
+)
+from cocal.metrics.calibration import METRICS, auroc, bin_index, evaluate, expected_calibration_error, reliability_bins
+from cocal.metrics.cells import policy_cell
+from cocal.metrics.cube import metric_cube
+from cocal.schemas import PREDICTIONS
+from cocal.store import read_dataset, write_frame
+
+SEEDS = (42, 137, 500)
+QUICK = Metrics(resamples=40)
+
+
+def random_responses(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Confidences, many of them tied multiples of 1/10, and correctness."""
+    generator = np.random.default_rng(seed)
+    confidence = np.where(generator.random(n) < 0.5, generator.integers(0, 11, n) / 10, generator.random(n))
+    return confidence, generator.random(n) < 0.3 + 0.5 * confidence
+
+
+# Bins
+
+
+@pytest.mark.parametrize("bins", [10, 15, 20])
+def test_an_edge_belongs_to_the_bin_below(bins):
+    edges = np.array([m / bins for m in range(1, bins + 1)])
+    assert bin_index(edges, bins).tolist() == list(range(bins))
+    above = np.nextafter(edges[:-1], 1)
+    assert bin_index(above, bins).tolist() == list(range(1, bins))
+    assert bin_index(np.array([0.0]), bins).tolist() == [0]
+
+
+def test_float32_is_refused_because_its_multiples_of_a_tenth_leave_their_bin():
+    tenths = np.arange(1, 11) / 10
+    with pytest.raises(TypeError, match="float64, not float32"):
+        bin_index(tenths.astype(np.float32), 10)
+    late_cast = tenths.astype(np.float32).astype(np.float64)
+    astray = (np.flatnonzero(bin_index(late_cast, 10) != bin_index(tenths, 10)) + 1).tolist()
+    assert astray == [1, 2, 3, 4, 6, 8]
+
+
+@pytest.mark.parametrize("bad", [np.nan, -0.1, 1.1])
+def test_a_valid_confidence_outside_the_unit_interval_is_an_error(bad):
+    confidence, correct = np.array([0.5, bad]), np.array([True, False])
+    for call in (
+        lambda: bin_index(confidence, 10),
+        lambda: auroc(confidence, correct),
+        lambda: evaluate(confidence, np.array([True, True]), correct),
+    ):
+        with pytest.raises(ValueError, match="row 1"):
+            call()
+
+
+def test_reliability_bins_leave_empty_bins_undefined():
+    shown = reliability_bins(np.array([0.1, 0.05, 0.95]), np.array([True, False, True]))
+    assert shown.count.tolist() == [2, *[0] * 8, 1]
+    np.testing.assert_allclose(shown.accuracy, [0.5, *[np.nan] * 8, 1.0])
+    np.testing.assert_allclose(shown.mean_confidence, [0.075, *[np.nan] * 8, 0.95])
+
+
+# Metrics
+
+
+def ece_by_definition(confidence: np.ndarray, correct: np.ndarray, bins: int) -> float:
+    """The two sums of appendix A.2, response by response."""
+    total = 0.0
+    for b in range(bins):
+        low, high = b / bins, (b + 1) / bins
+        members = [i for i, c in enumerate(confidence) if low < c <= high or (b == 0 and c == 0)]
+        if members:
+            accuracy = sum(bool(correct[i]) for i in members) / len(members)
+            mean = sum(float(confidence[i]) for i in members) / len(members)
+            total += len(members) / len(confidence) * abs(accuracy - mean)
+    return total
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.sampled_from([5, 10, 20]))
+def test_ece_is_the_definition(seed, n, bins):
+    confidence, correct = random_responses(seed, n)
+    value = expected_calibration_error(confidence, correct, bins)
+    assert value == pytest.approx(ece_by_definition(confidence, correct, bins), abs=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 60))
+def test_auroc_agrees_with_scikit_learn_under_ties(seed, n):
+    confidence, correct = random_responses(seed, n)
+    correct[:2] = True, False
+    assert auroc(confidence, correct) == pytest.approx(roc_auc_score(correct, confidence), abs=1e-12)
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_auroc_of_a_single_class_is_undefined(correct):
+    assert np.isnan(auroc(np.array([0.2, 0.9]), np.array([correct, correct])))
+
+
+def test_an_invalid_confidence_counts_in_accuracy_alone():
+    confidence = np.array([0.9, 0.4, np.nan, np.nan])
+    valid, correct = ~np.isnan(confidence), np.array([True, False, True, True])
+    metrics = evaluate(confidence, valid, correct)
+    assert metrics["accuracy"] == 0.75
+    assert metrics["mean_confidence"] == pytest.approx(0.65)
+    assert metrics["ece"] == pytest.approx((0.1 + 0.4) / 2)
+    assert metrics["auroc"] == 1.0
+
+
+# Bootstrap
+
+
+def a_sample(seed: int, questions: int, responses: int) -> Sample:
+    confidence, correct = random_responses(seed, questions * responses)
+    confidence[np.random.default_rng(seed).random(len(confidence)) < 0.1] = np.nan
+    return Sample(np.repeat(np.arange(questions), responses), confidence, correct)
+
+
+def test_weighted_metrics_equal_the_metrics_of_the_resampled_responses():
+    samples = [a_sample(1, 12, 3), a_sample(2, 12, 1)]
+    result = resampled_metrics(samples, 12, bins=10, resamples=25, generator=np.random.default_rng(3))
+    counts = np.concatenate(list(question_counts(12, 25, np.random.default_rng(3))))
+    for sample, of_sample in zip(samples, result, strict=True):
+        for row, values in zip(counts, of_sample, strict=True):
+            drawn = np.repeat(np.arange(len(sample.question)), row[sample.question].astype(int))
+            confidence, correct = sample.confidence[drawn], sample.correct[drawn]
+            expected = evaluate(confidence, ~np.isnan(confidence), correct)
+            np.testing.assert_allclose(values, [expected[name] for name in METRICS], atol=1e-12)
+
+
+def test_a_resample_draws_as_many_questions_as_there_are(monkeypatch):
+    monkeypatch.setattr("cocal.metrics.bootstrap._CHUNK", 70)
+    chunks = list(question_counts(10, 23, np.random.default_rng(0)))
+    assert [len(chunk) for chunk in chunks] == [7, 7, 7, 2]
+    assert all((chunk.sum(axis=1) == 10).all() for chunk in chunks)
+
+
+def test_clustered_responses_have_wider_intervals_than_independent_ones():
+    generator = np.random.default_rng(0)
+    difficulty = np.repeat(generator.beta(0.4, 0.4, 30), 10)
+    correct = generator.random(300) < difficulty
+    confidence = np.clip(0.7 * difficulty + 0.3 * generator.random(300), 0, 1)
+
+    def sd(question: np.ndarray, questions: int) -> np.ndarray:
+        sample = Sample(question, confidence, correct)
+        options = {"bins": 10, "resamples": 400, "generator": np.random.default_rng(1)}
+        return resampled_metrics([sample], questions, **options)[0].std(axis=0)
+
+    clustered, independent = sd(np.repeat(np.arange(30), 10), 30), sd(np.arange(300), 300)
+    ratio = dict(zip(METRICS, clustered / independent, strict=True))
+    assert ratio["accuracy"] > 1.8
+    assert ratio["auroc"] > 1.2
+
+
+def test_intervals_leave_out_undefined_resamples():
+    lower, upper = percentile_interval(np.array([[1.0, np.nan, 3.0], [np.nan] * 3]), 0.5)
+    np.testing.assert_allclose(lower, [1.5, np.nan])
+    np.testing.assert_allclose(upper, [2.5, np.nan])
+
+
+def test_streams_differ_between_datasets_and_seeds():
+    first = [generator_for(*key).integers(1 << 60) for key in ((1, "a"), (1, "b"), (2, "a"), (1, "a"))]
+    assert len(set(first)) == 3
+    assert first[0] == first[3]
+
+
+# Cube
+
+
+def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **changes) -> pd.DataFrame:
+    """Predictions of one method and seed: 20 questions, two responses each, the same outcomes for all methods."""
+    outcome = np.random.default_rng([len(dataset), ord(dataset[0])])
+    correct = outcome.random(40) < np.repeat(outcome.random(20), 2)
+    noise = np.random.default_rng([stream, max(seed, 0)]).random(40)
+    columns = {
+        "backbone": "tiny",
+        "algorithm": "grpo",
+        "step": 20,
+        "dataset": dataset,
+        "question_id": [f"{dataset}-{i // 2:02d}" for i in range(40)],
+        "response_id": np.arange(40),
+        "method": method,
+        "seed": seed,
+        "confidence": 0.3 * correct + 0.7 * noise,
+        "valid": True,
+        "correct": correct,
+        "truncated": np.arange(40) < 4,
+    }
+    return pd.DataFrame(columns | changes)
+
+
+def table(*datasets: str) -> pd.DataFrame:
+    """One method without seeds and one with three, on each dataset."""
+    parts = []
+    for dataset in datasets:
+        parts.append(rows("verbal", dataset))
+        parts += [rows("cocal-binary", dataset, seed, stream=1) for seed in SEEDS]
+    return pd.concat(parts, ignore_index=True)
+
+
+def cell(cube, method: str, dataset: str = "easy", *, seed: str = "mean", algorithm: str = "grpo", step: int = 20):
+    labels = {"backbone": "tiny", "algorithm": algorithm, "step": step, "dataset": dataset}
+    return cube.sel(labels | {"method": method, "seed": seed})
+
+
+def test_the_mean_over_seeds_averages_metrics_not_confidences():
+    frame = table("easy")
+    cube = metric_cube(frame, QUICK)
+    per_seed = []
+    for seed in SEEDS:
+        one = frame[frame["seed"] == seed]
+        confidence, valid, correct = (one[name].to_numpy() for name in ("confidence", "valid", "correct"))
+        expected = list(evaluate(confidence, valid, correct).values())
+        np.testing.assert_allclose(cell(cube, "cocal-binary", seed=str(seed))["value"], expected)
+        per_seed.append(expected)
+    mean = cell(cube, "cocal-binary")
+    np.testing.assert_allclose(mean["value"], np.mean(per_seed, axis=0))
+    np.testing.assert_allclose(mean["seed_sd"], np.std(per_seed, axis=0, ddof=1))
+    assert (mean["lower"] <= mean["value"]).all()
+    assert (mean["value"] <= mean["upper"]).sel(metric=["accuracy", "mean_confidence", "auroc"]).all()
+    assert (int(mean["n"]), int(mean["n_valid"]), float(mean["truncation_rate"])) == (40, 40, 0.1)
+
+
+def test_methods_without_seeds_fill_the_mean_alone():
+    cube = metric_cube(table("easy"), QUICK)
+    assert cube["seed"].values.tolist() == ["mean", "42", "137", "500"]
+    verbal = cube["value"].sel({"method": "verbal"})
+    assert verbal.sel(seed="mean").notnull().all()
+    assert verbal.sel(seed=["42", "137", "500"]).isnull().all()
+    assert cell(cube, "verbal")["seed_sd"].isnull().all()
+
+
+def test_macro_averages_are_unweighted_and_absent_when_a_dataset_is_missing():
+    groups = {"macro-both": ["easy", "hard"], "macro-more": ["easy", "missing"]}
+    frame = table("easy", "hard")
+    frame = frame[~((frame["dataset"] == "hard") & frame["question_id"].str.endswith(("0", "1", "2", "3")))]
+    cube = metric_cube(frame, QUICK, groups)
+    assert cube["dataset"].values.tolist() == ["easy", "hard", "macro-both", "macro-more"]
+    parts = [cell(cube, "cocal-binary", name) for name in ("easy", "hard")]
+    macro = cell(cube, "cocal-binary", "macro-both")
+    assert int(parts[0]["n"]) != int(parts[1]["n"])
+    np.testing.assert_allclose(macro["value"], (parts[0]["value"] + parts[1]["value"]) / 2)
+    assert int(macro["n"]) == sum(int(part["n"]) for part in parts)
+    widths = [float((one["upper"] - one["lower"]).sel(metric="accuracy")) for one in (*parts, macro)]
+    assert widths[2] < max(widths[:2])
+    more = cell(cube, "cocal-binary", "macro-more")
+    assert more["value"].isnull().all()
+    assert int(more["n"]) == 0
+
+
+def test_a_group_must_not_take_the_name_of_a_dataset():
+    with pytest.raises(ContractError, match="'easy' has the name of a dataset"):
+        metric_cube(table("easy"), QUICK, {"easy": ["easy"]})
+
+
+def test_a_missing_seed_is_named():
+    frame = table("easy", "hard")
+    lost = (frame["seed"] == 137) & (frame["dataset"] == "hard")
+    with pytest.raises(ContractError, match=r"'cocal-binary'.*on hard lacks seed\(s\) 137"):
+        metric_cube(frame[~lost], QUICK)
+    with pytest.raises(ContractError, match=r"lacks seed\(s\) 700"):
+        metric_cube(frame, QUICK, seeds=(*SEEDS, 700))
+    with pytest.raises(ContractError, match=r"unexpected seed\(s\) 500"):
+        metric_cube(frame, QUICK, seeds=(42, 137))
+
+
+@pytest.mark.parametrize("column", ["correct", "truncated"])
+def test_the_seeds_of_a_method_are_about_the_same_responses(column):
+    frame = table("easy")
+    frame.loc[frame.index[frame["seed"] == 500][0], column] ^= True
+    with pytest.raises(ContractError, match="seed 500 is not about the same responses as seed 42"):
+        metric_cube(frame, QUICK)
+
+
+def test_duplicates_are_refused():
+    with pytest.raises(ContractError, match="must be unique"):
+        metric_cube(pd.concat([table("easy"), rows("verbal")]), QUICK)
+
+
+def test_without_valid_confidences_only_accuracy_is_defined():
+    silent = rows("base-verbal", confidence=np.nan, valid=False, algorithm="base", step=0)
+    one = cell(metric_cube(silent, QUICK), "base-verbal", algorithm="base", step=0)
+    assert (int(one["n"]), int(one["n_valid"]), float(one["valid_rate"])) == (40, 0, 0.0)
+    for name in ("value", "lower", "upper"):
+        assert one[name].notnull().values.tolist() == [True, False, False, False]
+
+
+def test_a_single_class_leaves_only_auroc_undefined():
+    one = cell(metric_cube(rows("verbal", correct=True), QUICK), "verbal")
+    for name in ("value", "lower", "upper"):
+        assert one[name].notnull().values.tolist() == [True, True, True, False]
+
+
+def test_no_resamples_means_no_intervals():
+    one = cell(metric_cube(rows("verbal"), Metrics(resamples=0)), "verbal")
+    assert one["value"].notnull().all()
+    assert one["lower"].isnull().all()
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    frame = table("easy", "hard")
+    shuffled = frame.sample(frac=1, random_state=0)
+    groups = {"macro": ["easy", "hard"]}
+    assert metric_cube(frame, QUICK, groups).identical(metric_cube(shuffled, QUICK, groups))
+
+
+def test_intervals_do_not_depend_on_the_other_methods():
+    both = metric_cube(table("easy"), QUICK)
+    alone = metric_cube(rows("verbal"), QUICK)
+    for name in ("lower", "upper"):
+        np.testing.assert_array_equal(cell(both, "verbal")[name], cell(alone, "verbal")[name])
+
+
+def test_the_prerl_model_comes_from_the_base_cell():
+    assert policy_cell("base-verbal", 120) == ("base", 0)
+    assert policy_cell("cocal-binary", 120) == ("grpo", 120)
+
+
+def test_the_command_writes_the_same_bytes_again(tmp_path):
+    files = []
+    for name in ("easy", "hard"):
+        files.append(str(tmp_path / f"{name}.parquet"))
+        write_frame(files[-1], table(name), PREDICTIONS, {})
+    groups = json.dumps({"macro-mathematics": ["easy", "hard"]})
+    written = []
+    for order in (files, files[::-1]):
+        output = tmp_path / f"{len(written)}.nc"
+        options = ["--settings", '{"resamples": 20}', "--groups", groups, "--seeds", *map(str, SEEDS)]
+        assert main(["metrics", *options, "--predictions", *order, "--output", str(output)]) == 0
+        written.append(output.read_bytes())
+    assert written[0] == written[1]
+    cube = read_dataset(tmp_path / "0.nc")
+    expected = metric_cube(table("easy", "hard"), Metrics(resamples=20), json.loads(groups))
+    assert cube.drop_attrs().equals(expected)
+    assert cube.attrs["stage"] == "metrics"
+
+
+def test_the_command_names_a_bad_group(tmp_path, capsys):
+    options = ["--groups", '{"macro": []}', "--predictions", "none.parquet", "--output", str(tmp_path / "x.nc")]
+    assert main(["metrics", *options]) == 2
+    assert "--groups" in capsys.readouterr().err

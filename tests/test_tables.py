@@ -1,0 +1,236 @@
+"""The main table: marks, layout, numbers, and that it compiles."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pandas as pd
+import pytest
+
+from cocal.cli import main
+from cocal.config.layout import MainLayout
+from cocal.config.protocol import Metrics
+from cocal.errors import ContractError
+from cocal.metrics.cube import metric_cube
+from cocal.store import write_dataset
+from cocal.tables.latex import escape
+from cocal.tables.main import columns, format_main, format_value, main_csv, prepare_main
+from cocal.tables.rank import BETTER, marks
+from sample_predictions import METHODS, sample_predictions
+
+DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
+PUBLISHED = r"""
+79.8 & 0.995 & 0.196 & 0.566 & 25.0 & 0.972 & 0.718 & 0.587
+85.2 & 0.997 & 0.059 & 0.548 & \underline{43.0} & 0.956 & 0.498 & 0.877
+\underline{86.0} & 0.868 & \textbf{0.026} & \textbf{0.945} & \textbf{47.3} & 0.576 & 0.118 & \textbf{0.937}
+\underline{86.0} & 0.819 & 0.087 & 0.834 & \textbf{47.3} & 0.668 & 0.246 & 0.873
+\underline{86.0} & 0.988 & 0.128 & 0.861 & \textbf{47.3} & 0.960 & 0.486 & 0.908
+85.6 & 0.908 & 0.064 & 0.797 & 32.3 & 0.338 & \textbf{0.087} & 0.906
+\textbf{86.2} & 0.956 & 0.072 & 0.687 & 39.3 & 0.532 & 0.157 & \underline{0.926}
+\underline{86.0} & 0.849 & 0.044 & 0.870 & \textbf{47.3} & 0.446 & 0.133 & 0.910
+\underline{86.0} & 0.887 & 0.049 & 0.754 & \textbf{47.3} & 0.598 & 0.134 & 0.894
+\underline{86.0} & 0.826 & 0.049 & 0.911 & \textbf{47.3} & 0.429 & \underline{0.100} & 0.910
+\underline{86.0} & 0.843 & \underline{0.038} & \underline{0.912} & \textbf{47.3} & 0.505 & 0.102 & 0.910
+"""
+"""MATH500 and AIME24 of table 1, all methods in order."""
+
+
+def layout(*datasets: str, **changes) -> MainLayout:
+    content = {
+        "study": "embedded",
+        "caption": "Tiny policies of 0.4 M parameters & synthetic questions.",
+        "backbone_label": "Tiny A",
+        "datasets": [{"name": name, "label": name.upper()} for name in datasets],
+        "macro": "macro-mathematics",
+        "methods": list(METHODS),
+    }
+    return MainLayout(**(content | changes))
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return metric_cube(
+        sample_predictions(*DATASETS), Metrics(resamples=20), {"macro-mathematics": DATASETS, "macro-one": DATASETS[:1]}
+    )
+
+
+def numbers(cube, chosen: MainLayout) -> pd.DataFrame:
+    names = [column.name for column in columns(chosen)]
+    return prepare_main(cube, backbone="tiny-a", step=60, datasets=names, methods=chosen.methods)
+
+
+def tex(cube, chosen: MainLayout) -> str:
+    return format_main(numbers(cube, chosen), chosen, step=60, seeds=2, digests="metrics 1; layout 2")
+
+
+# Marks
+
+
+def test_the_marks_are_those_of_the_published_table():
+    rows = [[cell.strip() for cell in line.split("&")] for line in PUBLISHED.strip().splitlines()]
+    for place, column in enumerate(zip(*rows, strict=True)):
+        shown = [re.sub(r"\\\w+\{(.*)\}", r"\1", cell) for cell in column]
+        expected = [
+            "best" if cell.startswith(r"\textbf") else "second" if cell.startswith(r"\underline") else None
+            for cell in column
+        ]
+        assert marks(shown, BETTER[list(BETTER)[place % 4]]) == expected
+
+
+def test_ties_are_decided_on_the_rounded_values():
+    shown = [format_value("ece", value) for value in (0.1004, 0.0996, 0.1249, 0.1251)]
+    assert shown == ["0.100", "0.100", "0.125", "0.125"]
+    assert marks(shown, "lower") == ["best", "best", "second", "second"]
+
+
+def test_undefined_values_are_shown_as_dashes_and_never_ranked():
+    assert format_value("auroc", float("nan")) == "--"
+    assert marks(["--", "0.700", "0.900"], "higher") == [None, "second", "best"]
+    assert marks(["--", "--"], "lower") == [None, None]
+
+
+def test_equal_accuracies_do_not_round_apart():
+    exact = 0.8625  # 345 of 400: half-way between two shown values
+    assert {format_value("accuracy", v) for v in (exact, exact + 1e-15, exact - 1e-15)} == {"86.2"}
+
+
+# Numbers
+
+
+def test_rows_come_from_the_mean_over_seeds_of_the_right_policy(cube):
+    frame = numbers(cube, layout(*DATASETS))
+    assert list(frame) == [
+        *("dataset", "method", "metric", "value", "lower", "upper"),
+        *("n", "valid_rate", "truncation_rate", "seed_sd"),
+    ]
+    assert len(frame) == 6 * len(METHODS) * 4
+    by_key = frame.set_index(["dataset", "method", "metric"])["value"]
+    value = cube["value"].sel({"backbone": "tiny-a", "seed": "mean", "dataset": "amc23", "metric": "ece"})
+    assert by_key["amc23", "base-verbal", "ece"] == value.sel({"algorithm": "base", "step": 0, "method": "base-verbal"})
+    of_companion = value.sel({"algorithm": "grpo", "step": 60, "method": "cocal-group"})
+    assert by_key["amc23", "cocal-group", "ece"] == of_companion
+    assert by_key["macro-mathematics", "verbal", "ece"] == pytest.approx(
+        by_key.loc[list(DATASETS), "verbal", "ece"].mean()
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ["verbal", "p-true"]}, "method p-true: no such method"),
+        ({"macro": "macro-factual"}, "no such dataset.*macro-mathematics"),
+    ],
+)
+def test_what_is_absent_is_named(cube, change, message):
+    with pytest.raises(ContractError, match=message):
+        numbers(cube, layout(*DATASETS, **change))
+
+
+def test_a_method_missing_on_one_dataset_is_named():
+    frame = sample_predictions("math500", "aime24")
+    lost = (frame["method"] == "verbal") & (frame["dataset"] == "aime24")
+    cube = metric_cube(frame[~lost], Metrics(resamples=0), {"macro-mathematics": ["math500", "aime24"]})
+    with pytest.raises(ContractError, match="dataset aime24, method verbal"):
+        numbers(cube, layout("math500", "aime24"))
+
+
+def test_the_csv_keeps_what_the_table_rounds(cube, tmp_path):
+    frame = numbers(cube, layout(*DATASETS))
+    path = tmp_path / "main.csv"
+    path.write_text(main_csv(frame))
+    pd.testing.assert_frame_equal(pd.read_csv(path), frame, rtol=1e-11, check_dtype=False)
+
+
+# Layout
+
+
+def test_two_blocks_of_three_datasets_the_macro_average_last(cube):
+    text = tex(cube, layout(*DATASETS))
+    heads = re.findall(r"\\multicolumn\{4\}\{c\}\{(.+?)\}", text)
+    assert heads == ["MATH500", "AIME24", "AIME25", "AMC23", "AMC24", "Macro Average"]
+    assert text.count(r"\begin{tabular}{l*{12}{c}}") == 2
+    first = text.split(r"\end{tabular}")[0]
+    body = [line for line in first.splitlines() if " & " in line and "Acc." not in line]
+    assert all(line.count("&") == 12 for line in body)
+    assert body[-1].startswith(r"\textbf{CoCal (binary)} & ")
+    assert body[0].startswith("Base + Verbal & ")
+    assert first.count(r"\midrule") == 3  # below the head, and between the groups of the methods chosen
+
+
+def test_the_caption_says_what_was_measured(cube):
+    text = tex(cube, layout(*DATASETS))
+    assert "five evaluation sets using Tiny A after 60 training steps." in text
+    assert r"Tiny policies of 0.4 M parameters \& synthetic questions." in text
+    assert "Companion results average two seeds." in text
+    assert text.startswith("% study embedded; metrics 1; layout 2\n")
+
+
+def test_printed_numbers_are_percent_and_three_decimals(cube):
+    text = tex(cube, layout(*DATASETS))
+    row = next(line for line in text.splitlines() if line.startswith("SelfConsis"))
+    plain = re.sub(r"\\(textbf|underline)\{([^}]*)\}", r"\2", row).replace(r" \\", "").split(" & ")[1:5]
+    frame = numbers(cube, layout(*DATASETS)).query("dataset == 'math500' and method == 'self-consistency'")
+    assert [len(number.split(".")[1]) for number in plain] == [1, 3, 3, 3]
+    accuracy, *others = frame["value"]
+    assert float(plain[0]) == pytest.approx(100 * accuracy, abs=0.0501)
+    assert [float(number) for number in plain[1:]] == pytest.approx(others, abs=0.000501)
+    assert not re.search(r"(textbf|underline)", row.split(" & ")[2])  # mean confidence
+
+
+def test_unknown_methods_and_keys_are_refused():
+    with pytest.raises(ValueError, match="methods"):
+        layout("math500", methods=["verbl"])
+    with pytest.raises(ValueError, match="extra"):
+        layout("math500", colour="red")
+    with pytest.raises(ValueError, match="repeats"):
+        layout("math500", "math500")
+
+
+def test_escape():
+    assert escape(r"50% of a_b & {c} #1 $x$ ~^\ ") == (
+        r"50\% of a\_b \& \{c\} \#1 \$x\$ \textasciitilde{}\textasciicircum{}\textbackslash{} "
+    )
+
+
+# Command
+
+
+def test_the_command_writes_the_same_bytes_again(cube, tmp_path):
+    write_dataset(tmp_path / "m.nc", cube, {"digest": "0123456789abcdef"})
+    written = []
+    for folder in ("a", "b"):
+        table, csv = tmp_path / folder / "main.tex", tmp_path / folder / "main.csv"
+        options = ["--metrics", str(tmp_path / "m.nc"), "--backbone", "tiny-a", "--step", "60"]
+        options += ["--layout", layout(*DATASETS).model_dump_json(), "--output", str(table), "--csv", str(csv)]
+        assert main(["table", "main", *options]) == 0
+        written.append((table.read_bytes(), csv.read_bytes()))
+    assert written[0] == written[1]
+    assert b"metrics 0123456789abcdef" in written[0][0]
+
+
+def test_the_command_names_the_file_of_an_absent_method(cube, tmp_path, capsys):
+    write_dataset(tmp_path / "m.nc", cube, {})
+    content = json.dumps(layout(*DATASETS, methods=["p-true"]).model_dump())
+    options = ["--metrics", str(tmp_path / "m.nc"), "--backbone", "tiny-a", "--step", "60", "--layout", content]
+    options += ["--output", str(tmp_path / "x.tex"), "--csv", str(tmp_path / "x.csv")]
+    assert main(["table", "main", *options]) == 2
+    message = capsys.readouterr().err
+    assert "m.nc" in message
+    assert "p-true" in message
+    assert not (tmp_path / "x.tex").exists()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_the_table_compiles(cube, tmp_path, count):
+    chosen = layout(*DATASETS[:count])
+    document = (
+        r"\documentclass{article}\usepackage{booktabs,multirow,graphicx}\begin{document}\input{table}\end{document}"
+    )
+    (tmp_path / "table.tex").write_text(tex(cube, chosen))
+    (tmp_path / "document.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
