@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pebble import ProcessPool
 
 from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.verify.answers import extract_answer
+from cocal.verify.comparison import compare_all, prepare
 from cocal.verify.confidence import confidence_span, parse_confidence
 from cocal.verify.equivalence import Verifier
 from cocal.verify.normalise import canonical_integer, normalise_text
@@ -247,9 +249,12 @@ def test_hanging_comparison_is_killed_and_neighbours_are_judged(verifier, caplog
 
 
 def test_memory_is_bounded():
-    """2^(2^33) takes a gigabyte: with little memory it fails at once, and the process goes on."""
-    with Verifier(VerifierSettings(memory_mb=200, timeout=60.0)) as verifier:
-        assert verifier.equivalent([("5", "2^{8589934592}"), ("1/2", "0.5")]).tolist() == [False, True]
+    """In a process of the verifier's: what is beyond the bound fails, and the process goes on."""
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPool(1, initializer=prepare, initargs=(200,), context=context) as pool:
+        with pytest.raises(MemoryError):
+            pool.schedule(bytearray, args=(2**30,)).result()
+        assert pool.schedule(compare_all, args=([("1/2", "0.5"), ("1/2", "0.6")],)).result() == [True, False]
 
 
 def test_killed_process_is_replaced():
@@ -279,9 +284,16 @@ def test_obvious_comparisons_start_no_process():
         assert not multiprocessing.active_children()
 
 
-def test_processes_that_cannot_compare_are_an_error(tmp_path):
-    """A broken math-verify must not pass for wrong answers."""
-    (tmp_path / "math_verify.py").write_text("raise ImportError('broken on purpose')\n")
+@pytest.mark.parametrize(
+    ("broken", "shown"),
+    [
+        ("raise ImportError('broken on purpose')\n", "broken on purpose"),
+        ("def parse(*_, **__): return []\ndef verify(*_, **__): return False\n", "cannot compare 1/2 with 0.5"),
+    ],
+)
+def test_processes_that_cannot_compare_are_an_error(tmp_path, broken, shown):
+    """A math-verify that does not work must not pass for wrong answers."""
+    (tmp_path / "math_verify.py").write_text(broken)
     code = (
         "from cocal.config.protocol import Verifier as S\n"
         "from cocal.errors import ConfigError\n"
@@ -294,7 +306,7 @@ def test_processes_that_cannot_compare_are_an_error(tmp_path):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
     assert "no checking process can start" in done.stdout
-    assert "broken on purpose" in done.stderr
+    assert shown in done.stderr
 
 
 def test_correct_takes_any_alias_and_no_answer_is_wrong(verifier):
@@ -312,6 +324,13 @@ def test_classes_partition_each_pool_whatever_its_order(verifier):
     shuffled = verifier.classes([answers[i] for i in order])
     together = labels[:, None] == labels[None, :]
     assert ((shuffled[:, None] == shuffled[None, :]) == together[np.ix_(order, order)]).all()
+
+
+def test_over_long_answers_agree_with_themselves_alone():
+    with Verifier(VerifierSettings(max_answer_length=5)) as verifier:
+        labels = verifier.classes(["123456", "123456", "1", None])
+    assert labels[3] == -1
+    assert len(set(labels.tolist())) == 4
 
 
 def test_classes_stay_apart_across_pools(verifier):

@@ -90,9 +90,7 @@ class Contract:
     def _refuse(self, source: str, text: str, bad: np.ndarray) -> None:
         if bad.any():
             rows = ", ".join(map(str, np.flatnonzero(bad)[:_SHOWN]))
-            raise ContractError(
-                f"{source}: {text}, broken in {bad.sum()} row(s), first {rows}; contract: {self.name}"
-            )
+            raise ContractError(f"{source}: {text}, broken in {bad.sum()} row(s), first {rows}; contract: {self.name}")
 
 
 def _explain(cases: pd.DataFrame, source: str, contract: str) -> str:
@@ -120,6 +118,13 @@ def _share(**options) -> Column:
 
 def _lengths(column: str) -> Callable[[pd.DataFrame], np.ndarray]:
     return lambda frame: frame[column].map(len).to_numpy() == frame["length"].to_numpy()
+
+
+def _mean_of_logprobs(frame: pd.DataFrame) -> np.ndarray:
+    lengths = frame["length"].to_numpy()
+    values = np.concatenate(frame["logprobs"].to_list()).astype(np.float64)
+    means = np.add.reduceat(values, np.cumsum(lengths) - lengths) / lengths
+    return np.isclose(frame["mean_logprob"].to_numpy(), means, rtol=1e-5, atol=1e-7)
 
 
 QUESTIONS = Contract(
@@ -196,6 +201,11 @@ RESPONSES = Contract(
     rules=(
         Rule("response_ids must hold `length` tokens", ("response_ids", "length"), _lengths("response_ids")),
         Rule("logprobs must hold `length` values", ("logprobs", "length"), _lengths("logprobs")),
+        Rule(
+            "mean_logprob must be the mean of logprobs, the end-of-sequence token's included",
+            ("mean_logprob", "logprobs", "length"),
+            _mean_of_logprobs,
+        ),
         Rule(
             "truncated must mean finish_reason = length",
             ("truncated", "finish_reason"),

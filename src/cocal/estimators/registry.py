@@ -1,6 +1,7 @@
 """The confidence methods: one entry each. Adding a method means one entry here and one module beside it.
 
-Every method yields confidences in [0, 1]; higher means more likely correct.
+Every method yields confidences in [0, 1]; higher means more likely correct. What a module provides is
+`cocal.estimators.predictions.Family`.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ class Method:
         training: how it was trained, in a few words; empty for a training-free method.
         target: supervision target of a companion.
         source: where it is defined.
+        module: of cocal.estimators, that computes it; methods of one module are computed together.
     """
 
     name: str
@@ -33,13 +35,24 @@ class Method:
     policy: Literal["base", "grpo"]
     training: str
     source: str
+    module: str
     target: Literal["group", "binary"] | None = None
 
 
 _METHODS = (
-    Method("base-verbal", "Base + Verbal", 0, ("verbal responses",), "verbal", "base", "", "section 5"),
-    Method("verbal", "Verbal", 1, ("verbal responses",), "verbal", "grpo", "", "section 5"),
-    Method("self-consistency", "SelfConsis", 1, ("responses", "pool"), "answer", "grpo", "", "appendix B.1"),
+    Method("base-verbal", "Base + Verbal", 0, ("verbal responses",), "verbal", "base", "", "section 5", "verbal"),
+    Method("verbal", "Verbal", 1, ("verbal responses",), "verbal", "grpo", "", "section 5", "verbal"),
+    Method(
+        "self-consistency",
+        "SelfConsis",
+        1,
+        ("responses", "pool"),
+        "answer",
+        "grpo",
+        "",
+        "appendix B.1",
+        "self_consistency",
+    ),
     Method(
         "token-probability",
         "TokenProb",
@@ -49,8 +62,9 @@ _METHODS = (
         "grpo",
         "",
         "appendix B.1",
+        "token_probability",
     ),
-    Method("p-true", "P(True)", 1, ("responses", "p-true"), "answer", "grpo", "", "appendix B.1"),
+    Method("p-true", "P(True)", 1, ("responses", "p-true"), "answer", "grpo", "", "appendix B.1", "p_true"),
     Method(
         "cocal-group",
         "CoCal (group)",
@@ -60,6 +74,7 @@ _METHODS = (
         "grpo",
         "companion on rollouts",
         "section 4",
+        "companion",
         target="group",
     ),
     Method(
@@ -71,6 +86,7 @@ _METHODS = (
         "grpo",
         "companion on rollouts",
         "section 4",
+        "companion",
         target="binary",
     ),
 )

@@ -7,6 +7,7 @@ import logging
 import resource
 import signal
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -38,10 +39,17 @@ def compare(gold: str, answer: str) -> bool:
 
     math-verify's own time-outs are off: they rest on SIGALRM, which cannot stop a hanging C call.
     """
-    from math_verify import parse, verify
+    from math_verify import verify
 
-    expected, found = (parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer))
-    return bool(verify(expected, found, timeout_seconds=None))
+    return bool(verify(_parsed(gold), _parsed(answer), timeout_seconds=None))
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> list:
+    """The pool of a question compares each answer with all others."""
+    from math_verify import parse
+
+    return parse(rf"\boxed{{{text}}}", parsing_timeout=None)
 
 
 def compare_all(pairs: list[tuple[str, str]]) -> list[bool]:

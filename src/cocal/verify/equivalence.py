@@ -97,9 +97,11 @@ class Verifier:
         Raises:
             ConfigError: if no checking process can start within `settings.memory_mb`.
         """
-        verdicts = {pair: self._obvious(pair, kind) for pair in pairs}
+        forms = {text: self._form(text, kind) for pair in pairs for text in pair}
+        known = [(forms[gold], forms[answer]) for gold, answer in pairs]
+        verdicts = {pair: _obvious(*pair, kind) for pair in known}
         verdicts |= self._judge([pair for pair, verdict in verdicts.items() if verdict is None])
-        return np.array([verdicts[pair] for pair in pairs], dtype=bool)
+        return np.array([verdicts[pair] for pair in known], dtype=bool)
 
     def classes(
         self, answers: Sequence[str | None], pools: Sequence[object] | None = None, kind: Kind = "mathematics"
@@ -117,36 +119,41 @@ class Verifier:
             Integers, shape (n,): equal within a pool for equivalent answers, different across pools; -1 without an
             answer.
         """
+        forms = {answer: self._form(answer, kind) for answer in answers if answer is not None}
         members: dict[object, dict[str, list[int]]] = {}
-        for row, answer in enumerate(answers):
-            if answer is not None:
-                members.setdefault(pools[row] if pools is not None else None, {}).setdefault(answer, []).append(row)
-        both = [pair for pool in members.values() for a, b in combinations(pool, 2) for pair in ((a, b), (b, a))]
-        verdicts = dict(zip(both, self.equivalent(both, kind).tolist(), strict=True))
         labels = np.full(len(answers), -1, dtype=np.int64)
         label = 0
+        for row, answer in enumerate(answers):
+            if answer is None:
+                continue
+            if forms[answer] is None:  # over-long: not even equivalent to its like
+                labels[row] = label
+                label += 1
+            else:
+                pool = members.setdefault(pools[row] if pools is not None else None, {})
+                pool.setdefault(forms[answer], []).append(row)
+        undecided = [
+            pair for pool in members.values() for pair in combinations(pool, 2) if _obvious(*pair, kind) is None
+        ]
+        verdicts = self._judge(list(dict.fromkeys(both for a, b in undecided for both in ((a, b), (b, a)))))
         for pool in members.values():
             rest = list(pool)
             while rest:
                 linked = [rest.pop(0)]
                 for a in linked:  # grows while it is walked
-                    linked += [b for b in rest if verdicts[a, b] or verdicts[b, a]]
+                    linked += [b for b in rest if verdicts.get((a, b)) or verdicts.get((b, a))]
                     rest = [b for b in rest if b not in linked]
-                labels[[row for a in linked for row in pool[a]]] = label
+                labels[[row for form in linked for row in pool[form]]] = label
                 label += 1
         return labels
 
-    def _obvious(self, pair: Pair, kind: Kind) -> bool | None:
-        """The verdict where no computer algebra is needed, else None."""
-        gold, answer = pair
-        if max(len(gold), len(answer)) > self._settings.max_answer_length:
-            return False
+    def _form(self, text: str, kind: Kind) -> str | None:
+        """The form in which equal texts are equivalent; None if the text is too long to be compared."""
+        if len(text) > self._settings.max_answer_length:
+            return None
         if kind == "factual":
-            return normalise_text(gold) == normalise_text(answer)
-        if gold.split() == answer.split():
-            return True
-        integers = canonical_integer(gold), canonical_integer(answer)
-        return integers[0] == integers[1] if None not in integers else None
+            return normalise_text(text)
+        return canonical_integer(text) or " ".join(text.split())
 
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool]:
         """math-verify's verdicts.
@@ -198,6 +205,16 @@ class Verifier:
         if self._processes is None:
             self._processes = _start(self._settings.memory_mb, self._workers)
         return self._processes
+
+
+def _obvious(gold: str | None, answer: str | None, kind: Kind) -> bool | None:
+    """The verdict on two forms where no computer algebra is needed, else None."""
+    if gold is None or answer is None:
+        return False
+    if gold == answer:
+        return True
+    both_integers = canonical_integer(gold) is not None and canonical_integer(answer) is not None
+    return False if kind == "factual" or both_integers else None
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":

@@ -1,0 +1,42 @@
+"""P(True): the policy's own judgement of its fixed response (appendix B.1)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cocal.errors import ContractError
+from cocal.estimators.registry import Method
+from cocal.estimators.responses import Inputs, Responses
+
+COLUMNS = ("p_true",)
+
+
+def p_true(log_true: ArrayLike, log_false: ArrayLike) -> np.ndarray:
+    """p_T / (p_T + p_F), without underflow where both are tiny.
+
+    Args:
+        log_true: log-probability of the next token True, (n,), finite.
+        log_false: of False.
+
+    Returns:
+        float64 (n,) in [0, 1].
+    """
+    log_true = np.asarray(log_true, dtype=np.float64)
+    return np.exp(log_true - np.logaddexp(log_true, np.asarray(log_false, dtype=np.float64)))
+
+
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[tuple[str, int], np.ndarray]:
+    """P(True) as it was measured with the responses.
+
+    Raises:
+        ContractError: if an evaluated response was not asked about.
+    """
+    confidence = responses.evaluated["p_true"].to_numpy(dtype=np.float64)
+    missing = np.isnan(confidence)
+    if missing.any():
+        raise ContractError(
+            f"{responses.path}: column 'p_true' is null for {missing.sum()} evaluated response(s), first "
+            f"response_id {responses.evaluated['response_id'][missing].iloc[0]}; sample the responses with p_true"
+        )
+    return {(method.name, -1): confidence for method in methods}

@@ -1,0 +1,136 @@
+"""Confidences of all methods that are evaluated on one checkpoint, as one table."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from cocal.errors import ConfigError, ContractError
+from cocal.estimators.registry import METHODS, Method
+from cocal.estimators.responses import EvaluationSets, Inputs, Responses, read_responses
+
+logger = logging.getLogger(__name__)
+
+
+class Family(Protocol):
+    """What a module of the registry provides."""
+
+    COLUMNS: tuple[str, ...]
+    """Columns of the responses that it reads."""
+
+    def estimate(
+        self, methods: Sequence[Method], responses: Responses, inputs: Inputs
+    ) -> dict[tuple[str, int], np.ndarray]:
+        """Confidences of the module's methods.
+
+        Returns:
+            By method and seed (-1 without training seeds): float64, one value in [0, 1] for each evaluated response,
+            in order; NaN where there is no valid confidence.
+        """
+        ...
+
+
+def predict(
+    names: Sequence[str],
+    sets: EvaluationSets,
+    folders: Mapping[str, Path],
+    inputs: Inputs,
+    *,
+    backbone: str,
+    algorithm: str,
+    step: int,
+) -> pd.DataFrame:
+    """Confidences in the contract of cocal.schemas.PREDICTIONS, by set, method and seed.
+
+    Every evaluated response has a row for every method and seed, also without a valid confidence.
+
+    Args:
+        names: methods.
+        sets: evaluated question sets.
+        folders: by prompt format, the folder of {dataset}.parquet with the checkpoint's responses.
+        inputs: what else the methods need.
+        backbone: name of the backbone.
+        algorithm: how the policy was trained; "base" if it was not.
+        step: rollout step of the checkpoint.
+
+    Raises:
+        ConfigError: if a method is evaluated on another policy, or something that it needs is not given.
+        ContractError: if a file breaks its contract.
+    """
+    methods = _check_needs(names, algorithm, folders, inputs)
+    parts = []
+    for dataset, how in sets.root.items():
+        for protocol, of_protocol in groupby(methods, attrgetter("protocol")):
+            families = [(_family(name), list(group)) for name, group in groupby(of_protocol, attrgetter("module"))]
+            columns = [column for family, _ in families for column in family.COLUMNS]
+            responses = read_responses(folders[protocol], dataset, how, step, columns)
+            for family, group in families:
+                estimates = family.estimate(group, responses, inputs)
+                parts += [_rows(responses, *key, confidence) for key, confidence in estimates.items()]
+    table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
+    check_shared_responses(table)
+    return table
+
+
+def check_shared_responses(predictions: pd.DataFrame) -> None:
+    """CoCal, SelfConsis, TokenProb and P(True) are evaluated on the same fixed responses (appendix B.1).
+
+    Raises:
+        ContractError: if two methods of the answer format have different responses, or labels of them, in a set of
+            one checkpoint.
+    """
+    fixed = predictions[predictions["method"].map(lambda name: METHODS[name].protocol == "answer").astype(bool)]
+    identity = ["question_id", "response_id", "correct", "truncated"]
+    for cell, part in fixed.groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
+        by_method = [(key, rows[identity].to_numpy()) for key, rows in part.groupby(["method", "seed"], sort=False)]
+        (first, reference), *others = by_method
+        for key, rows in others:
+            if not np.array_equal(rows, reference):
+                raise ContractError(
+                    f"{' '.join(map(str, cell))}: {key[0]} (seed {key[1]}) and {first[0]} (seed {first[1]}) are not "
+                    "evaluated on the same fixed responses; predict them together"
+                )
+
+
+def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Path], inputs: Inputs) -> list[Method]:
+    """The methods in the order of the registry, once each."""
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        raise ConfigError(f"methods: {unknown[0] if unknown else 'none'} given; known are {', '.join(METHODS)}")
+    methods = [method for method in METHODS.values() if method.name in names]
+    for method in methods:
+        if method.policy != algorithm:
+            raise ConfigError(
+                f"{method.name} is evaluated on responses of the {method.policy} policy, not of {algorithm}"
+            )
+        if method.protocol not in folders:
+            raise ConfigError(f"{method.name} needs responses in the {method.protocol} format; none are given")
+        if "features" in method.needs and (inputs.features is None or inputs.companions is None):
+            raise ConfigError(f"{method.name} needs features and companions; give both")
+    return methods
+
+
+def _family(module: str) -> Family:
+    """Imported when it is asked for: companions alone need torch."""
+    return import_module(f"cocal.estimators.{module}")
+
+
+def _rows(responses: Responses, name: str, seed: int, confidence: np.ndarray) -> pd.DataFrame:
+    valid = ~np.isnan(confidence)
+    logger.info(
+        "%s, %s%s: %d responses, %d without a valid confidence, mean confidence %s",
+        responses.dataset,
+        name,
+        f" (seed {seed})" if seed >= 0 else "",
+        len(confidence),
+        np.count_nonzero(~valid),
+        f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
+    )
+    labels = responses.evaluated[["dataset", "question_id", "response_id", "correct", "truncated"]]
+    return labels.assign(method=name, seed=seed, confidence=confidence, valid=valid)

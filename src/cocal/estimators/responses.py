@@ -1,0 +1,102 @@
+"""The responses that methods are evaluated on, and what else estimators draw on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import RootModel
+
+from cocal.config.base import Count, Model, Name
+from cocal.config.protocol import Estimators
+from cocal.errors import ContractError
+from cocal.schemas import RESPONSES
+from cocal.store import read_frame
+from cocal.verify.equivalence import Verifier
+
+if TYPE_CHECKING:
+    from cocal.companion.companions import Companions
+
+COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "truncated", "correct")
+"""Columns that every evaluation reads."""
+
+
+class EvaluationSet(Model):
+    """How one question set is evaluated."""
+
+    samples: Count
+    """Responses a question that are evaluated; further ones belong to the self-consistency pool alone."""
+    domain: Literal["mathematics", "factual"]
+
+
+class EvaluationSets(RootModel[dict[Name, EvaluationSet]]):
+    """Evaluated question sets, in the order of the predictions."""
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Responses of one policy to one question set in one prompt format.
+
+    Attributes:
+        path: file they come from.
+        dataset: name of the set.
+        domain: of the set.
+        pool: all of them, in file order.
+        evaluated: those that count, in file order: truncated, wrong and confidence-less ones included
+            (appendix A.2).
+    """
+
+    path: Path
+    dataset: str
+    domain: Literal["mathematics", "factual"]
+    pool: pd.DataFrame
+    evaluated: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What estimators draw on besides the responses.
+
+    Attributes:
+        settings: of the estimators.
+        verifier: judges answer equivalence.
+        pool: responses a question in the self-consistency pool (M of appendix B.1).
+        features: folder of {dataset}.zarr with the features of the evaluated responses in the answer format.
+        companions: fitted companions.
+    """
+
+    settings: Estimators
+    verifier: Verifier
+    pool: int
+    features: Path | None = None
+    companions: "Companions | None" = None
+
+
+def read_responses(folder: Path, dataset: str, how: EvaluationSet, step: int, columns: Sequence[str]) -> Responses:
+    """Read {dataset}.parquet of `folder`, `COLUMNS` and `columns` of it.
+
+    Raises:
+        ContractError: if the file breaks its contract, holds another set or another checkpoint's responses, or
+            lacks one of the evaluated responses to a question.
+    """
+    path = folder / f"{dataset}.parquet"
+    frame = read_frame(path, RESPONSES, list(dict.fromkeys((*COLUMNS, *columns))))
+    for column, expected in (("dataset", dataset), ("step", step)):
+        other = np.flatnonzero(frame[column].to_numpy() != expected)
+        if len(other):
+            raise ContractError(
+                f"{path}: column {column!r} is {frame[column].iloc[other[0]]} at row {other[0]}, not {expected}: "
+                "these are other responses than the ones asked for"
+            )
+    evaluated = frame[frame["sample"] < how.samples].reset_index(drop=True)
+    expected = pd.MultiIndex.from_product([frame["question_id"].unique(), range(how.samples)])
+    found = pd.MultiIndex.from_frame(evaluated[["question_id", "sample"]])
+    broken = expected.difference(found).append(found[found.duplicated()])
+    if len(broken):
+        raise ContractError(
+            f"{path}: column 'sample' must hold 0 to {how.samples - 1} once for every question; question "
+            f"{broken[0][0]!r}, sample {broken[0][1]}, is missing or repeats; sample the responses anew"
+        )
+    return Responses(path, dataset, how.domain, frame, evaluated)
