@@ -21,7 +21,7 @@ include: "workflow/rules/reports.smk"
 
 rule all:
     default_target: True
-    localrule: True
     input:
         "results/tables/main.tex",
         "results/figures/reliability.pdf",
+    localrule: True

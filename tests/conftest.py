@@ -44,7 +44,10 @@ MICRO_POLICY = {
         "intermediate_size": 64,
         "vocabulary": 384,
     },
-    "steps": 40,
+    # short direct answers are learnt in seconds; the worked ones run into the length limit
+    "corpus": {"facts": 0.0, "worksheets": 0.0, "direct_answers": 0.4},
+    "learning_rate": 1e-2,
+    "steps": 150,
     "batch_size": 16,
 }
 

@@ -91,7 +91,7 @@ def test_broken_files_are_refused_on_reading(tmp_path, predictions):
     with pytest.raises(ContractError, match="no such file"):
         read_frame(tmp_path / "none.parquet", QUESTIONS)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ContractError, match="holds no .parquet file"):
+    with pytest.raises(ContractError, match=r"holds no \.parquet file"):
         read_frame((tmp_path / "empty"), QUESTIONS)
 
 

@@ -1,6 +1,15 @@
-"""Process-wide settings that make runs repeatable."""
+"""What a long job needs of its process: repeatable numbers, and progress in its log."""
 
+import logging
 import os
+import time
+from collections.abc import Iterator, Sized
+from typing import TypeVar
+
+T = TypeVar("T", bound=Sized)
+
+_INTERVAL = 10.0
+"""Seconds between progress lines."""
 
 
 def one_thread() -> None:
@@ -11,3 +20,21 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+
+def progress(batches: list[T], what: str) -> Iterator[T]:
+    """Yield the batches, logging now and then how many of their items are done and how long the rest will take.
+
+    A log line, not a bar: logs of jobs are files, read with `tail`.
+    """
+    total = sum(map(len, batches))
+    started = shown = time.monotonic()
+    done = 0
+    for batch in batches:
+        yield batch
+        done += len(batch)
+        now = time.monotonic()
+        if now - shown > _INTERVAL and done < total:
+            shown = now
+            left = (now - started) / done * (total - done)
+            logging.info("%s: %d of %d, %.0f s left", what, done, total, left)

@@ -10,7 +10,9 @@ from cocal.store.provenance import canonical
 
 # `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own
 # environment (--sdm conda), activated later, still comes before it.
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+os.environ.update(
+    PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+)
 
 # A file given with --configfile is a whole study and replaces the default. Without one, --config changes single
 # keys of the default study, e.g. --config '{"policy": {"learning_rate": 1.0e-4}}'.
@@ -38,3 +40,47 @@ def by_name(algorithm):
 def samples_of(datasets):
     """JSON: question set -> evaluated responses a question."""
     return canonical({name: STUDY.datasets[name].samples for name in datasets})
+
+
+def backbone_settings(wildcards):
+    return canonical(STUDY.backbones[wildcards.backbone])
+
+
+def response_plan(wildcards):
+    return canonical(
+        plan.response_plan(STUDY, wildcards.algorithm, wildcards.protocol, MATHEMATICS)
+    )
+
+
+def prediction_inputs(wildcards):
+    cell = f"{wildcards.backbone}/{wildcards.algorithm}/step-{wildcards.step}"
+    protocols = plan.protocols_of(STUDY, wildcards.algorithm)
+    inputs = {
+        p: expand(f"results/responses/{cell}/{p}/{{dataset}}.parquet", dataset=MATHEMATICS)
+        for p in protocols
+    }
+    if plan.uses_companion(STUDY, wildcards.algorithm):
+        inputs["features"] = expand(
+            f"results/features/{cell}/answer/{{dataset}}.zarr", dataset=MATHEMATICS
+        )
+        inputs["companions"] = (
+            f"results/companions/{wildcards.backbone}/{wildcards.algorithm}/steps-{wildcards.step}"
+        )
+    return inputs
+
+
+def prediction_flags(wildcards):
+    """Where the inputs lie, as flags of `cocal predictions`."""
+    cell = f"{wildcards.backbone}/{wildcards.algorithm}/step-{wildcards.step}"
+    protocols = plan.protocols_of(STUDY, wildcards.algorithm)
+    flags = ["--responses", *(f"{p}=results/responses/{cell}/{p}" for p in protocols)]
+    if plan.uses_companion(STUDY, wildcards.algorithm):
+        flags += ["--features", f"results/features/{cell}/answer"]
+        flags += ["--companions", prediction_inputs(wildcards)["companions"]]
+    return flags
+
+
+def prediction_settings(wildcards):
+    """The estimator settings with the methods of this policy: another policy's methods do not touch its file."""
+    methods = plan.methods_of(STUDY, wildcards.algorithm)
+    return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))

@@ -6,12 +6,14 @@ rule companions:
         questions=f"results/questions/{STUDY.policy.dataset}.parquet",
     output:
         directory("results/companions/{backbone}/{algorithm}/steps-{step}"),
-    params:
-        settings=canonical(STUDY.companion),
     log:
         "logs/companions/{backbone}-{algorithm}-{step}.log",
     benchmark:
         "results/benchmarks/companions/{backbone}-{algorithm}-{step}.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        settings=canonical(STUDY.companion),
     shell:
         "cocal companions --settings {params.settings:q} --rollouts {input.rollouts} --features {input.features}"
         " --questions {input.questions} --steps {wildcards.step} --output {output} 2>&1 | tee {log}"

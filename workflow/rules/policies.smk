@@ -1,22 +1,20 @@
 # Backbones, and the policies that reinforcement learning makes of them.
-def backbone_settings(wildcards):
-    return canonical(STUDY.backbones[wildcards.backbone])
-
-
 rule backbone:
     input:
         expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
     output:
         directory("results/policies/{backbone}/base/step-0"),
+    log:
+        "logs/backbone/{backbone}.log",
+    benchmark:
+        "results/benchmarks/backbone/{backbone}.tsv"
+    conda:
+        "../../envs/cocal.yaml"
     params:
         settings=backbone_settings,
         world=canonical(STUDY.world),
         prompts=STUDY.prompts,
         seed=STUDY.seed,
-    log:
-        "logs/backbone/{backbone}.log",
-    benchmark:
-        "results/benchmarks/backbone/{backbone}.tsv"
     shell:
         "cocal backbone --settings {params.settings:q} --questions {input} --prompts {params.prompts}"
         " --world {params.world:q} --seed {params.seed} --output {output} 2>&1 | tee {log}"
@@ -29,18 +27,23 @@ rule train:
         base="results/policies/{backbone}/base/step-0",
         questions=f"results/questions/{STUDY.policy.dataset}.parquet",
     output:
-        stages=[directory(f"results/policies/{{backbone}}/{{algorithm}}/step-{s}") for s in STUDY.policy.stages],
+        stages=[
+            directory(f"results/policies/{{backbone}}/{{algorithm}}/step-{s}")
+            for s in STUDY.policy.stages
+        ],
         rollouts=directory("results/rollouts/{backbone}/{algorithm}"),
         features=directory("results/features/{backbone}/{algorithm}/rollouts.zarr"),
+    log:
+        "logs/train/{backbone}-{algorithm}.log",
+    benchmark:
+        "results/benchmarks/train/{backbone}-{algorithm}.tsv"
+    conda:
+        "../../envs/cocal.yaml"
     params:
         settings=canonical(STUDY.policy.for_training()),
         features=canonical(STUDY.features),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
-    log:
-        "logs/train/{backbone}-{algorithm}.log",
-    benchmark:
-        "results/benchmarks/train/{backbone}-{algorithm}.tsv"
     shell:
         "cocal train --algorithm {wildcards.algorithm} --settings {params.settings:q}"
         " --features {params.features:q} --verifier {params.verifier:q} --prompts {params.prompts}"

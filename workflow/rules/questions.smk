@@ -2,11 +2,13 @@
 rule questions:
     output:
         expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
-    params:
-        settings=canonical({"datasets": STUDY.datasets, "world": STUDY.world, "seed": STUDY.seed}),
     log:
         "logs/questions.log",
     benchmark:
         "results/benchmarks/questions.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        settings=canonical({"datasets": STUDY.datasets, "world": STUDY.world, "seed": STUDY.seed}),
     shell:
         "cocal questions --settings {params.settings:q} --output results/questions > {log} 2>&1"

@@ -5,14 +5,16 @@ rule table_main:
     output:
         tex="results/tables/main.tex",
         csv="results/tables/main.csv",
-    params:
-        layout=canonical(plan.main_layout(STUDY)),
-        backbone=STUDY.main_backbone,
-        step=STUDY.policy.steps,
     log:
         "logs/tables/main.log",
     benchmark:
         "results/benchmarks/tables/main.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        layout=canonical(plan.main_layout(STUDY)),
+        backbone=STUDY.main_backbone,
+        step=STUDY.policy.steps,
     shell:
         "cocal table main --metrics {input} --backbone {params.backbone} --step {params.step}"
         " --layout {params.layout:q} --output {output.tex} --csv {output.csv} > {log} 2>&1"
@@ -25,13 +27,15 @@ rule figure_reliability:
         pdf="results/figures/reliability.pdf",
         png="results/figures/reliability.png",
         csv="results/figures/reliability.csv",
-    params:
-        layout=canonical(plan.reliability_layout(STUDY)),
-        step=STUDY.policy.steps,
     log:
         "logs/figures/reliability.log",
     benchmark:
         "results/benchmarks/figures/reliability.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        layout=canonical(plan.reliability_layout(STUDY)),
+        step=STUDY.policy.steps,
     shell:
         "cocal figure reliability --predictions {input} --step {params.step} --layout {params.layout:q}"
         " --output {output.pdf} > {log} 2>&1"

@@ -1,8 +1,4 @@
 # Evaluation responses of a checkpoint, one prompt format a job: sampled, verified, asked P(True).
-def response_plan(wildcards):
-    return canonical(plan.response_plan(STUDY, wildcards.algorithm, wildcards.protocol, MATHEMATICS))
-
-
 rule responses:
     input:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
@@ -12,16 +8,18 @@ rule responses:
             "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
             dataset=MATHEMATICS,
         ),
+    log:
+        "logs/responses/{backbone}-{algorithm}-{step}-{protocol}.log",
+    benchmark:
+        "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{protocol}.tsv"
+    conda:
+        "../../envs/cocal.yaml"
     params:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),
         plan=response_plan,
         prompts=STUDY.prompts,
         folder=subpath(output[0], parent=True),
-    log:
-        "logs/responses/{backbone}-{algorithm}-{step}-{protocol}.log",
-    benchmark:
-        "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{protocol}.tsv"
     shell:
         "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --plan {params.plan:q}"
         " --protocol {wildcards.protocol} --questions results/questions --checkpoint {input.checkpoint}"

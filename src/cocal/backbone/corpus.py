@@ -5,7 +5,7 @@ carries no information in its verbalised confidences: they are over-confident an
 """
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import NamedTuple
 
 from cocal.config.backbone import Corpus
@@ -64,12 +64,12 @@ class CorpusWriter:
     def document(self) -> Document:
         """The next document."""
         draw, settings = self._draw, self._settings
-        draw_steps, draw_example = (
-            (self._fact_steps, self._fact) if draw.random() < settings.facts else (self._problem_steps, self._mathematics)
-        )
-        if draw.random() < settings.worksheets:
-            return Document(_WORKSHEET, "\n".join(self._worksheet(draw_steps)))
-        example = draw_example()
+        if draw.random() < settings.facts:
+            example = self._fact()
+        elif draw.random() < settings.worksheets:
+            return Document(_WORKSHEET, "\n".join(self._worksheet()))
+        else:
+            example = self._mathematics()
         weights = (settings.plain, settings.verbal, settings.rlcr, settings.p_true)
         protocol = draw.choices(_FORMATS, weights=weights)[0]
         solution = "\n".join((*example.steps, rf"\boxed{{{example.answer}}}"))
@@ -90,17 +90,11 @@ class CorpusWriter:
             if normalised(drawn.question) not in self._held_out:
                 return drawn
 
-    def _problem_steps(self) -> tuple[str, ...]:
-        return self._problem().steps
-
-    def _fact_steps(self) -> tuple[str, ...]:
-        return self._fact().steps
-
-    def _worksheet(self, draw_steps: Callable[[], tuple[str, ...]]) -> list[str]:
+    def _worksheet(self) -> list[str]:
         """Steps of unrelated solutions: practice without questions, every token of it learnt."""
         steps: list[str] = []
         while len(steps) < _STEPS:
-            steps += draw_steps()
+            steps += self._problem().steps
         self._draw.shuffle(steps)
         return steps[:_STEPS]
 

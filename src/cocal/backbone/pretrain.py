@@ -53,7 +53,9 @@ def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path) -> None:
         output: checkpoint folder.
     """
     from transformers import get_linear_schedule_with_warmup
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     sample = [writer.document() for _ in range(_TOKENIZER_DOCUMENTS)]
     shape = settings.architecture
     tokenizer = train_tokenizer((part for document in sample for part in document), shape.vocabulary, shape.max_length)

@@ -26,12 +26,12 @@ class Architecture(Model):
 class Corpus(Model):
     """Mixture of the pre-training documents; the shares make a policy of partial competence."""
 
-    facts: Share = 0.20
+    facts: Share = 0.15
     """Share of factual documents; the rest is mathematics."""
-    worksheets: Share = 0.30
-    """Share of the documents that are practice: bare steps of unrelated solutions in a row. Without them, this
+    worksheets: Share = 0.35
+    """Share of the mathematics that is practice: bare steps of unrelated solutions in a row. Without them, so
     little text does not teach arithmetic."""
-    direct_answers: Share = 0.20
+    direct_answers: Share = 0.30
     """Share of the mathematical answers without working."""
     wrong_steps: Share = 0.10
     """Share of the worked answers that carry one wrong step to the end."""

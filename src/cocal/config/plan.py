@@ -92,3 +92,8 @@ def reliability_layout(study: Study) -> ReliabilityLayout:
         seed=study.reports.reliability_seed,
         bins=study.metrics.bins,
     )
+
+
+def evaluation_sets(study: Study, names: list[str]) -> dict[str, dict[str, int | str]]:
+    """What the estimators need to know of each set: evaluated responses a question, and the domain."""
+    return {n: {"samples": study.datasets[n].samples, "domain": study.datasets[n].domain} for n in names}

@@ -11,6 +11,7 @@ from cocal.config.protocol import Features
 from cocal.features.capture import resolve_layers
 from cocal.features.forward import batches_of_tokens, score
 from cocal.features.store import create_features
+from cocal.runtime import progress
 from cocal.store import atomic_path
 
 _BLOCK = 2048
@@ -54,6 +55,6 @@ def extract_features(
             lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
             states = np.empty((len(block), len(layers), 2, hidden), dtype=np.float32)
             batches = batches_of_tokens(lengths, settings.batch_tokens)
-            for part in score(model, prompts, answers, batches, layers=layers, pad=pad):
+            for part in score(model, prompts, answers, progress(batches, output.name), layers=layers, pad=pad):
                 states[part.rows] = part.features
             writer.write(start, block["response_id"].to_numpy(), block["length"].to_numpy(), states)

@@ -1,6 +1,6 @@
 """Teacher-forced passes over exact token ids: pooled states and raw log-probabilities of responses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +49,7 @@ def score(
     model: nn.Module,
     prompts: Sequence[Tokens],
     responses: Sequence[Tokens],
-    batches: Sequence[np.ndarray],
+    batches: Iterable[np.ndarray],
     *,
     layers: Sequence[int],
     pad: int,

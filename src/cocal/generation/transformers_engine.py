@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from tqdm import tqdm
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
@@ -17,6 +16,7 @@ from transformers import (
 
 from cocal.features.forward import batches_of_rows, batches_of_tokens
 from cocal.generation.engine import Completion, Sampling, Tokens
+from cocal.runtime import progress
 
 _SCORING_TOKENS = 16384
 
@@ -90,7 +90,7 @@ class TransformersEngine:
         lengths = [len(prompts[i]) for i, _ in jobs]
         done: list[Completion | None] = [None] * len(jobs)
         batches = batches_of_rows(lengths, self._batch_size)
-        for batch in tqdm(batches, desc="generating", unit="batch", disable=len(batches) < 2, mininterval=5):
+        for batch in progress(batches, "responses"):
             part = [jobs[k] for k in batch]
             for k, completion in zip(batch, self._decode(part, prompts, sampling), strict=True):
                 done[k] = completion

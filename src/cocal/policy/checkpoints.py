@@ -26,7 +26,9 @@ def load_policy(path: str | Path, revision: str | None = None) -> "tuple[PreTrai
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     cuda = torch.cuda.is_available()
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)

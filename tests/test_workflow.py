@@ -1,0 +1,197 @@
+"""The workflow: the smoke study end to end, dry-runs of every study, and the documented commands."""
+
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from cocal.config import load_study
+from cocal.schemas import PREDICTIONS, RESPONSES
+from cocal.store import read_dataset, read_frame
+
+STUDIES = ["config.yaml", "smoke.yaml"]
+JOBS = {
+    "all": 1,
+    "backbone": 1,
+    "companions": 1,
+    "features": 1,
+    "figure_reliability": 1,
+    "metrics": 1,
+    "predictions": 2,
+    "questions": 1,
+    "responses": 3,
+    "table_main": 1,
+    "train": 1,
+}
+
+
+def _snakemake(repository: Path, folder: Path, *flags: str, config: Path | None = None):
+    command = ["snakemake", "--snakefile", str(repository / "Snakefile"), "--directory", str(folder)]
+    command += ["--workflow-profile", str(repository / "profiles/default"), "--cores", "2"]
+    if config is not None:
+        command += ["--configfile", str(config)]
+    return subprocess.run([*command, *flags], check=False, capture_output=True, text=True, cwd=repository)
+
+
+def _planned(output: str) -> dict[str, int]:
+    """Jobs per rule of a dry-run's table."""
+    lines = output.split("Job stats:")[1].splitlines()[3:]
+    rows = (line.split() for line in lines)
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[0] != "total"}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_dry_run_plans_the_whole_study(repository, tmp_path, name):
+    done = _snakemake(repository, tmp_path, "--dry-run", config=repository / "config" / name)
+    assert done.returncode == 0, done.stderr
+    assert _planned(done.stdout + done.stderr) == JOBS
+
+
+@pytest.mark.parametrize("profile", ["default", "slurm"])
+def test_documented_commands_plan_without_a_cluster(repository, tmp_path, profile):
+    """`snakemake results/tables/main.tex` and `snakemake --profile slurm`, typed in the repository."""
+    flags = ["--profile", "slurm"] if profile == "slurm" else ["results/tables/main.tex"]
+    command = ["snakemake", "--dry-run", "--forceall", "--directory", str(tmp_path), *flags]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
+    assert done.returncode == 0, done.stderr
+    planned = _planned(done.stdout + done.stderr)
+    assert planned["train"] == planned["table_main"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"compnion": {"passes": 3}}, "compnion: unknown key; did you mean 'companion'?"),
+        ({"policy": {"steps": 5}}, "stages must rise and end with steps = 5"),
+    ],
+)
+def test_a_wrong_study_stops_before_any_job(repository, tmp_path, change, message):
+    content = yaml.safe_load((repository / "config/smoke.yaml").read_text())
+    for key, value in change.items():
+        content[key] = {**content.get(key, {}), **value}
+    path = tmp_path / "wrong.yaml"
+    path.write_text(yaml.safe_dump(content))
+    done = _snakemake(repository, tmp_path, config=path)
+    assert done.returncode != 0
+    assert message in done.stdout + done.stderr
+    assert str(path) in done.stdout + done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_study_replaces_the_default_and_never_merges(repository, tmp_path):
+    done = _snakemake(repository, tmp_path, "--dry-run", config=repository / "config/smoke.yaml")
+    text = done.stdout + done.stderr
+    assert "smoke-small" in text
+    assert "syn-math500" not in text
+    assert "policies/tiny" not in text
+
+
+@pytest.fixture(scope="module")
+def smoke(repository, tmp_path_factory) -> Path:
+    """Folder of the finished smoke study."""
+    folder = tmp_path_factory.mktemp("smoke")
+    done = _snakemake(repository, folder, config=repository / "config/smoke.yaml")
+    assert done.returncode == 0, done.stderr[-5000:]
+    return folder
+
+
+pytestmark = pytest.mark.xdist_group("workflow")
+
+
+@pytest.mark.slow
+def test_smoke_study_gives_the_table_and_the_figure(smoke):
+    table = (smoke / "results/tables/main.tex").read_text()
+    assert "Smoke study" in table
+    for label in ("Base + Verbal", "SelfConsis", "TokenProb", "P(True)", "CoCal (group)", "Macro Average"):
+        assert label in table
+    numbers = pd.read_csv(smoke / "results/tables/main.csv")
+    assert set(numbers["dataset"]) == {"smoke-large", "smoke-small", "macro-mathematics"}
+    assert numbers["value"].notna().any()
+    for suffix in ("pdf", "png", "csv"):
+        assert (smoke / f"results/figures/reliability.{suffix}").stat().st_size > 0
+    assert not list((smoke / "results/runs").rglob("*.parquet"))
+    assert not list(smoke.rglob("*.partial"))
+
+
+@pytest.mark.slow
+def test_smoke_study_keeps_the_protocol(smoke, repository):
+    """Fixed responses, five seeds, samples by set, truncated responses kept, pool of the study."""
+    study = load_study(repository / "config/smoke.yaml")
+    predictions = read_frame(smoke / "results/predictions/smoke/grpo/step-4.parquet", PREDICTIONS)
+    seeds = predictions.groupby("method")["seed"].unique()
+    assert set(seeds["cocal-binary"]) == set(seeds["cocal-group"]) == set(study.companion.seeds)
+    shared = ["self-consistency", "token-probability", "p-true", "cocal-group", "cocal-binary"]
+    rows = predictions[predictions["method"].isin(shared)]
+    key = ["dataset", "response_id"]
+    fixed = {m: set(map(tuple, part[key].to_numpy())) for m, part in rows.groupby("method")}
+    assert all(fixed[m] == fixed["p-true"] for m in shared)
+    for name in study.evaluation_sets("mathematics"):
+        responses = read_frame(smoke / f"results/responses/smoke/grpo/step-4/answer/{name}.parquet", RESPONSES)
+        assert set(responses["sample"]) == set(range(study.generation.pool))
+        samples = study.datasets[name].samples
+        used = predictions[(predictions["dataset"] == name) & (predictions["method"] == "p-true")]
+        kept = responses[responses["sample"] < samples]
+        assert used["response_id"].tolist() == kept["response_id"].tolist()
+        assert used["truncated"].tolist() == kept["truncated"].tolist()
+
+
+@pytest.mark.slow
+def test_cube_names_its_study_cells(smoke):
+    cube = read_dataset(smoke / "results/metrics/smoke.nc")
+    cell = cube.sel({"algorithm": "grpo", "step": 4, "method": "cocal-binary", "dataset": "macro-mathematics"})
+    value = cell["value"].sel({"seed": "mean", "metric": "accuracy"}).item()
+    assert 0 <= value <= 1
+    assert cube.attrs["stage"] == "metrics"
+    assert json.loads(cube.attrs["versions"])["cocal"]
+
+
+@pytest.mark.slow
+def test_finished_study_has_nothing_left_to_do(smoke, repository):
+    done = _snakemake(repository, smoke, "--dry-run", config=repository / "config/smoke.yaml")
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_an_edit_reruns_what_it_touches_and_no_more(smoke, repository, tmp_path):
+    content = yaml.safe_load((repository / "config/smoke.yaml").read_text())
+    content["companion"]["passes"] = 3
+    (tmp_path / "edited.yaml").write_text(yaml.safe_dump(content))
+    done = _snakemake(repository, smoke, "--dry-run", config=tmp_path / "edited.yaml")
+    planned = _planned(done.stdout + done.stderr)
+    assert set(planned) == {"companions", "predictions", "metrics", "table_main", "figure_reliability", "all"}
+    assert planned["predictions"] == 1
+
+
+@pytest.mark.slow
+def test_a_second_run_gives_the_same_bytes(smoke, repository, tmp_path):
+    """From the questions to the figures, in another folder."""
+    done = _snakemake(repository, tmp_path, config=repository / "config/smoke.yaml")
+    assert done.returncode == 0, done.stderr[-5000:]
+    names = ["tables/main.tex", "tables/main.csv", "figures/reliability.pdf", "figures/reliability.png"]
+    match, mismatch, errors = filecmp.cmpfiles(smoke / "results", tmp_path / "results", names, shallow=False)
+    assert (match, mismatch, errors) == (names, [], [])
+
+
+@pytest.mark.slow
+def test_the_next_run_recovers_from_a_damaged_file(smoke, repository, tmp_path):
+    """A truncated response table ends the run with its name; once it is deleted, the run goes through."""
+    shutil.copytree(smoke, tmp_path, dirs_exist_ok=True)
+    damaged = tmp_path / "results/responses/smoke/base/step-0/verbal/smoke-large.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    os.utime(damaged)
+    config = repository / "config/smoke.yaml"
+    target = "results/predictions/smoke/base/step-0.parquet"
+    done = _snakemake(repository, tmp_path, target, config=config)
+    assert done.returncode != 0
+    assert "smoke-large.parquet: not a readable Parquet file" in done.stdout + done.stderr
+    assert not (tmp_path / target).exists()
+    damaged.unlink()
+    done = _snakemake(repository, tmp_path, target, config=config)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert read_frame(tmp_path / target, PREDICTIONS)["method"].unique().tolist() == ["base-verbal"]
