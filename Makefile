@@ -27,7 +27,7 @@ reproduce: $(INSTALLED)
 	@echo "Done: results/tables, results/figures. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
 
 test: lint
-	pytest --numprocesses 2 --dist worksteal
+	pytest --numprocesses 2 --dist loadfile
 
 lint: $(INSTALLED)
 	ruff check .

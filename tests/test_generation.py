@@ -128,8 +128,8 @@ def responses(engine, micro_policy, micro_questions):
 
 def test_response_tables_keep_the_contract(responses):
     questions, frames = responses
-    for frame in frames.values():
-        frame = RESPONSES.check(frame, "test")
+    for sampled in frames.values():
+        frame = RESPONSES.check(sampled, "test")
         assert len(frame) == 3 * len(questions)
         assert frame["sample"].tolist() == [0, 1, 2] * len(questions)
         assert frame["question_id"].tolist() == questions["question_id"].repeat(3).tolist()

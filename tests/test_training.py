@@ -139,6 +139,7 @@ def test_stages_differ_and_load(trained):
     assert sorted(p.name for p in (trained / "stages").iterdir()) == ["step-2", "step-5"]
     weights = [load_policy(trained / "stages" / s)[0].lm_head.weight for s in ("step-2", "step-5")]
     assert not (weights[0] == weights[1]).all()
+    assert json.loads((trained / "stages/step-5/provenance.json").read_text())["stage"] == "train"
 
 
 def test_advantages_are_trls(rollouts):

@@ -101,9 +101,6 @@ def smoke(repository, tmp_path_factory) -> Path:
     return folder
 
 
-pytestmark = pytest.mark.xdist_group("workflow")
-
-
 @pytest.mark.slow
 def test_smoke_study_gives_the_table_and_the_figure(smoke):
     table = (smoke / "results/tables/main.tex").read_text()

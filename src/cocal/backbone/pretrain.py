@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import torch
 from cocal.backbone.corpus import CorpusWriter, Document
 from cocal.backbone.tokenizer import END_OF_TURN, train_tokenizer
 from cocal.config.backbone import Architecture, Pretraining
-from cocal.store import atomic_path
+from cocal.store import atomic_path, label_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
@@ -44,13 +44,14 @@ def new_policy(shape: Architecture, tokenizer: "PreTrainedTokenizerFast", seed: 
     return Qwen3ForCausalLM(config)
 
 
-def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path) -> None:
+def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:
     """Train tokenizer and policy and write a Hugging Face checkpoint folder atomically.
 
     Args:
         settings: architecture, mixture and optimiser.
         writer: draws the corpus.
         output: checkpoint folder.
+        attributes: provenance.
     """
     from transformers import get_linear_schedule_with_warmup
     from transformers.utils.logging import disable_progress_bar
@@ -98,6 +99,7 @@ def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path) -> None:
     with atomic_path(output) as partial:
         model.eval().save_pretrained(partial)
         tokenizer.save_pretrained(partial)
+        label_folder(partial, attributes)
 
 
 def _encode(tokenizer: "PreTrainedTokenizerFast", documents: list[Document]) -> list[tuple[list[int], list[int]]]:

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.questions.facts import World
     from cocal.runtime import one_thread
     from cocal.schemas import QUESTIONS
-    from cocal.store import read_frame
+    from cocal.store import provenance, read_frame
 
     one_thread()
     settings = parse_settings(Pretraining, options.settings)
@@ -33,4 +33,5 @@ def run(options: argparse.Namespace) -> None:
     held_out = [q for path in options.questions for q in read_frame(path, QUESTIONS, ["question"])["question"]]
     people = World(world.people, world.popularity_exponent, options.seed)
     writer = CorpusWriter(settings.corpus, Prompts(options.prompts), people, held_out, settings.seed)
-    pretrain(settings, writer, options.output)
+    slice_ = {"backbone": settings, "world": world, "prompts": options.prompts, "seed": options.seed}
+    pretrain(settings, writer, options.output, provenance("backbone", slice_))

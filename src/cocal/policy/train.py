@@ -68,7 +68,7 @@ def train_policy(
         verifier: gives the reward.
         run: working folder; holds rollouts, features and checkpoints until they are published.
         outputs: where they are published.
-        attributes: provenance of the rollouts and features.
+        attributes: provenance of all that is published.
     """
     model, tokenizer = load_policy(base)
     layers = resolve_layers(features.layers, model.config.num_hidden_layers)
@@ -98,8 +98,8 @@ def train_policy(
         recorder=recorder,
         layers=layers,
         updates_per_step=settings.updates_per_step,
-        stages=settings.stages,
-        stage_folder=lambda step: run.path / f"step-{step}",
+        stages={step: run.path / f"step-{step}" for step in settings.stages},
+        attributes=attributes,
         model=model,
         processing_class=tokenizer,
         reward_funcs=[_correctness(verifier)],

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from cocal.features.forward import batches_of_rows, score
 from cocal.policy.checkpoints import COMPLETE
 from cocal.policy.recorder import RolloutRecorder, Rollouts
 from cocal.policy.rewards import group_accuracy
+from cocal.store import label_folder
 from cocal.verify.answers import extract_answer
 
 
@@ -29,8 +30,8 @@ class RecordingGRPOTrainer(GRPOTrainer):
         recorder: writes rollouts; used by the main process alone.
         layers: zero-based block indices whose states are kept.
         updates_per_step: optimiser updates per rollout step.
-        stages: rollout steps after which the policy is kept.
-        stage_folder: gives the checkpoint folder of a stage.
+        stages: rollout step after which the policy is kept -> its checkpoint folder.
+        attributes: provenance of the checkpoints.
         **kwargs: of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
             `prompt` and `question_id`; the single reward function returns correctness.
     """
@@ -41,8 +42,8 @@ class RecordingGRPOTrainer(GRPOTrainer):
         recorder: RolloutRecorder,
         layers: Sequence[int],
         updates_per_step: int,
-        stages: Sequence[int],
-        stage_folder: Callable[[int], Path],
+        stages: Mapping[int, Path],
+        attributes: Mapping[str, str],
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -52,7 +53,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self._rewards_of_step: torch.Tensor | None = None
         self.summary = ""
         """Of the last rollouts, for the progress line."""
-        self.add_callback(_StepCallback(self, updates_per_step, stages, stage_folder))
+        self.add_callback(_StepCallback(self, updates_per_step, stages, attributes))
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """TRL's rewards (all processes, functions), kept for the record."""
@@ -141,13 +142,13 @@ class _StepCallback(TrainerCallback):
         self,
         trainer: RecordingGRPOTrainer,
         updates_per_step: int,
-        stages: Sequence[int],
-        stage_folder: Callable[[int], Path],
+        stages: Mapping[int, Path],
+        attributes: Mapping[str, str],
     ):
         self._trainer = trainer
         self._updates = updates_per_step
-        self._stages = frozenset(stages)
-        self._stage_folder = stage_folder
+        self._stages = stages
+        self._attributes = attributes
         self._started = 0.0
         self._first = 0
 
@@ -164,14 +165,15 @@ class _StepCallback(TrainerCallback):
             left = each * (steps - step)
             logging.info("step %d/%d  %s  %.2f s a step, %.0f s left", step, steps, self._trainer.summary, each, left)
         if step in self._stages:
-            self._save_stage(self._stage_folder(step))
+            self._save(self._stages[step])
 
-    def _save_stage(self, folder: Path) -> None:
+    def _save(self, folder: Path) -> None:
         trainer = self._trainer
         partial = folder.with_name(f".{folder.name}.partial")
         trainer.save_model(str(partial))  # every process takes part: weights may be sharded
         trainer.accelerator.wait_for_everyone()
         if trainer.accelerator.is_main_process:
+            label_folder(partial, self._attributes)
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         trainer.accelerator.wait_for_everyone()

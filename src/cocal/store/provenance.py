@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -55,3 +56,9 @@ def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str
     attributes["versions"] = canonical(versions())
     attributes |= {key: str(value) for key, value in facts.items() if value is not None}
     return attributes
+
+
+def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
+    """Put provenance attributes into a folder whose files cannot carry them, such as a checkpoint."""
+    text = json.dumps(dict(attributes), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    (folder / "provenance.json").write_text(text, encoding="utf-8")
