@@ -2,8 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-# one thread a process: the same numbers on any machine, and jobs side by side do not stall each other
-export OMP_NUM_THREADS := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: reproduce test lint schema clean help

@@ -12,10 +12,11 @@ _INTERVAL = 10.0
 """Seconds between progress lines."""
 
 
-def one_thread() -> None:
-    """One compute thread a process, unless OMP_NUM_THREADS says otherwise.
+def fix_threads() -> None:
+    """As many compute threads as OMP_NUM_THREADS says, which Snakemake sets from a rule's `threads`; otherwise one.
 
-    Results then do not depend on the number of cores, and jobs side by side do not stall each other.
+    Sums depend on the number of threads in their last digits, so it must not follow the machine's cores; and jobs
+    side by side must not stall each other.
     """
     import torch
 

@@ -23,11 +23,11 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.data import FactsWorld
     from cocal.prompts import Prompts
     from cocal.questions.facts import World
-    from cocal.runtime import one_thread
+    from cocal.runtime import fix_threads
     from cocal.schemas import QUESTIONS
     from cocal.store import provenance, read_frame
 
-    one_thread()
+    fix_threads()
     settings = parse_settings(Pretraining, options.settings)
     world = parse_settings(FactsWorld, options.world)
     held_out = [q for path in options.questions for q in read_frame(path, QUESTIONS, ["question"])["question"]]

@@ -32,10 +32,10 @@ def run(options: argparse.Namespace) -> None:
     from cocal.companion.fit import fit_companions
     from cocal.companion.rollouts import check_features, read_rollouts
     from cocal.features.store import open_features
-    from cocal.runtime import one_thread
+    from cocal.runtime import fix_threads
     from cocal.store import atomic_path, provenance
 
-    one_thread()
+    fix_threads()
     rollouts = read_rollouts(options.rollouts, options.questions, options.steps)
     features = open_features(options.features)
     check_features(rollouts, features)

@@ -23,11 +23,11 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Features
     from cocal.features.extract import extract_features
     from cocal.policy.checkpoints import load_policy
-    from cocal.runtime import one_thread
+    from cocal.runtime import fix_threads
     from cocal.schemas import RESPONSES
     from cocal.store import provenance, read_frame
 
-    one_thread()
+    fix_threads()
     settings = parse_settings(Features, options.settings)
     model, tokenizer = load_policy(options.checkpoint)
     columns = ["dataset", "response_id", "sample", "prompt_ids", "response_ids", "length"]

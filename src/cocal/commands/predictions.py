@@ -75,7 +75,7 @@ def _companions(path: Path | None):
     if path is None:
         return None
     from cocal.companion.companions import load_companions
-    from cocal.runtime import one_thread
+    from cocal.runtime import fix_threads
 
-    one_thread()
+    fix_threads()
     return load_companions(path)

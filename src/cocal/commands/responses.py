@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.policy.checkpoints import fingerprint, load_policy
     from cocal.prompts import Prompts
-    from cocal.runtime import one_thread
+    from cocal.runtime import fix_threads
     from cocal.schemas import QUESTIONS, RESPONSES
     from cocal.store import digest, provenance, read_frame, write_frame
     from cocal.store.run_folder import RunFolder
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.generation.responses import sample_responses
     from cocal.generation.transformers_engine import TransformersEngine
 
-    one_thread()
+    fix_threads()
     slice_ = {
         "generation": settings,
         "verifier": bounds,

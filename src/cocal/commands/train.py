@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.policy.checkpoints import fingerprint
     from cocal.prompts import Prompts
-    from cocal.runtime import one_thread
+    from cocal.runtime import fix_threads
     from cocal.schemas import QUESTIONS
     from cocal.store import digest, provenance, read_frame
     from cocal.store.run_folder import RunFolder
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
 
     from cocal.policy.train import Outputs, train_policy
 
-    one_thread()
+    fix_threads()
     slice_ = {
         "policy": settings,
         "features": features,
