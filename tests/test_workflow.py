@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+from itertools import takewhile
 from pathlib import Path
 
 import pandas as pd
@@ -41,9 +42,9 @@ def _snakemake(repository: Path, folder: Path, *flags: str, config: Path | None 
 
 def _planned(output: str) -> dict[str, int]:
     """Jobs per rule of a dry-run's table."""
-    lines = output.split("Job stats:")[1].splitlines()[3:]
-    rows = (line.split() for line in lines)
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[0] != "total"}
+    _, _, *lines = output.split("Job stats:\n")[1].splitlines()
+    rows = takewhile(lambda row: row[0] != "total", (line.split() for line in lines))
+    return {rule: int(jobs) for rule, jobs in rows}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -183,12 +184,12 @@ def test_the_next_run_recovers_from_a_damaged_file(smoke, repository, tmp_path):
     damaged.write_bytes(damaged.read_bytes()[:200])
     os.utime(damaged)
     config = repository / "config/smoke.yaml"
-    target = "results/predictions/smoke/base/step-0.parquet"
-    done = _snakemake(repository, tmp_path, target, config=config)
+    target = "results/predictions/smoke/base/step-0.parquet"  # "--" before it ends the files of --configfile
+    done = _snakemake(repository, tmp_path, "--", target, config=config)
     assert done.returncode != 0
     assert "smoke-large.parquet: not a readable Parquet file" in done.stdout + done.stderr
     assert not (tmp_path / target).exists()
     damaged.unlink()
-    done = _snakemake(repository, tmp_path, target, config=config)
+    done = _snakemake(repository, tmp_path, "--", target, config=config)
     assert done.returncode == 0, done.stderr[-3000:]
     assert read_frame(tmp_path / target, PREDICTIONS)["method"].unique().tolist() == ["base-verbal"]
