@@ -10,6 +10,7 @@ rule backbone:
         "results/benchmarks/backbone/{backbone}.tsv"
     conda:
         "../../envs/cocal.yaml"
+    threads: 2
     params:
         settings=backbone_settings,
         world=canonical(STUDY.world),
@@ -39,6 +40,7 @@ rule train:
         "results/benchmarks/train/{backbone}-{algorithm}.tsv"
     conda:
         "../../envs/cocal.yaml"
+    threads: 2
     params:
         settings=canonical(STUDY.policy.for_training()),
         features=canonical(STUDY.features),
