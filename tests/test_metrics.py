@@ -14,8 +14,8 @@ from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import (
     Sample,
+    centred_interval,
     generator_for,
-    percentile_interval,
     question_counts,
     resampled_metrics,
 )
@@ -167,9 +167,24 @@ def test_clustered_responses_have_wider_intervals_than_independent_ones():
 
 
 def test_intervals_leave_out_undefined_resamples():
-    lower, upper = percentile_interval(np.array([[1.0, np.nan, 3.0], [np.nan] * 3]), 0.5)
-    np.testing.assert_allclose(lower, [1.5, np.nan])
-    np.testing.assert_allclose(upper, [2.5, np.nan])
+    value, resampled = np.array([0.2, 0.2]), np.array([[0.1, np.nan, 0.3], [np.nan] * 3])
+    lower, upper = centred_interval(value, resampled, 0.5)
+    np.testing.assert_allclose(lower, [0.15, np.nan])
+    np.testing.assert_allclose(upper, [0.25, np.nan])
+
+
+def test_the_interval_of_ece_holds_the_estimate():
+    """Resamples of calibrated confidences have a larger ECE than the sample; the interval must not inherit it."""
+    generator = np.random.default_rng(3)
+    confidence = generator.random(300)
+    sample = Sample(np.arange(300), confidence, generator.random(300) < confidence)
+    ece = METRICS.index("ece")
+    estimate = expected_calibration_error(sample.confidence, sample.correct, 10)
+    options = {"bins": 10, "resamples": 1000, "generator": np.random.default_rng(1)}
+    resampled = resampled_metrics([sample], 300, **options)[0][:, ece]
+    assert np.quantile(resampled, 0.2) > estimate
+    lower, upper = centred_interval(np.array(estimate), resampled, 0.95)
+    assert lower < estimate < upper
 
 
 def test_streams_differ_between_datasets_and_seeds():

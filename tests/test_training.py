@@ -1,7 +1,6 @@
 """Policy training: every rollout recorded, live features, stages, resumption after a kill."""
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -9,8 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 
+from cocal.config.policy import Policy
+from cocal.errors import ConfigError
 from cocal.features.forward import batches_of_rows, score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
@@ -19,6 +21,7 @@ from cocal.generation.transformers_engine import TransformersEngine
 from cocal.policy.checkpoints import COMPLETE, last_resumable, load_policy
 from cocal.policy.rewards import group_advantages
 from cocal.policy.schedule import question_schedule
+from cocal.policy.train import trl_arguments
 from cocal.prompts import Prompts
 from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame, read_provenance, write_frame
@@ -40,19 +43,27 @@ SETTINGS = {
 }
 
 
-def _command(folder: Path, checkpoint: Path, questions: Path) -> list[str]:
+def _command(folder: Path, checkpoint: Path, questions: Path, processes: int) -> list[str]:
     flags = {
         "settings": json.dumps(SETTINGS),
         "features": json.dumps({"layers": "all", "dtype": "float32"}),
         "algorithm": "grpo",
         "base": checkpoint,
         "questions": questions,
-        "run": folder / "run",
+        "run-folder": folder / "run",
         "stages": folder / "stages",
         "rollouts": folder / "rollouts",
         "output-features": folder / "rollouts.zarr",
     }
-    return [sys.executable, "-m", "cocal", "train", *(str(w) for k, v in flags.items() for w in (f"--{k}", v))]
+    launcher = ["torch.distributed.run", f"--nproc-per-node={processes}", "-m"] if processes > 1 else []
+    return [
+        sys.executable,
+        "-m",
+        *launcher,
+        "cocal",
+        "train",
+        *(str(w) for k, v in flags.items() for w in (f"--{k}", v)),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +82,18 @@ def questions(tmp_path_factory, micro_policy, micro_questions) -> Path:
     return path
 
 
+@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
+def processes(request) -> int:
+    """Processes that share the work of a run."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, micro_checkpoint, questions) -> Path:
+def trained(processes, tmp_path_factory, micro_checkpoint, questions) -> Path:
     """Results of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("trained")
-    done = subprocess.run(_command(folder, micro_checkpoint, questions), check=False, capture_output=True, text=True)
+    command = _command(folder, micro_checkpoint, questions, processes)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"step {STEPS}/{STEPS}  reward" in done.stderr
     assert not (folder / "run").exists()
@@ -155,10 +173,10 @@ def test_advantages_are_trls(rollouts):
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_without_losing_or_repeating_a_step(
-    tmp_path, trained, rollouts, micro_checkpoint, questions
+    tmp_path, processes, trained, rollouts, micro_checkpoint, questions
 ):
     """Killed in step 4, after the checkpoint of step 2: the same rollouts, features and policies in the end."""
-    command = _command(tmp_path, micro_checkpoint, questions)
+    command = _command(tmp_path, micro_checkpoint, questions, processes)
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         dump = tmp_path / "run" / "rollouts" / "step-00003.parquet"
         waited = time.monotonic()
@@ -166,7 +184,8 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(
             assert process.poll() is None
             assert time.monotonic() - waited < 300
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
+        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+            each.kill()
     assert not (tmp_path / "rollouts").exists()
     (tmp_path / "run" / "checkpoint-6").mkdir(exist_ok=True)  # cut off while it was written
     (tmp_path / "run" / "checkpoint-6" / COMPLETE).unlink(missing_ok=True)
@@ -181,6 +200,25 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(
     for stage in ("step-2", "step-5"):
         pair = [load_policy(f / "stages" / stage)[0].state_dict() for f in (tmp_path, trained)]
         assert all((pair[0][name] == pair[1][name]).all() for name in pair[0])
+
+
+def test_the_protocol_in_trls_terms(tmp_path):
+    """Design, section 3.1; one rollout step is `updates_per_step` of TRL's steps."""
+    paper = Policy(dataset="deepscaler", micro_batch=16, updates_per_step=4)
+    arguments = trl_arguments(paper, "grpo", tmp_path)
+    assert (arguments.epsilon, arguments.epsilon_high, arguments.beta) == (0.20, 0.28, 0.0)
+    assert (arguments.temperature, arguments.num_generations, arguments.scale_rewards) == (1.0, 8, "group")
+    assert arguments.generation_batch_size == 256 * 8
+    assert arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps == 256 * 8 / 4
+    assert (arguments.max_steps, arguments.save_steps) == (120 * 4, 10 * 4)
+    assert arguments.max_completion_length == 3000
+    assert arguments.chat_template_kwargs == {"enable_thinking": False}
+
+
+def test_a_step_must_divide_evenly(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ConfigError, match=r"policy\.micro_batch = 8.*3 process.*2048 rollouts"):
+        trl_arguments(Policy(dataset="deepscaler"), "grpo", tmp_path)
 
 
 def test_only_complete_checkpoints_are_resumed(tmp_path):

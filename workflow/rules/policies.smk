@@ -50,6 +50,6 @@ rule train:
         "cocal train --algorithm {wildcards.algorithm} --settings {params.settings:q}"
         " --features {params.features:q} --verifier {params.verifier:q} --prompts {params.prompts}"
         " --base {input.base} --questions {input.questions}"
-        " --run results/runs/train/{wildcards.backbone}/{wildcards.algorithm}"
+        " --run-folder results/runs/train/{wildcards.backbone}/{wildcards.algorithm}"
         " --stages results/policies/{wildcards.backbone}/{wildcards.algorithm}"
         " --rollouts {output.rollouts} --output-features {output.features} 2>&1 | tee {log}"

@@ -25,5 +25,5 @@ rule responses:
         " --protocol {wildcards.protocol} --questions results/questions --checkpoint {input.checkpoint}"
         " --backbone {wildcards.backbone} --algorithm {wildcards.algorithm} --step {wildcards.step}"
         " --prompts {params.prompts} --output {params.folder}"
-        " --run results/runs/responses/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.protocol}"
+        " --run-folder results/runs/responses/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.protocol}"
         " 2>&1 | tee {log}"

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", required=True, help="how the policy was trained; base if it was not")
     parser.add_argument("--step", required=True, type=int, help="rollout step of the checkpoint")
     parser.add_argument("--prompts", default="tiny", help="prompt set")
-    parser.add_argument("--run", required=True, type=Path, help="working folder; a killed run resumes from it")
+    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
     parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet a question set")
 
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
         "checkpoint": fingerprint(options.checkpoint),
         "questions": {n: q["question"].tolist() for n, q in questions.items()},
     }
-    folder = RunFolder(options.run, digest(slice_ | inputs))
+    folder = RunFolder(options.run_folder, digest(slice_ | inputs))
     model, tokenizer = load_policy(options.checkpoint)
     engine = TransformersEngine(
         model, end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, batch_size=settings.batch_size

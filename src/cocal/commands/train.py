@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", required=True, type=Path, help="checkpoint to start from")
     parser.add_argument("--questions", required=True, type=Path, help="training set")
     parser.add_argument("--prompts", default="tiny", help="prompt set")
-    parser.add_argument("--run", required=True, type=Path, help="working folder; a killed run resumes from it")
+    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
     parser.add_argument("--stages", required=True, type=Path, help="folder for step-N checkpoints")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollouts, a table a step")
     parser.add_argument("--output-features", required=True, type=Path, help="feature store of the rollouts")
@@ -30,7 +30,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.runtime import fix_threads
     from cocal.schemas import QUESTIONS
     from cocal.store import digest, provenance, read_frame
-    from cocal.store.run_folder import RunFolder
     from cocal.verify.equivalence import Verifier
 
     settings = parse_settings(Policy, options.settings)
@@ -58,7 +57,8 @@ def run(options: argparse.Namespace) -> None:
             prompts=Prompts(options.prompts),
             features=features,
             verifier=verifier,
-            run=RunFolder(options.run, digest(slice_ | inputs)),
+            run_folder=options.run_folder,
+            run_digest=digest(slice_ | inputs),
             outputs=Outputs(
                 {step: options.stages / f"step-{step}" for step in settings.stages},
                 options.rollouts,

@@ -79,21 +79,27 @@ def question_counts(questions: int, resamples: int, generator: np.random.Generat
         yield counts.reshape(size, questions).astype(np.float64)
 
 
-def percentile_interval(resampled: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper percentile bound over the resamples in which a metric is defined.
+def centred_interval(value: np.ndarray, resampled: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Percentile bounds over the resamples that define a metric, moved by their mean's distance from the estimate.
+
+    ECE grows on resamples, whose bins are noisier than the sample's: its plain percentile interval can miss the
+    estimate itself. Centring removes that bias; where there is none, as for accuracy, it changes next to nothing.
 
     Args:
+        value: float64 [...], estimates on the sample.
         resampled: float64 [..., resamples].
         level: coverage, such as 0.95.
 
     Returns:
-        Two float64 arrays [...]; NaN where no resample defines the metric.
+        Two float64 arrays [...] within [0, 1]; NaN where no resample defines the metric.
     """
     bounds = np.full((2, *resampled.shape[:-1]), np.nan)
     some = ~np.isnan(resampled).all(axis=-1)
     if some.any():
         tail = (1 - level) / 2
-        bounds[:, some] = np.nanquantile(resampled[some], [tail, 1 - tail], axis=-1)
+        bias = np.nanmean(resampled[some], axis=-1) - value[some]
+        quantiles = np.nanquantile(resampled[some], [tail, 1 - tail], axis=-1)
+        bounds[:, some] = np.clip(quantiles - bias, 0.0, 1.0)
     return bounds[0], bounds[1]
 
 

@@ -16,7 +16,7 @@ import xarray as xr
 from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
-from cocal.metrics.bootstrap import Sample, generator_for, percentile_interval, resampled_metrics
+from cocal.metrics.bootstrap import Sample, centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.schemas import PREDICTIONS
 
@@ -225,9 +225,10 @@ def _assemble(
         def with_mean(values: np.ndarray, average=np.mean, seeded=seeded) -> np.ndarray:
             return np.concatenate([[average(values, axis=0)], values]) if seeded else values
 
-        value[at][rows] = with_mean(one.values)
+        estimates = with_mean(one.values)
         resampled = np.moveaxis(with_mean(one.resampled), 1, -1)
-        lower[at][rows], upper[at][rows] = percentile_interval(resampled, level)
+        value[at][rows] = estimates
+        lower[at][rows], upper[at][rows] = centred_interval(estimates, resampled, level)
         n[at][rows] = one.n
         n_valid[at][rows] = with_mean(one.n_valid, np.min)
         valid_rate[at][rows] = with_mean(one.valid_rate)

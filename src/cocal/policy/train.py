@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+from accelerate import PartialState
 from datasets import Dataset
-from transformers import PreTrainedModel
 from trl import GRPOConfig
 
 from cocal.config.policy import Algorithm, Policy
 from cocal.config.protocol import Features
+from cocal.errors import ConfigError
 from cocal.features.capture import resolve_layers
 from cocal.features.store import create_features, open_features
 from cocal.policy.checkpoints import last_resumable, load_policy
@@ -22,6 +23,7 @@ from cocal.policy.schedule import question_schedule
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
+from cocal.verify.answers import extract_answer
 from cocal.verify.equivalence import Verifier
 
 PROTOCOLS: dict[Algorithm, str] = {"grpo": "answer"}
@@ -52,7 +54,8 @@ def train_policy(
     prompts: Prompts,
     features: Features,
     verifier: Verifier,
-    run: RunFolder,
+    run_folder: Path,
+    run_digest: str,
     outputs: Outputs,
     attributes: dict[str, str],
 ) -> None:
@@ -66,34 +69,40 @@ def train_policy(
         prompts: prompt set.
         features: layers and type of the live features.
         verifier: gives the reward.
-        run: working folder; holds rollouts, features and checkpoints until they are published.
+        run_folder: holds rollouts, features and checkpoints until they are published.
+        run_digest: of everything that the run depends on; a folder of another digest is not resumed.
         outputs: where they are published.
         attributes: provenance of all that is published.
     """
+    processes = PartialState(cpu=not torch.cuda.is_available())
     model, tokenizer = load_policy(base)
     layers = resolve_layers(features.layers, model.config.num_hidden_layers)
-    rollouts = settings.questions_per_step * settings.responses_per_question
-    writer = create_features(
-        run.path / "features.zarr",
-        responses=settings.steps * rollouts,
-        layers=layers,
-        hidden=model.config.hidden_size,
-        rows_per_chunk=rollouts,
-        dtype=features.dtype,
-        attributes=attributes,
-        resume=run.resumed,
-    )
-    recorder = RolloutRecorder(
-        run.path / "rollouts",
-        writer,
-        dataset=str(questions["dataset"].iloc[0]),
-        group_size=settings.responses_per_question,
-        attributes=attributes,
-    )
+    with processes.main_process_first():
+        run = RunFolder(run_folder, run_digest)
+        resume = last_resumable(run.path)
+    recorder = None
+    if processes.is_main_process:
+        rollouts = settings.questions_per_step * settings.responses_per_question
+        writer = create_features(
+            run.path / "features.zarr",
+            responses=settings.steps * rollouts,
+            layers=layers,
+            hidden=model.config.hidden_size,
+            rows_per_chunk=rollouts,
+            dtype=features.dtype,
+            attributes=attributes,
+            resume=run.resumed,
+        )
+        recorder = RolloutRecorder(
+            run.path / "rollouts",
+            writer,
+            dataset=str(questions["dataset"].iloc[0]),
+            group_size=settings.responses_per_question,
+            attributes=attributes,
+        )
+        if resume:
+            logging.info("resuming from %s", resume)
     schedule = question_schedule(len(questions), settings.steps, settings.questions_per_step, settings.seed)
-    resume = last_resumable(run.path)
-    if resume:
-        logging.info("resuming from %s", resume)
     trainer = RecordingGRPOTrainer(
         recorder=recorder,
         layers=layers,
@@ -103,22 +112,31 @@ def train_policy(
         model=model,
         processing_class=tokenizer,
         reward_funcs=[_correctness(verifier)],
-        args=_arguments(settings, algorithm, model, run.path),
+        args=trl_arguments(settings, algorithm, run.path),
         train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROTOCOLS[algorithm]),
     )
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-    if not trainer.accelerator.is_main_process:
-        return
-    recorder.require(settings.steps)
-    open_features(run.path / "features.zarr")  # refuses a store with gaps
-    published = {"rollouts": outputs.rollouts, "features.zarr": outputs.features}
-    run.publish(published | {f"step-{step}": folder for step, folder in outputs.stages.items()})
+    processes.wait_for_everyone()
+    if recorder is not None:
+        recorder.require(settings.steps)
+        open_features(run.path / "features.zarr")  # refuses a store with gaps
+        published = {"rollouts": outputs.rollouts, "features.zarr": outputs.features}
+        run.publish(published | {f"step-{step}": folder for step, folder in outputs.stages.items()})
 
 
-def _arguments(settings: Policy, algorithm: Algorithm, model: PreTrainedModel, folder: Path) -> GRPOConfig:
-    """The protocol in TRL's terms. TRL counts optimiser updates where the paper counts rollout steps."""
+def trl_arguments(settings: Policy, algorithm: Algorithm, folder: Path) -> GRPOConfig:
+    """The protocol in TRL's terms. TRL counts optimiser updates where the paper counts rollout steps.
+
+    Raises:
+        ConfigError: if a step's rollouts cannot be shared evenly.
+    """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     rollouts = settings.questions_per_step * settings.responses_per_question
+    if rollouts % (settings.micro_batch * processes * settings.updates_per_step):
+        raise ConfigError(
+            f"policy.micro_batch = {settings.micro_batch} on {processes} process(es), "
+            f"{settings.updates_per_step} update(s) a step: does not divide the {rollouts} rollouts of a step"
+        )
     batches = rollouts // (settings.micro_batch * processes)
     return GRPOConfig(
         output_dir=str(folder),
@@ -150,6 +168,7 @@ def _arguments(settings: Policy, algorithm: Algorithm, model: PreTrainedModel, f
         report_to="none",
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
+        ddp_find_unused_parameters=False,
         dataloader_pin_memory=torch.cuda.is_available(),
     )
 
@@ -167,7 +186,6 @@ def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, protocol: str) 
 
 def _correctness(verifier: Verifier):
     """The reward function: 1.0 where the verifier accepts the final answer, else 0.0."""
-    from cocal.verify.answers import extract_answer
 
     def correctness(completions, golds, **_) -> list[float]:
         answers = [extract_answer(completion[0]["content"]) for completion in completions]

@@ -27,7 +27,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
     policy that produced them gives raw log-probabilities and pooled states; the main process writes them.
 
     Args:
-        recorder: writes rollouts; used by the main process alone.
+        recorder: writes rollouts, in the main process; None in the others.
         layers: zero-based block indices whose states are kept.
         updates_per_step: optimiser updates per rollout step.
         stages: rollout step after which the policy is kept -> its checkpoint folder.
@@ -39,7 +39,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
     def __init__(
         self,
         *,
-        recorder: RolloutRecorder,
+        recorder: RolloutRecorder | None,
         layers: Sequence[int],
         updates_per_step: int,
         stages: Mapping[int, Path],
@@ -80,7 +80,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
             )
         ]
         rows = gather_object(local)
-        if self.accelerator.is_main_process:
+        if self._recorder is not None:
             self._record(rows)
         return batch
 
