@@ -239,6 +239,7 @@ PREDICTIONS = Contract(
         "response_id": pa.int64(),
         "method": pa.string(),
         "seed": pa.int64(),
+        "source_step": pa.int64(),
         "confidence": pa.float64(),
         "valid": pa.bool_(),
         "correct": pa.bool_(),
@@ -253,12 +254,13 @@ PREDICTIONS = Contract(
         "response_id": _integer(0),
         "method": _text(),
         "seed": _integer(-1),
+        "source_step": _integer(-1),
         "confidence": _share(nullable=True),
         "valid": Column(bool),
         "correct": Column(bool),
         "truncated": Column(bool),
     },
-    unique=("backbone", "algorithm", "step", "dataset", "method", "seed", "response_id"),
+    unique=("backbone", "algorithm", "step", "dataset", "method", "seed", "source_step", "response_id"),
     rules=(
         Rule(
             "a valid row needs a confidence and an invalid one must have none (NaN)",
@@ -267,4 +269,5 @@ PREDICTIONS = Contract(
         ),
     ),
 )
-"""One confidence a row: higher means more likely correct. `seed` is -1 for methods without training seeds."""
+"""One confidence a row: higher means more likely correct. `seed` is -1 for methods without training seeds;
+`source_step` the number of rollout steps that the companion learnt from, -1 without a companion."""

@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from cocal.config.base import Count, Model, Name, Positive
+from cocal.config.base import Count, Model, Name, Positive, Share
 
-Algorithm = Literal["grpo"]
+Algorithm = Literal["grpo", "rlcr", "dcpo"]
 
 
 class Policy(Model):
@@ -22,12 +22,17 @@ class Policy(Model):
     """Steps whose checkpoints are evaluated; the last one is `steps`."""
     questions_per_step: Count = 256
     responses_per_question: Count = 8
-    max_response_length: dict[Algorithm, Count] = {"grpo": 3000}
+    max_response_length: dict[Algorithm, Count] = {"grpo": 3000, "rlcr": 4096, "dcpo": 3000}
     """Longest rollout in tokens, by algorithm."""
     temperature: Positive = 1.0
     clip_low: Positive = 0.20
     clip_high: Positive = 0.28
     kl_coefficient: float = 0.0
+    dcpo_group_weight: Share = 0.5
+    """Lambda: weight of the group accuracy in DCPO's confidence target."""
+    invalid_confidence: Share = 1.0
+    """Confidence error that RLCR and DCPO assume where a response states no valid confidence; 1 is the worst
+    case. The paper does not state it."""
     learning_rate: Positive = 1.0e-6
     """The paper does not state it."""
     weight_decay: float = 0.0
@@ -55,6 +60,7 @@ class Policy(Model):
             raise ValueError(f"updates_per_step must divide the {rollouts} rollouts of a step")
         return self
 
-    def for_training(self) -> "Policy":
-        """The settings of one training run: the list of algorithms does not touch any of them."""
-        return self.model_copy(update={"algorithms": ()})
+    def for_training(self, algorithm: Algorithm) -> "Policy":
+        """The settings that one training run depends on: other algorithms do not touch it."""
+        own = {algorithm: self.max_response_length[algorithm]}
+        return self.model_copy(update={"algorithms": (algorithm,), "max_response_length": own})

@@ -8,7 +8,17 @@ from cocal.config.base import Count, Model, Name, Positive, Share
 
 Target = Literal["group", "binary"]
 Method = Literal[
-    "base-verbal", "verbal", "self-consistency", "token-probability", "p-true", "cocal-group", "cocal-binary"
+    "base-verbal",
+    "verbal",
+    "self-consistency",
+    "token-probability",
+    "p-true",
+    "rlcr",
+    "dcpo",
+    "postcal-group",
+    "postcal-binary",
+    "cocal-group",
+    "cocal-binary",
 ]
 
 
@@ -64,6 +74,21 @@ class Companion(Model):
         return self
 
 
+class PostCal(Model):
+    """Resampling of the final policy for post-hoc calibration (appendix B.2). What it shares with CoCal, questions,
+    number of responses, architecture, targets and selection, has no key of its own."""
+
+    temperature: Positive = 1.0
+    """That of the rollouts. The paper does not state it."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    """0: all tokens."""
+    presence_penalty: float = 0.0
+    seed: int = 42
+    shuffle_seed: int = 42
+    """Of the shuffled batches."""
+
+
 class Estimators(Model):
     """Confidence estimators that a study compares."""
 
@@ -73,6 +98,10 @@ class Estimators(Model):
         "self-consistency",
         "token-probability",
         "p-true",
+        "rlcr",
+        "dcpo",
+        "postcal-group",
+        "postcal-binary",
         "cocal-group",
         "cocal-binary",
     )
@@ -106,6 +135,13 @@ class Reports(Model):
 
     reliability_dataset: Name
     """Dataset of figures/reliability."""
-    reliability_methods: tuple[Method, ...] = ("verbal", "token-probability", "cocal-group", "cocal-binary")
+    reliability_methods: tuple[Method, ...] = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")
+    """Columns of figures/reliability and figures/reliability_all."""
     reliability_seed: int = 42
     """Companion seed whose counts are drawn."""
+    stage_methods: tuple[Method, ...] = ("rlcr", "dcpo", "cocal-group", "cocal-binary")
+    """Methods that are evaluated at every stage: tables/main_step*, figures/training_dynamics."""
+    early_steps: tuple[Count, ...] = (5, 10, 20, 30, 40)
+    """Rollout prefixes of figures/early_steps, evaluated on the first stage's policy."""
+    budgets: tuple[Count, ...] = (1, 2, 5, 10, 20, 40, 80, 120)
+    """Matched budgets of figures/budgets and figures/composition, in rollout steps."""

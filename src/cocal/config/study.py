@@ -6,7 +6,7 @@ from cocal.config.backbone import Backbone
 from cocal.config.base import Model, Name
 from cocal.config.data import Dataset, FactsWorld
 from cocal.config.policy import Policy
-from cocal.config.protocol import Companion, Estimators, Features, Generation, Metrics, Reports, Verifier
+from cocal.config.protocol import Companion, Estimators, Features, Generation, Metrics, PostCal, Reports, Verifier
 
 
 class Study(Model):
@@ -28,6 +28,7 @@ class Study(Model):
     generation: Generation = Generation()
     features: Features = Features()
     companion: Companion = Companion()
+    postcal: PostCal = PostCal()
     estimators: Estimators = Estimators()
     verifier: Verifier = Verifier()
     metrics: Metrics = Metrics()
@@ -48,6 +49,13 @@ class Study(Model):
             )
         if self.reports.reliability_seed not in self.companion.seeds:
             raise ValueError(f"reports.reliability_seed = {self.reports.reliability_seed} is not in companion.seeds")
+        early, budgets = self.reports.early_steps, self.reports.budgets
+        for key, steps, last in (
+            ("early_steps", early, self.policy.stages[0]),
+            ("budgets", budgets, self.policy.steps),
+        ):
+            if list(steps) != sorted(set(steps)) or steps[-1] != last:
+                raise ValueError(f"reports.{key} must rise and end with step {last}, not {list(steps)}")
         for name, dataset in self.datasets.items():
             if dataset.samples > self.generation.pool:
                 raise ValueError(f"datasets.{name}.samples exceeds generation.pool = {self.generation.pool}")

@@ -24,6 +24,7 @@ class Method:
         training: how it was trained, in a few words; empty for a training-free method.
         target: supervision target of a companion.
         source: where it is defined.
+        experience: what its companion learnt from: the policy's rollouts, or responses resampled from the final policy.
         module: of cocal.estimators, that computes it; methods of one module are computed together.
     """
 
@@ -31,12 +32,13 @@ class Method:
     label: str
     group: int
     needs: tuple[Need, ...]
-    protocol: Literal["answer", "verbal"]
-    policy: Literal["base", "grpo"]
+    protocol: Literal["answer", "verbal", "rlcr", "dcpo"]
+    policy: Literal["base", "grpo", "rlcr", "dcpo"]
     training: str
     source: str
     module: str
     target: Literal["group", "binary"] | None = None
+    experience: Literal["rollouts", "resampled"] | None = None
 
 
 _METHODS = (
@@ -65,6 +67,34 @@ _METHODS = (
         "token_probability",
     ),
     Method("p-true", "P(True)", 1, ("responses", "p-true"), "answer", "grpo", "", "appendix B.1", "p_true"),
+    Method("rlcr", "RLCR", 2, ("verbal responses",), "rlcr", "rlcr", "coupled RL", "appendix B.2", "verbal"),
+    Method("dcpo", "DCPO", 2, ("verbal responses",), "dcpo", "dcpo", "coupled RL", "appendix B.2", "verbal"),
+    Method(
+        "postcal-group",
+        "PostCal (group)",
+        2,
+        ("responses", "features"),
+        "answer",
+        "grpo",
+        "companion on resampled responses",
+        "appendix B.2",
+        "companion",
+        target="group",
+        experience="resampled",
+    ),
+    Method(
+        "postcal-binary",
+        "PostCal (binary)",
+        2,
+        ("responses", "features"),
+        "answer",
+        "grpo",
+        "companion on resampled responses",
+        "appendix B.2",
+        "companion",
+        target="binary",
+        experience="resampled",
+    ),
     Method(
         "cocal-group",
         "CoCal (group)",
@@ -76,6 +106,7 @@ _METHODS = (
         "section 4",
         "companion",
         target="group",
+        experience="rollouts",
     ),
     Method(
         "cocal-binary",
@@ -88,6 +119,7 @@ _METHODS = (
         "section 4",
         "companion",
         target="binary",
+        experience="rollouts",
     ),
 )
 

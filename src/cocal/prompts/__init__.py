@@ -9,7 +9,7 @@ from string import Template
 
 from cocal.errors import ConfigError
 
-PROTOCOLS = ("answer", "verbal", "rlcr", "p_true")
+PROTOCOLS = ("answer", "verbal", "rlcr", "dcpo", "p_true")
 
 
 class Prompts:
