@@ -13,6 +13,7 @@ COMMANDS = {
     "questions": "generate the synthetic question sets of a study",
     "backbone": "train a tokenizer and pre-train a tiny policy",
     "train": "train a policy by reinforcement learning and keep its rollouts and features",
+    "resample": "answer the training questions again with the final policy, for PostCal",
     "responses": "sample, verify and score evaluation responses of a checkpoint",
     "features": "extract hidden-state features of responses",
     "companions": "fit companions on the rollouts and features of a policy",

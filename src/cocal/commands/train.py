@@ -9,7 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", required=True, help="JSON: policy")
     parser.add_argument("--features", default="{}", help="JSON: layers and dtype of the live features")
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
-    parser.add_argument("--algorithm", required=True, choices=["grpo"])
+    parser.add_argument("--algorithm", required=True, choices=["grpo", "rlcr", "dcpo"])
     parser.add_argument("--base", required=True, type=Path, help="checkpoint to start from")
     parser.add_argument("--questions", required=True, type=Path, help="training set")
     parser.add_argument("--prompts", default="tiny", help="prompt set")

@@ -15,7 +15,7 @@ class Sampling:
 
     Attributes:
         temperature: divides the logits.
-        top_k: keep the k most likely tokens, then
+        top_k: keep the k most likely tokens (0: all), then
         top_p: the smallest set of them that holds this probability.
         presence_penalty: subtracted once from the logit of every token that the response already holds,
             before the temperature; prompt tokens do not count.

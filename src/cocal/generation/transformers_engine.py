@@ -43,13 +43,11 @@ class SeededSampler(LogitsProcessor):
         self._noise = torch.from_numpy(noise).to(device)
         self._penalty = sampling.presence_penalty
         self._prompt_length = prompt_length
-        self._warpers = LogitsProcessorList(
-            [
-                TemperatureLogitsWarper(sampling.temperature),
-                TopKLogitsWarper(sampling.top_k),
-                TopPLogitsWarper(sampling.top_p),
-            ]
-        )
+        self._warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
+        if sampling.top_k:
+            self._warpers.append(TopKLogitsWarper(sampling.top_k))
+        if sampling.top_p < 1:
+            self._warpers.append(TopPLogitsWarper(sampling.top_p))
         self.logprobs = torch.zeros((len(seeds), sampling.max_tokens), device=device)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,7 @@ from cocal.errors import ConfigError
 from cocal.features.capture import resolve_layers
 from cocal.features.store import create_features, open_features
 from cocal.policy.checkpoints import last_resumable, load_policy
+from cocal.policy.objectives import PROTOCOLS
 from cocal.policy.recorder import RolloutRecorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.trainer import RecordingGRPOTrainer
@@ -25,9 +26,6 @@ from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
 from cocal.verify.answers import extract_answer
 from cocal.verify.equivalence import Verifier
-
-PROTOCOLS: dict[Algorithm, str] = {"grpo": "answer"}
-"""Prompt format of each algorithm's rollouts."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,8 @@ def train_policy(
     trainer = RecordingGRPOTrainer(
         recorder=recorder,
         layers=layers,
-        updates_per_step=settings.updates_per_step,
+        policy=settings,
+        algorithm=algorithm,
         stages={step: run.path / f"step-{step}" for step in settings.stages},
         attributes=attributes,
         model=model,
@@ -185,7 +184,7 @@ def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, protocol: str) 
 
 
 def _correctness(verifier: Verifier):
-    """The reward function: 1.0 where the verifier accepts the final answer, else 0.0."""
+    """TRL's reward function, the verifier's verdict: 1.0 where the verifier accepts the final answer, else 0.0."""
 
     def correctness(completions, golds, **_) -> list[float]:
         answers = [extract_answer(completion[0]["content"]) for completion in completions]

@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer, subclassed once: it records every rollout with the states of the policy that made it."""
+"""TRL's GRPO trainer, subclassed once: our advantages, and every rollout recorded with its policy's states."""
 
 import logging
 import shutil
@@ -12,24 +12,31 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+from cocal.config.policy import Algorithm, Policy
 from cocal.features.forward import batches_of_rows, score
 from cocal.policy.checkpoints import COMPLETE
+from cocal.policy.objectives import confidence_start, step_advantages, step_rewards
 from cocal.policy.recorder import RolloutRecorder, Rollouts
-from cocal.policy.rewards import group_accuracy
+from cocal.policy.rewards import Rewards, group_accuracy
 from cocal.store import label_folder
 from cocal.verify.answers import extract_answer
+from cocal.verify.confidence import parse_confidence
+
+_PLAIN = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 
 
 class RecordingGRPOTrainer(GRPOTrainer):
-    """GRPO whose rollouts feed companions. Serves one CPU and several GPUs alike.
+    """GRPO, RLCR and DCPO whose rollouts feed companions. Serves one CPU and several GPUs alike.
 
-    The update is TRL's own. After each generation, one teacher-forced pass over the exact token ids under the
-    policy that produced them gives raw log-probabilities and pooled states; the main process writes them.
+    Generation and update are TRL's own; rewards and advantages come from `cocal.policy.objectives`. After each
+    generation, one teacher-forced pass over the exact token ids under the policy that produced them gives raw
+    log-probabilities and pooled states; the main process writes them.
 
     Args:
         recorder: writes rollouts, in the main process; None in the others.
         layers: zero-based block indices whose states are kept.
-        updates_per_step: optimiser updates per rollout step.
+        policy: settings of the training.
+        algorithm: which objective; decides the advantages.
         stages: rollout step after which the policy is kept -> its checkpoint folder.
         attributes: provenance of the checkpoints.
         **kwargs: of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
@@ -41,7 +48,8 @@ class RecordingGRPOTrainer(GRPOTrainer):
         *,
         recorder: RolloutRecorder | None,
         layers: Sequence[int],
-        updates_per_step: int,
+        policy: Policy,
+        algorithm: Algorithm,
         stages: Mapping[int, Path],
         attributes: Mapping[str, str],
         **kwargs,
@@ -49,11 +57,12 @@ class RecordingGRPOTrainer(GRPOTrainer):
         super().__init__(**kwargs)
         self._recorder = recorder
         self._layers = tuple(layers)
-        self._updates_per_step = updates_per_step
+        self._policy = policy
+        self._algorithm = algorithm
         self._rewards_of_step: torch.Tensor | None = None
         self.summary = ""
         """Of the last rollouts, for the progress line."""
-        self.add_callback(_StepCallback(self, updates_per_step, stages, attributes))
+        self.add_callback(_StepCallback(self, policy.updates_per_step, stages, attributes))
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """TRL's rewards (all processes, functions), kept for the record."""
@@ -61,11 +70,13 @@ class RecordingGRPOTrainer(GRPOTrainer):
         return self._rewards_of_step
 
     def _generate_and_score_completions(self, inputs):
+        """TRL's batch with the objective's advantages; records the rollouts on the way."""
         batch = super()._generate_and_score_completions(inputs)
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
         responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
         features, logprobs = self._states(prompts, responses)
         ends = set(self.eos_token_ids)
+        text = self._tokenizer.batch_decode(responses, **_PLAIN)
         local = [
             {
                 "question_id": row["question_id"],
@@ -74,15 +85,33 @@ class RecordingGRPOTrainer(GRPOTrainer):
                 "logprobs": logprob,
                 "features": feature,
                 "truncated": response[-1] not in ends,
+                "text": said,
+                "confidence": parse_confidence(said) if self._algorithm != "grpo" else None,
             }
-            for row, prompt, response, logprob, feature in zip(
-                inputs, prompts, responses, logprobs, features, strict=True
+            for row, prompt, response, logprob, feature, said in zip(
+                inputs, prompts, responses, logprobs, features, text, strict=True
             )
         ]
         rows = gather_object(local)
+        correct = self._rewards_of_step[:, 0].cpu().numpy() > 0.5
+        confidence = np.array([row["confidence"] for row in rows], dtype=np.float64)
+        rewards = step_rewards(self._policy, self._algorithm, correct, confidence)
+        batch["advantages"] = self._advantages(rewards, rows, batch["completion_ids"])
         if self._recorder is not None:
-            self._record(rows)
+            self._record(rows, correct, confidence, rewards)
         return batch
+
+    def _advantages(self, rewards: Rewards, rows: list[dict], ids: torch.Tensor) -> torch.Tensor:
+        """This process's part of the step's advantages: (responses,) or (responses, tokens)."""
+        starts = np.zeros(len(rows), dtype=np.int64)
+        if self._algorithm == "dcpo":
+            starts[:] = [confidence_start(row["response_ids"], self._plain_text) for row in rows]
+        advantages = step_advantages(self._policy, self._algorithm, rewards, starts, ids.shape[1])
+        first = self.accelerator.process_index * len(ids)
+        return torch.as_tensor(advantages[first : first + len(ids)], dtype=torch.float32, device=ids.device)
+
+    def _plain_text(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(ids, **_PLAIN)
 
     def _states(
         self, prompts: list[list[int]], responses: list[list[int]]
@@ -108,31 +137,36 @@ class RecordingGRPOTrainer(GRPOTrainer):
                 features[i], logprobs[i] = part.features[k], part.logprobs[k]
         return features, logprobs
 
-    def _record(self, rows: list[dict]) -> None:
-        step = self.state.global_step // self._updates_per_step + 1
-        correct = self._rewards_of_step[:, 0].cpu().numpy() > 0.5
-        text = self._tokenizer.batch_decode([row["response_ids"] for row in rows], skip_special_tokens=True)
+    def _record(self, rows: list[dict], correct: np.ndarray, confidence: np.ndarray, rewards: Rewards) -> None:
+        step = self.state.global_step // self._policy.updates_per_step + 1
+        none = np.full(len(rows), np.nan)
         rollouts = Rollouts(
             question_id=[row["question_id"] for row in rows],
             prompt_ids=[row["prompt_ids"] for row in rows],
             response_ids=[row["response_ids"] for row in rows],
             logprobs=[row["logprobs"] for row in rows],
-            text=text,
+            text=[row["text"] for row in rows],
             truncated=np.array([row["truncated"] for row in rows]),
-            answer=[extract_answer(t) for t in text],
+            answer=[extract_answer(row["text"]) for row in rows],
             correct=correct,
             group_accuracy=group_accuracy(correct, self.num_generations),
-            reward_task=correct.astype(np.float64),
-            reward_calibration=np.full(len(rows), np.nan),
-            confidence=np.full(len(rows), np.nan),
+            reward_task=rewards.task,
+            reward_calibration=none if rewards.calibration is None else rewards.calibration,
+            confidence=confidence,
             features=np.stack([row["features"] for row in rows]),
         )
         self._recorder.write(step, rollouts)
         self.summary = (
-            f"reward {rollouts.reward_task.mean():.3f}  "
-            f"length {np.mean([len(ids) for ids in rollouts.response_ids]):.1f}  "
+            f"reward {np.mean(rewards.task + np.nan_to_num(rollouts.reward_calibration)):.3f}  "
+            f"accuracy {correct.mean():.3f}  "
+            f"length {np.mean([len(row['response_ids']) for row in rows]):.1f}  "
             f"truncated {rollouts.truncated.mean():.1%}"
         )
+        if self._algorithm != "grpo":
+            valid = ~np.isnan(confidence)
+            self.summary += (
+                f"  confidence {confidence[valid].mean() if valid.any() else np.nan:.3f} of {valid.mean():.0%}"
+            )
 
 
 class _StepCallback(TrainerCallback):

@@ -1,0 +1,73 @@
+"""`cocal resample`: answers of the final policy to the training questions, for post-hoc calibration."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the command."""
+    parser.add_argument("--settings", default="{}", help="JSON: sampling of PostCal")
+    parser.add_argument("--policy", required=True, help="JSON: the policy training whose questions are repeated")
+    parser.add_argument("--features", default="{}", help="JSON: layers and dtype")
+    parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
+    parser.add_argument("--batch-size", type=int, default=256, help="responses decoded together")
+    parser.add_argument("--checkpoint", required=True, type=Path, help="final policy")
+    parser.add_argument("--backbone", required=True, help="name of the backbone")
+    parser.add_argument("--questions", required=True, type=Path, help="training set")
+    parser.add_argument("--prompts", default="tiny", help="prompt set")
+    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
+    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the responses, a table a step")
+    parser.add_argument("--output-features", required=True, type=Path, help="feature store of the responses")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Sample or resume, then publish."""
+    from cocal.config import parse_settings
+    from cocal.config.policy import Policy
+    from cocal.config.protocol import Features, PostCal
+    from cocal.config.protocol import Verifier as VerifierSettings
+    from cocal.policy.checkpoints import fingerprint, load_policy
+    from cocal.prompts import Prompts
+    from cocal.runtime import fix_threads
+    from cocal.schemas import QUESTIONS
+    from cocal.store import digest, provenance, read_frame
+    from cocal.store.run_folder import RunFolder
+    from cocal.verify.equivalence import Verifier
+
+    settings = parse_settings(PostCal, options.settings)
+    policy = parse_settings(Policy, options.policy, "--policy")
+    features = parse_settings(Features, options.features, "--features")
+    bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
+    questions = read_frame(options.questions, QUESTIONS)
+
+    from cocal.generation.transformers_engine import TransformersEngine
+    from cocal.policy.resample import resample
+
+    fix_threads()
+    slice_ = {"postcal": settings, "policy": policy, "features": features, "verifier": bounds}
+    slice_["prompts"] = options.prompts
+    inputs = {
+        "checkpoint": fingerprint(options.checkpoint),
+        "questions": digest(questions["question"].tolist()),
+        "batch_size": options.batch_size,
+    }
+    model, tokenizer = load_policy(options.checkpoint)
+    with Verifier(bounds) as verifier:
+        resample(
+            settings,
+            policy,
+            engine=TransformersEngine(
+                model, end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, batch_size=options.batch_size
+            ),
+            model=model,
+            tokenizer=tokenizer,
+            questions=questions,
+            prompts=Prompts(options.prompts),
+            features=features,
+            verifier=verifier,
+            run=RunFolder(options.run_folder, digest(slice_ | inputs)),
+            identity=f"{options.backbone}/postcal",
+            rollouts=options.rollouts,
+            output_features=options.output_features,
+            attributes=provenance("resample", slice_, backbone=options.backbone),
+        )
