@@ -16,6 +16,7 @@ include: "workflow/rules/features.smk"
 include: "workflow/rules/companions.smk"
 include: "workflow/rules/predictions.smk"
 include: "workflow/rules/metrics.smk"
+include: "workflow/rules/checks.smk"
 include: "workflow/rules/reports.smk"
 
 
@@ -23,5 +24,5 @@ rule all:
     default_target: True
     input:
         "results/tables/main.tex",
-        "results/figures/reliability.pdf",
-    localrule: True
+        [f"results/tables/main_step{step}.tex" for step in STUDY.policy.stages[:-1]],
+        expand("results/figures/{figure}.pdf", figure=FIGURES),

@@ -22,7 +22,7 @@ else:
     STUDY = load_study(Path(workflow.basedir) / "config/config.yaml", config)
 
 MATHEMATICS = STUDY.evaluation_sets("mathematics")
-MACRO = {"macro-mathematics": MATHEMATICS}
+MACRO = {plan.MACRO_MATHEMATICS: MATHEMATICS}
 
 
 wildcard_constraints:
@@ -30,11 +30,6 @@ wildcard_constraints:
     algorithm="|".join(["base", *STUDY.policy.algorithms]),
     step=r"\d+",
     protocol=r"[a-z_]+",
-
-
-def by_name(algorithm):
-    """Folder, below a stage's, of an algorithm's main checkpoint."""
-    return f"{algorithm}/step-{plan.checkpoint_step(STUDY, algorithm)}"
 
 
 def samples_of(datasets):
@@ -46,41 +41,108 @@ def backbone_settings(wildcards):
     return canonical(STUDY.backbones[wildcards.backbone])
 
 
+def training_settings(wildcards):
+    return canonical(STUDY.policy.for_training(wildcards.algorithm))
+
+
 def response_plan(wildcards):
-    return canonical(
-        plan.response_plan(STUDY, wildcards.algorithm, wildcards.protocol, MATHEMATICS)
-    )
+    cell = (wildcards.algorithm, int(wildcards.step), wildcards.protocol)
+    return canonical(plan.response_plan(STUDY, *cell, MATHEMATICS))
+
+
+# Folder of the companions, and of the rollouts, of each kind of experience.
+EXPERIENCES = {"rollouts": "grpo", "resampled": "postcal"}
+
+
+def companion_folders(wildcards, experience, steps):
+    return [
+        f"results/companions/{wildcards.backbone}/{EXPERIENCES[experience]}/steps-{n}"
+        for n in steps
+    ]
+
+
+def cell_companions(wildcards):
+    """Experience -> companions of a checkpoint's own step."""
+    methods = plan.methods_of(STUDY, wildcards.algorithm, int(wildcards.step))
+    return {
+        e: companion_folders(wildcards, e, [wildcards.step]) for e in plan.experiences_of(methods)
+    }
+
+
+def sweep_companions(wildcards):
+    """Experience -> companions of several steps, to be compared on one checkpoint's responses."""
+    steps = plan.sweep_steps(STUDY, int(wildcards.step))
+    return {e: companion_folders(wildcards, e, found) for e, found in steps.items()}
+
+
+def answer_files(cell):
+    """Responses in the answer format, and their features."""
+    return {
+        "answer": expand(
+            f"results/responses/{cell}/answer/{{dataset}}.parquet", dataset=MATHEMATICS
+        ),
+        "features": expand(f"results/features/{cell}/answer/{{dataset}}.zarr", dataset=MATHEMATICS),
+    }
 
 
 def prediction_inputs(wildcards):
     cell = f"{wildcards.backbone}/{wildcards.algorithm}/step-{wildcards.step}"
-    protocols = plan.protocols_of(STUDY, wildcards.algorithm)
+    protocols = plan.protocols_of(STUDY, wildcards.algorithm, int(wildcards.step))
     inputs = {
         p: expand(f"results/responses/{cell}/{p}/{{dataset}}.parquet", dataset=MATHEMATICS)
         for p in protocols
     }
-    if plan.uses_companion(STUDY, wildcards.algorithm):
-        inputs["features"] = expand(
-            f"results/features/{cell}/answer/{{dataset}}.zarr", dataset=MATHEMATICS
-        )
-        inputs["companions"] = (
-            f"results/companions/{wildcards.backbone}/{wildcards.algorithm}/steps-{wildcards.step}"
-        )
-    return inputs
+    companions = cell_companions(wildcards)
+    return inputs | companions | (answer_files(cell) if companions else {})
 
 
-def prediction_flags(wildcards):
+def sweep_inputs(wildcards):
+    return answer_files(f"{wildcards.backbone}/grpo/step-{wildcards.step}") | sweep_companions(
+        wildcards
+    )
+
+
+def prediction_flags(wildcards, input):
     """Where the inputs lie, as flags of `cocal predictions`."""
-    cell = f"{wildcards.backbone}/{wildcards.algorithm}/step-{wildcards.step}"
-    protocols = plan.protocols_of(STUDY, wildcards.algorithm)
-    flags = ["--responses", *(f"{p}=results/responses/{cell}/{p}" for p in protocols)]
-    if plan.uses_companion(STUDY, wildcards.algorithm):
-        flags += ["--features", f"results/features/{cell}/answer"]
-        flags += ["--companions", prediction_inputs(wildcards)["companions"]]
+    inputs = {name: [str(path) for path in files] for name, files in input.items()}
+    companions = [f"{e}={folder}" for e in EXPERIENCES for folder in inputs.pop(e, [])]
+    features = inputs.pop("features", None)
+    flags = [
+        "--responses",
+        *(f"{protocol}={Path(files[0]).parent}" for protocol, files in inputs.items()),
+    ]
+    if companions:
+        flags += ["--features", str(Path(features[0]).parent), "--companions", *companions]
     return flags
 
 
 def prediction_settings(wildcards):
-    """The estimator settings with the methods of this policy: another policy's methods do not touch its file."""
-    methods = plan.methods_of(STUDY, wildcards.algorithm)
+    """The estimator settings with the methods of this checkpoint: other methods do not touch its file."""
+    methods = plan.methods_of(STUDY, wildcards.algorithm, int(wildcards.step))
     return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
+
+
+def sweep_settings(wildcards):
+    methods = plan.sweep_methods(STUDY, int(wildcards.step))
+    return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
+
+
+def prediction_files(cells):
+    return [
+        f"results/predictions/{{backbone}}/{algorithm}/step-{step}.parquet"
+        for algorithm, step in cells
+    ]
+
+
+# Checkpoints on which companions of several steps are compared.
+SWEPT = [step for step in STUDY.policy.stages if plan.sweep_steps(STUDY, step)]
+SWEEP_FILES = [f"results/predictions/{{backbone}}/grpo/step-{step}-sweep.parquet" for step in SWEPT]
+
+FIGURES = (
+    "reliability",
+    "reliability_all",
+    "training_dynamics",
+    "early_steps",
+    "budgets",
+    "composition",
+)

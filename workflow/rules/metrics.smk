@@ -1,10 +1,7 @@
-# The metric cube of a backbone: every policy, method, data set and seed, with bootstrap intervals.
+# The metric cubes of a backbone: every policy, method, data set and seed, with bootstrap intervals.
 rule metrics:
     input:
-        [
-            f"results/predictions/{{backbone}}/{by_name(a)}.parquet"
-            for a in plan.evaluated_algorithms(STUDY)
-        ],
+        prediction_files(plan.evaluated_cells(STUDY)),
     output:
         "results/metrics/{backbone}.nc",
     log:
@@ -17,6 +14,24 @@ rule metrics:
         settings=canonical(STUDY.metrics),
         groups=canonical(MACRO),
         seeds=STUDY.companion.seeds,
+        sweep="",
     shell:
-        "cocal metrics --settings {params.settings:q} --groups {params.groups:q} --seeds {params.seeds}"
-        " --predictions {input} --output {output} > {log} 2>&1"
+        "cocal metrics {params.sweep} --settings {params.settings:q} --groups {params.groups:q}"
+        " --seeds {params.seeds} --predictions {input} --output {output} > {log} 2>&1"
+
+
+# The same by the rollout steps that a companion learnt from.
+use rule metrics as sweep_metrics with:
+    input:
+        SWEEP_FILES,
+    output:
+        "results/metrics/{backbone}-sweep.nc",
+    log:
+        "logs/metrics/{backbone}-sweep.log",
+    benchmark:
+        "results/benchmarks/metrics/{backbone}-sweep.tsv"
+    params:
+        settings=canonical(STUDY.metrics),
+        groups=canonical(MACRO),
+        seeds=STUDY.companion.seeds,
+        sweep="--sweep",

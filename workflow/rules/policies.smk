@@ -42,7 +42,7 @@ rule train:
         "../../envs/cocal.yaml"
     threads: 2
     params:
-        settings=canonical(STUDY.policy.for_training()),
+        settings=training_settings,
         features=canonical(STUDY.features),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
@@ -52,4 +52,33 @@ rule train:
         " --base {input.base} --questions {input.questions}"
         " --run-folder results/runs/train/{wildcards.backbone}/{wildcards.algorithm}"
         " --stages results/policies/{wildcards.backbone}/{wildcards.algorithm}"
+        " --rollouts {output.rollouts} --output-features {output.features} 2>&1 | tee {log}"
+
+
+# PostCal: the final policy answers the questions of every rollout step again.
+rule resample:
+    input:
+        checkpoint=f"results/policies/{{backbone}}/grpo/step-{STUDY.policy.steps}",
+        questions=f"results/questions/{STUDY.policy.dataset}.parquet",
+    output:
+        rollouts=directory("results/rollouts/{backbone}/postcal"),
+        features=directory("results/features/{backbone}/postcal/rollouts.zarr"),
+    log:
+        "logs/resample/{backbone}.log",
+    benchmark:
+        "results/benchmarks/resample/{backbone}.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        settings=canonical(STUDY.postcal),
+        policy=canonical(STUDY.policy.for_training("grpo")),
+        features=canonical(STUDY.features),
+        verifier=canonical(STUDY.verifier),
+        prompts=STUDY.prompts,
+        batch=STUDY.generation.batch_size,
+    shell:
+        "cocal resample --settings {params.settings:q} --policy {params.policy:q} --features {params.features:q}"
+        " --verifier {params.verifier:q} --prompts {params.prompts} --batch-size {params.batch}"
+        " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --questions {input.questions}"
+        " --run-folder results/runs/resample/{wildcards.backbone}"
         " --rollouts {output.rollouts} --output-features {output.features} 2>&1 | tee {log}"

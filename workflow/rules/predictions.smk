@@ -19,4 +19,26 @@ rule predictions:
     shell:
         "cocal predictions --settings {params.settings:q} --verifier {params.verifier:q}"
         " --datasets {params.datasets:q} --pool {params.pool} --backbone {wildcards.backbone}"
-        " --algorithm {wildcards.algorithm} --step {wildcards.step} {params.flags} --output {output} 2>&1 | tee {log}"
+        " --algorithm {wildcards.algorithm} --step {wildcards.step} {params.flags} --output {output} > {log} 2>&1"
+
+
+# Companions of several prefixes and budgets on the same responses.
+rule sweep_predictions:
+    input:
+        unpack(sweep_inputs),
+    output:
+        "results/predictions/{backbone}/grpo/step-{step}-sweep.parquet",
+    log:
+        "logs/predictions/{backbone}-grpo-{step}-sweep.log",
+    benchmark:
+        "results/benchmarks/predictions/{backbone}-grpo-{step}-sweep.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        settings=sweep_settings,
+        datasets=canonical(plan.evaluation_sets(STUDY, MATHEMATICS)),
+        flags=prediction_flags,
+    shell:
+        "cocal predictions --settings {params.settings:q} --datasets {params.datasets:q}"
+        " --backbone {wildcards.backbone} --algorithm grpo --step {wildcards.step} {params.flags}"
+        " --output {output} > {log} 2>&1"
