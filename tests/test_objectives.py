@@ -120,7 +120,7 @@ def test_training_records_the_confidences_it_rewards(
     assert done.returncode == 0, done.stderr
     rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
     stated = np.array([parse_confidence(text) for text in rollouts["text"]], dtype=np.float64)
-    assert 0 < np.isfinite(stated).mean()
+    assert np.isfinite(stated).mean() > 0
     np.testing.assert_array_equal(rollouts["confidence"], stated)
     correct = rollouts["correct"].to_numpy()
     rewards = rlcr_rewards(correct, stated) if algorithm == "rlcr" else dcpo_rewards(correct, stated, 4)
