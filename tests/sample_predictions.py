@@ -1,32 +1,48 @@
 """A small study's predictions for the tests of tables and figures: polarised, over-confident and spread."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
+import xarray as xr
+
+from cocal.config.protocol import Metrics
+from cocal.estimators.registry import METHODS as REGISTRY
+from cocal.metrics.cells import policy_cell
+from cocal.metrics.cube import metric_cube
 
 SEEDS = (42, 137)
 METHODS = ("base-verbal", "verbal", "self-consistency", "token-probability", "cocal-group", "cocal-binary")
+STAGES = ("rlcr", "dcpo", "cocal-group", "cocal-binary")
 
 
-def sample_predictions(*datasets: str) -> pd.DataFrame:
-    """Every method on 40 questions of each dataset; the pre-RL model at step 0, the others at step 60."""
+def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: int = 60) -> pd.DataFrame:
+    """Every method on 40 questions of each dataset, each policy with its own correctness.
+
+    The pre-RL model is at step 0, the others at `step`; companions learnt from the rollouts up to it.
+    """
     parts = []
     for place, dataset in enumerate(datasets):
-        generator = np.random.default_rng(place)
-        correct = generator.random(40) < 0.6
-        for method in METHODS:
-            for seed in SEEDS if method.startswith("cocal") else (-1,):
-                confidence = _confidence(method, correct, generator)
+        for method in methods:
+            algorithm, policy_step = policy_cell(method, step)
+            share = 0.6 - 0.1 * ["grpo", "dcpo", "rlcr", "base"].index(algorithm)
+            correct = np.random.default_rng([place, policy_step]).random(40) < share
+            seeded = REGISTRY[method].target is not None
+            for seed in SEEDS if seeded else (-1,):
+                key = [place, policy_step, list(REGISTRY).index(method), seed + 1]
+                confidence = _confidence(method, correct, np.random.default_rng(key))
                 parts.append(
                     pd.DataFrame(
                         {
                             "backbone": "tiny-a",
-                            "algorithm": "base" if method == "base-verbal" else "grpo",
-                            "step": 0 if method == "base-verbal" else 60,
+                            "algorithm": algorithm,
+                            "step": policy_step,
                             "dataset": dataset,
                             "question_id": [f"{dataset}-{i:03d}" for i in range(40)],
                             "response_id": np.arange(40),
                             "method": method,
                             "seed": seed,
+                            "source_step": step if seeded else -1,
                             "confidence": confidence,
                             "valid": ~np.isnan(confidence),
                             "correct": correct,
@@ -37,6 +53,18 @@ def sample_predictions(*datasets: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def sweep_cube(*datasets: str, methods: Sequence[str], source_steps: Sequence[int], step: int = 60) -> xr.Dataset:
+    """Metric cube of companions that learnt from several numbers of rollout steps; the more, the sharper."""
+    cubes = []
+    for place, source_step in enumerate(source_steps):
+        frame = sample_predictions(*datasets, methods=methods, step=step)
+        towards = 0.5 - 0.4 * place / len(source_steps)
+        pull = towards * np.where(frame["method"].str.startswith("postcal"), 0.9, 0.5)
+        frame = frame.assign(source_step=source_step, confidence=(1 - towards) * frame["confidence"] + pull)
+        cubes.append(metric_cube(frame, Metrics(resamples=20), {"macro-mathematics": datasets}))
+    return xr.concat(cubes, pd.Index(source_steps, name="source_step"))
+
+
 def _confidence(method: str, correct: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     n = len(correct)
     if method.endswith("verbal"):
@@ -45,4 +73,8 @@ def _confidence(method: str, correct: np.ndarray, generator: np.random.Generator
         return confidence
     if method == "self-consistency":
         return generator.integers(0, 11, n) / 10
+    if method == "rlcr":
+        return np.where(generator.random(n) < 0.8, correct, ~correct) * 0.98 + 0.01
+    if method == "dcpo":
+        return np.where(correct, 0.95, generator.choice([0.6, 0.9], n))
     return np.clip(0.35 * correct + 0.65 * generator.random(n), 0, 1)

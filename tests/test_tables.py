@@ -12,12 +12,13 @@ from cocal.cli import main
 from cocal.config.layout import MainLayout
 from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
+from cocal.estimators.registry import METHODS as REGISTRY
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from cocal.tables.latex import escape
 from cocal.tables.main import columns, format_main, format_value, main_csv, prepare_main
 from cocal.tables.rank import BETTER, marks
-from sample_predictions import METHODS, sample_predictions
+from sample_predictions import METHODS, STAGES, sample_predictions
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
 PUBLISHED = r"""
@@ -163,6 +164,8 @@ def test_the_caption_says_what_was_measured(cube):
     assert "five evaluation sets using Tiny A after 60 training steps." in text
     assert r"Tiny policies of 0.4 M parameters \& synthetic questions." in text
     assert "Companion results average two seeds." in text
+    assert "Base + Verbal uses the pre-RL model" in text
+    assert r"\label{tab:main}" in text
     assert text.startswith("% study embedded; metrics 1; layout 2\n")
 
 
@@ -191,6 +194,41 @@ def test_escape():
     assert escape(r"50% of a_b & {c} #1 $x$ ~^\ ") == (
         r"50\% of a\_b \& \{c\} \#1 \$x\$ \textasciitilde{}\textasciicircum{}\textbackslash{} "
     )
+
+
+def test_all_eleven_methods_stand_in_the_papers_groups():
+    methods = list(REGISTRY)
+    cube = metric_cube(
+        sample_predictions("math500", methods=methods), Metrics(resamples=0), {"macro-mathematics": ["math500"]}
+    )
+    lines = tex(cube, layout("math500", methods=methods)).splitlines()
+    body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
+    names = [line.split(" & ")[0] for line in body]
+    assert names == [
+        *("Base + Verbal", r"\midrule"),
+        *("Verbal", "SelfConsis", "TokenProb", "P(True)", r"\midrule"),
+        *("RLCR", "DCPO", "PostCal (group)", "PostCal (binary)", r"\midrule"),
+        *("CoCal (group)", r"\textbf{CoCal (binary)}"),
+    ]
+
+
+def test_an_earlier_stage_shows_its_own_step_and_says_nothing_of_the_prerl_model():
+    frame = pd.concat([sample_predictions("math500", methods=STAGES, step=20), sample_predictions("math500")])
+    cube = metric_cube(frame, Metrics(resamples=0), {"macro-mathematics": ["math500"]})
+    chosen = layout("math500", methods=STAGES, label="main_step20")
+    frame = prepare_main(
+        cube, backbone="tiny-a", step=20, datasets=[c.name for c in columns(chosen)], methods=chosen.methods
+    )
+    shown = frame.set_index(["dataset", "method", "metric"])["value"]
+    of_cube = cube["value"].sel({"backbone": "tiny-a", "step": 20, "dataset": "math500", "seed": "mean"})
+    for method, algorithm in (("rlcr", "rlcr"), ("dcpo", "dcpo"), ("cocal-binary", "grpo")):
+        one = of_cube.sel({"method": method, "algorithm": algorithm, "metric": "auroc"})
+        assert shown["math500", method, "auroc"] == one
+    text = format_main(frame, chosen, step=20, seeds=2, digests="")
+    assert r"\label{tab:main_step20}" in text
+    assert "using Tiny A after 20 training steps." in text
+    assert "pre-RL" not in text
+    assert "training-free" not in text
 
 
 # Command

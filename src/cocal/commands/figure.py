@@ -1,47 +1,77 @@
 """`cocal figure NAME`: draw a figure of the paper."""
 
 import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+    from cocal.config.layout import CurvesLayout, Layout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One sub-command a figure."""
     figures = parser.add_subparsers(dest="figure", required=True, metavar="NAME")
-    reliability = figures.add_parser("reliability", help="reliability diagrams with counts")
-    reliability.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
-    reliability.add_argument("--layout", required=True, help="ReliabilityLayout: JSON text, or a YAML or JSON file")
-    reliability.add_argument("--step", type=int, required=True, help="policy step shown")
-    reliability.add_argument(
-        "--output", required=True, metavar="FILE.pdf", help="figure to write; .png and .csv go beside it"
+
+    def figure(name: str, text: str, layout: str, write: Callable) -> argparse.ArgumentParser:
+        one = figures.add_parser(name, help=text)
+        one.add_argument("--layout", required=True, help=f"{layout}: JSON text, or a YAML or JSON file")
+        one.add_argument(
+            "--output", required=True, metavar="FILE.pdf", help="figure to write; .png and .csv go beside it"
+        )
+        one.set_defaults(write=write)
+        return one
+
+    for name, text in (
+        ("reliability", "reliability diagrams with counts"),
+        ("reliability_all", "the same of all evaluation sets"),
+    ):
+        one = figure(name, text, "ReliabilityLayout", _write_reliability)
+        one.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
+        one.add_argument("--step", type=int, required=True, help="policy step shown")
+    cube = "metric cube of `cocal metrics`"
+    one = figure("training_dynamics", "metrics over the stages of training", "CurvesLayout", _write_training_dynamics)
+    one.add_argument("--metrics", required=True, metavar="FILE.nc", help=cube)
+
+    def sweep(name: str, text: str, write: Callable) -> argparse.ArgumentParser:
+        one = figure(name, text, "CurvesLayout", write)
+        one.add_argument("--metrics", required=True, metavar="FILE.nc", help=f"{cube} over source steps")
+        one.add_argument("--step", type=int, required=True, help="step of the policy whose responses are scored")
+        return one
+
+    sweep("early_steps", "confidence quality of companions of the first rollout steps", _write_early_steps)
+    sweep("budgets", "confidence quality of CoCal and PostCal at matched budgets", _write_budgets)
+    one = sweep("composition", "errors in the training responses, and mean confidence", _write_composition)
+    one.add_argument(
+        "--companions", nargs="+", required=True, metavar="DIR", help="output folders of `cocal companions`"
     )
-    reliability.set_defaults(write=_write_reliability)
 
 
 def run(options: argparse.Namespace) -> None:
     """Draw the figure that was named."""
     import logging
 
+    from cocal.errors import ConfigError
+
+    if not options.output.endswith(".pdf"):
+        raise ConfigError(f"--output: {options.output} must end in .pdf; .png and .csv are written beside it")
     for library in ("fontTools", "matplotlib"):  # they log every glyph at INFO
         logging.getLogger(library).setLevel(logging.WARNING)
     options.write(options)
 
 
 def _write_reliability(options: argparse.Namespace) -> None:
-    import logging
-    from pathlib import Path
-
     import pandas as pd
 
     from cocal.config import parse_settings
     from cocal.config.layout import ReliabilityLayout
-    from cocal.errors import ConfigError
     from cocal.figures.reliability import prepare_reliability, reliability_figure
-    from cocal.figures.style import paper_style, save_figure
     from cocal.schemas import PREDICTIONS
-    from cocal.store import digest, read_frame, write_text
+    from cocal.store import read_frame
 
-    output = Path(options.output)
-    if output.suffix != ".pdf":
-        raise ConfigError(f"--output: {output} must end in .pdf; .png and .csv are written beside it")
     layout = parse_settings(ReliabilityLayout, options.layout, "--layout")
     predictions = pd.concat([read_frame(path, PREDICTIONS) for path in options.predictions], ignore_index=True)
     numbers = prepare_reliability(
@@ -54,15 +84,99 @@ def _write_reliability(options: argparse.Namespace) -> None:
         bins=layout.bins,
     )
     source = f"{layout.study} study, {layout.backbone_label}, step {options.step}"
+    _save(options, layout, numbers, lambda: reliability_figure(numbers, layout.datasets, source))
+
+
+def _write_training_dynamics(options: argparse.Namespace) -> None:
+    from cocal.figures.training_dynamics import prepare_training_dynamics, training_dynamics_figure
+
+    def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
+        return prepare_training_dynamics(
+            cube, backbone=layout.backbone, macro=layout.macro, methods=layout.methods, stages=layout.steps
+        )
+
+    _write_curves(options, prepare, training_dynamics_figure)
+
+
+def _write_early_steps(options: argparse.Namespace) -> None:
+    _write_prefixes(options, "Rollout steps learnt from")
+
+
+def _write_budgets(options: argparse.Namespace) -> None:
+    _write_prefixes(options, "Matched budget (rollout steps)")
+
+
+def _write_prefixes(options: argparse.Namespace, label: str) -> None:
+    from cocal.figures.prefixes import prefixes_figure, prepare_prefixes
+
+    def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
+        return prepare_prefixes(
+            cube,
+            backbone=layout.backbone,
+            step=options.step,
+            macro=layout.macro,
+            methods=layout.methods,
+            source_steps=layout.steps,
+        )
+
+    _write_curves(options, prepare, lambda numbers, source: prefixes_figure(numbers, source, label))
+
+
+def _write_composition(options: argparse.Namespace) -> None:
+    from cocal.figures.composition import composition_figure, prepare_composition, read_error_shares
+
+    shares = read_error_shares(options.companions)
+
+    def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
+        return prepare_composition(
+            cube,
+            shares,
+            backbone=layout.backbone,
+            step=options.step,
+            macro=layout.macro,
+            methods=layout.methods,
+            budgets=layout.steps,
+        )
+
+    _write_curves(options, prepare, composition_figure)
+
+
+def _write_curves(
+    options: argparse.Namespace,
+    prepare: "Callable[[xr.Dataset, CurvesLayout], pd.DataFrame]",
+    draw: "Callable[[pd.DataFrame, str], Figure]",
+) -> None:
+    """Prepare the numbers of a metric cube, draw and save them."""
+    from cocal.config import parse_settings
+    from cocal.config.layout import CurvesLayout
+    from cocal.store import read_dataset
+
+    layout = parse_settings(CurvesLayout, options.layout, "--layout")
+    numbers = prepare(read_dataset(options.metrics), layout)
+    policy = f"step-{options.step} policy, " if "step" in options else ""
+    source = f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
+    _save(options, layout, numbers, lambda: draw(numbers, source))
+
+
+def _save(options: argparse.Namespace, layout: "Layout", numbers: "pd.DataFrame", draw: "Callable[[], Figure]") -> None:
+    """Write the figure, and its numbers beside it."""
+    import logging
+    from pathlib import Path
+
+    from cocal.figures.style import paper_style, save_figure
+    from cocal.store import digest, write_text
+
+    output = Path(options.output)
+    step = {"step": options.step} if "step" in options else {}
     facts = {
         "study": layout.study,
         "measured": layout.caption,
         "backbone": layout.backbone_label,
-        "step": str(options.step),
-        "digest": digest({"layout": layout, "step": options.step}),
+        **{key: str(value) for key, value in step.items()},
+        "digest": digest({"layout": layout, **step}),
     }
     with paper_style():
-        save_figure(reliability_figure(numbers, layout.datasets, source), output, facts)
+        save_figure(draw(), output, facts)
     csv = numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")
     write_text(output.with_suffix(".csv"), csv)
-    logging.getLogger(__name__).info("figure reliability: wrote %s, .png and .csv", output)
+    logging.getLogger(__name__).info("figure %s: wrote %s, .png and .csv", options.figure, output)

@@ -30,31 +30,62 @@ class Layout(Model):
     """The study's sentence for every caption: what was measured."""
     backbone_label: str
     """Name of the backbone in print."""
-    datasets: Annotated[tuple[Labelled, ...], Field(min_length=1)]
-    """Evaluation sets, in order."""
     methods: Annotated[tuple[Method, ...], Field(min_length=1)]
     """Methods, in order."""
 
     @model_validator(mode="after")
-    def _distinct(self) -> "Layout":
-        for key, names in (("datasets", [d.name for d in self.datasets]), ("methods", self.methods)):
-            if len(set(names)) != len(names):
-                raise ValueError(f"{key} repeats a name")
+    def _distinct_methods(self) -> "Layout":
+        if len(set(self.methods)) != len(self.methods):
+            raise ValueError("methods repeats a name")
         return self
 
 
-class MainLayout(Layout):
-    """Layout of tables/main."""
+class DatasetsLayout(Layout):
+    """Layout of what shows data sets side by side."""
+
+    datasets: Annotated[tuple[Labelled, ...], Field(min_length=1)]
+    """Evaluation sets, in order."""
+
+    @model_validator(mode="after")
+    def _distinct_datasets(self) -> "DatasetsLayout":
+        if len({dataset.name for dataset in self.datasets}) != len(self.datasets):
+            raise ValueError("datasets repeats a name")
+        return self
+
+
+class MainLayout(DatasetsLayout):
+    """Layout of tables/main, at the last stage or an earlier one."""
 
     macro: Name
     """Group of datasets whose macro average is the last column block."""
     macro_label: str = "Macro Average"
+    label: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "main"
+    """LaTeX label, after `tab:`."""
 
 
-class ReliabilityLayout(Layout):
-    """Layout of figures/reliability; one row of panels a dataset, one column a method."""
+class ReliabilityLayout(DatasetsLayout):
+    """Layout of figures/reliability and reliability_all; one row of panels a dataset, one column a method."""
 
     backbone: Name
     seed: int = 42
     """Companion seed that is drawn: averaged seeds would have no whole counts."""
     bins: Count = 10
+
+
+class CurvesLayout(Layout):
+    """Layout of the figures that follow a macro average over training steps: training_dynamics, early_steps, budgets
+    and composition."""
+
+    backbone: Name
+    macro: Name
+    """Group of datasets whose macro average is drawn."""
+    macro_label: str = "macro average"
+    """Its name in print."""
+    steps: Annotated[tuple[Count, ...], Field(min_length=1)]
+    """Steps on the horizontal axis: the policy's stages, or the rollout steps that the companions learnt from."""
+
+    @model_validator(mode="after")
+    def _rising(self) -> "CurvesLayout":
+        if list(self.steps) != sorted(set(self.steps)):
+            raise ValueError(f"steps must rise, not {list(self.steps)}")
+        return self

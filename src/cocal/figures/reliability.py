@@ -63,17 +63,17 @@ def prepare_reliability(
     for dataset in datasets:
         on_dataset = of_backbone[of_backbone["dataset"] == dataset]
         for method in methods:
-            algorithm, source_step = policy_cell(method, step)
+            algorithm, policy_step = policy_cell(method, step)
             rows = on_dataset[
                 (on_dataset["method"] == method)
                 & (on_dataset["algorithm"] == algorithm)
-                & (on_dataset["step"] == source_step)
+                & (on_dataset["step"] == policy_step)
                 & on_dataset["seed"].isin([seed, UNSEEDED])
             ].sort_values("response_id")
             if rows.empty:
                 raise ContractError(
                     f"predictions: none of method {method!r} (seed {seed}) on {dataset}, backbone {backbone}, "
-                    f"{algorithm}, step {source_step}; add their file, or leave the panel out of the layout"
+                    f"{algorithm}, step {policy_step}; add their file, or leave the panel out of the layout"
                 )
             confidence, valid, correct = (rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
             shown = reliability_bins(confidence[valid], correct[valid], bins)

@@ -35,6 +35,21 @@ METHOD_COLOURS = {
 """One colour a method in every figure. Chosen to stay apart for protanopes, deuteranopes and tritanopes; the two
 targets of one method are light (group) and dark (binary) of one hue, and differ in greyscale."""
 
+METHOD_MARKERS = {
+    "base-verbal": "<",
+    "verbal": ">",
+    "self-consistency": "v",
+    "token-probability": "P",
+    "p-true": "X",
+    "rlcr": "s",
+    "dcpo": "^",
+    "postcal-group": "d",
+    "postcal-binary": "D",
+    "cocal-group": "h",
+    "cocal-binary": "o",
+}
+"""One marker a method, so that curves stay apart without colours."""
+
 _RC = {
     # Matplotlib brings these fonts along: the same glyphs on every machine.
     "font.family": "STIXGeneral",

@@ -1,4 +1,5 @@
-"""The main table: accuracy, mean confidence, ECE and AUROC of every method (table 1, tab:main_iter119)."""
+"""The main table, accuracy, mean confidence, ECE and AUROC of every method (table 1), and its form at earlier stages
+(appendix B, tab:appendix_iter39 and tab:appendix_iter79)."""
 
 import math
 from collections.abc import Sequence
@@ -7,10 +8,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cocal.config.layout import Labelled, MainLayout
-from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.cells import policy_cell
+from cocal.metrics.cells import policy_cell, read_cells
+from cocal.metrics.cube import MEAN
 from cocal.tables.latex import count_word, escape, marked, row
 from cocal.tables.rank import BETTER, UNDEFINED, marks
 
@@ -46,49 +47,24 @@ def prepare_main(
 
     Returns:
         Columns dataset, method, metric, value, lower, upper, n, valid_rate, truncation_rate, seed_sd, in the
-        order of `datasets`, then `methods`, then accuracy, mean confidence, ECE, AUROC.
+        order of `datasets`, then `methods`, then the metrics.
 
     Raises:
         ContractError: if the cube lacks a method on a dataset.
     """
-    rows = []
+    cells = {}
     for dataset in datasets:
         for method in methods:
-            algorithm, source_step = policy_cell(method, step)
-            cell = {
+            algorithm, policy_step = policy_cell(method, step)
+            cells[dataset, method] = {
                 "backbone": backbone,
                 "algorithm": algorithm,
-                "step": source_step,
+                "step": policy_step,
                 "dataset": dataset,
                 "method": method,
-                "seed": "mean",
+                "seed": MEAN,
             }
-            one = _select(cube, cell)
-            for metric in METRICS:
-                at = one.sel(metric=metric)
-                rows.append(
-                    {
-                        "dataset": dataset,
-                        "method": method,
-                        "metric": metric,
-                        **{name: float(at[name]) for name in ("value", "lower", "upper")},
-                        "n": int(at["n"]),
-                        **{name: float(at[name]) for name in ("valid_rate", "truncation_rate", "seed_sd")},
-                    }
-                )
-    return pd.DataFrame(rows)
-
-
-def _select(cube: "xr.Dataset", cell: dict[str, str | int]) -> "xr.Dataset":
-    where = ", ".join(f"{name} {value}" for name, value in cell.items() if name != "seed")
-    for name, label in cell.items():
-        if label not in cube.indexes[name]:
-            known = ", ".join(map(str, cube.indexes[name]))
-            raise ContractError(f"metrics: nothing for {where}: no such {name} (there are: {known})")
-    one = cube.sel(cell)
-    if int(one["n"]) == 0:
-        raise ContractError(f"metrics: nothing for {where}; run its predictions, or leave it out of the layout")
-    return one
+    return read_cells(cube, cells, ["dataset", "method"])
 
 
 def main_csv(numbers: pd.DataFrame) -> str:
@@ -131,7 +107,7 @@ def format_main(numbers: pd.DataFrame, layout: MainLayout, *, step: int, seeds: 
             r"\begin{table}[tbp]",
             r"\centering",
             rf"\caption{{{_caption(layout, step, seeds, UNDEFINED in shown)}}}",
-            r"\label{tab:main}",
+            rf"\label{{tab:{layout.label}}}",
             r"\vspace{3pt}",
             r"\setlength{\tabcolsep}{2.6pt}",
             r"\renewcommand{\arraystretch}{1.08}",

@@ -6,23 +6,23 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from cocal.cli import main
 from cocal.config.layout import ReliabilityLayout
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
 from cocal.figures.reliability import plot_reliability, prepare_reliability, reliability_figure
-from cocal.figures.style import METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from cocal.figures.style import METHOD_COLOURS, METHOD_MARKERS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
+from drawn_texts import assert_texts_apart
 from sample_predictions import METHODS as SAMPLE_METHODS
 from sample_predictions import sample_predictions
 
+PAPER = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")
 SHOWN = ("verbal", "self-consistency", "cocal-group", "cocal-binary")
 
 
@@ -68,6 +68,14 @@ def test_invalid_confidences_are_left_out_and_reported():
     assert verbal.loc[empty, ["accuracy", "mean_confidence"]].isna().all(axis=None)
 
 
+def test_each_method_is_read_from_its_own_policy():
+    frame = pd.concat([sample_predictions("amc24", methods=PAPER, step=step) for step in (20, 60)])
+    alone = prepare(frame[frame["step"] == 60], "amc24", methods=PAPER)
+    pd.testing.assert_frame_equal(prepare(frame, "amc24", methods=PAPER), alone)
+    with pytest.raises(ContractError, match=r"'rlcr'.*rlcr, step 60"):
+        prepare(frame[frame["algorithm"] == "grpo"], "amc24", methods=PAPER)
+
+
 def test_the_prerl_model_is_found_at_step_zero():
     assert len(prepare(sample_predictions("amc24"), "amc24", methods=("base-verbal",))) == 10
 
@@ -96,43 +104,22 @@ def test_bars_reach_accuracy_gaps_reach_mean_confidence_and_empty_bins_are_blank
 
 
 @pytest.mark.parametrize("datasets", [("amc24",), ("math500", "aime24", "aime25", "amc23", "amc24")])
-@pytest.mark.parametrize("methods", [SHOWN, SAMPLE_METHODS])
+@pytest.mark.parametrize("methods", [SHOWN, PAPER, SAMPLE_METHODS])
 def test_nothing_overlaps_or_is_clipped(datasets, methods):
     chosen = layout(*datasets, methods=methods)
-    numbers = prepare(sample_predictions(*datasets), *datasets, methods=methods)
+    numbers = prepare(sample_predictions(*datasets, methods=methods), *datasets, methods=methods)
     with paper_style():
         figure = reliability_figure(numbers, chosen.datasets, "embedded study, Tiny A, step 60")
-        renderer = FigureCanvasAgg(figure).get_renderer()
-        figure.draw(renderer)
-        texts = _drawn(figure)
-        boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in texts]
+        assert_texts_apart(figure)
     assert len(figure.axes) == 2 * len(datasets) * len(methods)
     assert figure.get_figwidth() == TEXT_WIDTH
     assert figure.get_figheight() <= PAGE_HEIGHT + 1e-9
-    page = figure.bbox
-    for index, (name, box) in enumerate(boxes):
-        assert box.x0 >= page.x0, name
-        assert box.x1 <= page.x1 + 1, name
-        assert box.y0 >= page.y0, name
-        assert box.y1 <= page.y1, name
-        for other, second in boxes[index + 1 :]:
-            apart = box.x1 <= second.x0 or second.x1 <= box.x0 or box.y1 <= second.y0 or second.y1 <= box.y0
-            assert apart, (name, other)
 
 
-def _drawn(figure: Figure) -> list[Text]:
-    """All texts but the labels of ticks beyond the ends of an axis, which exist and are not drawn."""
-    beyond = set()
-    for ax in figure.axes:
-        for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-            ticks = axis.get_major_ticks()
-            beyond |= {tick.label1 for tick in ticks if not limits[0] <= tick.get_loc() <= limits[1]}
-    texts = figure.findobj(lambda item: isinstance(item, Text) and item not in beyond)
-    return [text for text in texts if text.get_visible() and text.get_text().strip()]
-
-
-def test_every_method_has_a_colour_and_targets_differ_in_greyscale():
+def test_every_method_has_a_colour_and_a_marker_and_targets_differ_in_greyscale():
     assert set(METHODS) <= set(METHOD_COLOURS)
+    assert set(METHODS) == set(METHOD_MARKERS)
+    assert len(set(METHOD_MARKERS.values())) == len(METHODS)
     assert len(set(METHOD_COLOURS.values())) == len(METHOD_COLOURS)
     grey = {name: np.dot(to_rgb(colour), [0.299, 0.587, 0.114]) for name, colour in METHOD_COLOURS.items()}
     for family in ("cocal", "postcal"):
@@ -146,20 +133,21 @@ def test_the_style_is_local():
     assert dict(matplotlib.rcParams) == before
 
 
-def test_the_command_writes_the_same_bytes_again(tmp_path):
-    write_frame(tmp_path / "p.parquet", sample_predictions("amc24"), PREDICTIONS, {})
+@pytest.mark.parametrize(("name", "datasets"), [("reliability", ("amc24",)), ("reliability_all", ("amc23", "amc24"))])
+def test_the_command_writes_the_same_bytes_again(tmp_path, name, datasets):
+    write_frame(tmp_path / "p.parquet", sample_predictions(*datasets), PREDICTIONS, {})
     written = []
     for folder in ("a", "b"):
-        output = tmp_path / folder / "reliability.pdf"
+        output = tmp_path / folder / f"{name}.pdf"
         options = ["--predictions", str(tmp_path / "p.parquet"), "--step", "60", "--output", str(output)]
-        assert main(["figure", "reliability", *options, "--layout", layout("amc24").model_dump_json()]) == 0
+        assert main(["figure", name, *options, "--layout", layout(*datasets).model_dump_json()]) == 0
         written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
     assert written[0] == written[1]
     pdf, png, csv = written[0]
     assert pdf.startswith(b"%PDF")
     assert b"CreationDate" not in pdf
     assert b"study: embedded" in png
-    assert len(csv.splitlines()) == 1 + 10 * len(SHOWN)
+    assert len(csv.splitlines()) == 1 + 10 * len(SHOWN) * len(datasets)
 
 
 def test_the_command_wants_a_pdf(tmp_path, capsys):

@@ -1,0 +1,145 @@
+"""The composition figure: error shares of the right companions, mean confidence, the line of the task accuracy."""
+
+import json
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from cocal.cli import main
+from cocal.companion.spec import CompanionSpec
+from cocal.config.layout import CurvesLayout
+from cocal.config.protocol import Companion
+from cocal.errors import ContractError
+from cocal.figures.composition import (
+    composition_figure,
+    plot_composition,
+    plot_mean_confidence,
+    prepare_composition,
+    read_error_shares,
+)
+from cocal.figures.style import paper_style
+from cocal.store import write_dataset
+from drawn_texts import assert_texts_apart
+from sample_predictions import sweep_cube
+
+DATASETS = ("amc23", "amc24")
+METHODS = ("postcal-binary", "cocal-binary")
+BUDGETS = (1, 5)
+SHARES = {("rollouts", 1): 0.7, ("rollouts", 5): 0.6, ("resampled", 1): 0.4, ("resampled", 5): 0.45}
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return sweep_cube(*DATASETS, methods=METHODS, source_steps=BUDGETS)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Companions' folders, neither in the order of the budgets nor named after what made them."""
+    made = []
+    for (kind, steps), share in reversed(SHARES.items()):
+        order = "chronological" if kind == "rollouts" else "shuffled"
+        folder = tmp_path / f"companions-{len(made)}"
+        folder.mkdir()
+        spec = CompanionSpec(
+            settings=Companion(widths=(4,), dropout=(0.1,)),
+            inputs=8,
+            layer=1,
+            poolings=("last", "mean"),
+            steps=steps,
+            order=order,
+            shuffle_seed=None if order == "chronological" else 42,
+            training_responses=90,
+            validation_responses=10,
+            training_error_share=share,
+            best_pass=(1,) * 10,
+        )
+        (folder / "spec.json").write_text(json.dumps({"spec": spec.model_dump(mode="json"), "provenance": {}}))
+        made.append(folder)
+    return made
+
+
+def prepare(cube, shares=SHARES, budgets=BUDGETS) -> pd.DataFrame:
+    return prepare_composition(
+        cube, shares, backbone="tiny-a", step=60, macro="macro-mathematics", methods=METHODS, budgets=budgets
+    )
+
+
+def test_cocal_is_told_from_postcal_by_the_order_of_training(folders):
+    assert read_error_shares(folders) == SHARES
+
+
+def test_a_second_folder_of_the_same_companions_is_refused(folders):
+    with pytest.raises(ContractError, match="second folder of companions of rollouts, 1 steps"):
+        read_error_shares([*folders, folders[-1]])
+
+
+def test_broken_and_missing_specs_are_named(tmp_path, folders):
+    with pytest.raises(ContractError, match=r"absent/spec\.json: no such file"):
+        read_error_shares([tmp_path / "absent"])
+    (folders[0] / "spec.json").write_text('{"spec": {"order": "shuffled", "steps": 1}}')
+    with pytest.raises(ContractError, match=r"spec\.json: carries no valid spec(.|\n)*training_error_share"):
+        read_error_shares(folders)
+
+
+def test_each_method_gets_the_error_share_of_its_own_experience(cube):
+    value = prepare(cube).set_index(["method", "source_step", "metric"])["value"]
+    assert value["cocal-binary", 5, "training_error_share"] == 0.6
+    assert value["postcal-binary", 1, "training_error_share"] == 0.4
+    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "macro-mathematics", "seed": "mean"}
+    mean = cube["value"].sel({**cell, "method": "cocal-binary", "source_step": 1, "metric": "mean_confidence"})
+    assert value["cocal-binary", 1, "mean_confidence"] == mean
+
+
+def test_an_absent_share_is_named(cube):
+    shares = {key: share for key, share in SHARES.items() if key != ("resampled", 5)}
+    with pytest.raises(ContractError, match=r"none of postcal-binary \(resampled, 5 steps\)"):
+        prepare(cube, shares)
+
+
+def test_other_test_responses_are_refused(cube):
+    other = (cube["method"] == "postcal-binary") & (cube["metric"] == "accuracy")
+    moved = cube.assign(value=cube["value"].where(~other, cube["value"] + 0.01))
+    with pytest.raises(ContractError, match="same responses"):
+        prepare(moved)
+
+
+def test_the_panels_show_percent_and_the_task_accuracy(cube):
+    by_metric = dict(iter(prepare(cube).groupby("metric")))
+    left, right = Figure().subplots(1, 2)
+    plot_composition(left, by_metric["training_error_share"])
+    postcal, cocal = (box.lines[0].get_ydata() for box in left.containers)
+    assert postcal == pytest.approx([40, 45])
+    assert cocal == pytest.approx([70, 60])
+    plot_mean_confidence(right, by_metric["mean_confidence"], 0.6)
+    dashed = [line for line in right.lines if list(line.get_ydata()) == [0.6, 0.6]]
+    assert len(dashed) == 1
+    assert dashed[0].get_linestyle() == "--"
+
+
+def test_nothing_overlaps_or_is_clipped(cube):
+    with paper_style():
+        assert_texts_apart(composition_figure(prepare(cube), "embedded study, Tiny A, step-60 policy, macro average"))
+
+
+def test_the_command_writes_the_same_bytes_again(tmp_path, cube, folders):
+    write_dataset(tmp_path / "m.nc", cube, {})
+    chosen = CurvesLayout(
+        study="embedded",
+        caption="Tiny policies.",
+        backbone="tiny-a",
+        backbone_label="Tiny A",
+        macro="macro-mathematics",
+        methods=METHODS,
+        steps=BUDGETS,
+    )
+    written = []
+    for name in ("a", "b"):
+        output = tmp_path / name / "composition.pdf"
+        options = ["--metrics", str(tmp_path / "m.nc"), "--step", "60", "--layout", chosen.model_dump_json()]
+        options += ["--companions", *map(str, folders), "--output", str(output)]
+        assert main(["figure", "composition", *options]) == 0
+        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
+    assert written[0] == written[1]
+    assert len(written[0][2].splitlines()) == 1 + 3 * len(METHODS) * len(BUDGETS)

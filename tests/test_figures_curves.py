@@ -1,0 +1,234 @@
+"""Figures over training steps: the cells they read, what is drawn of them, and their commands."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from cocal.cli import main
+from cocal.config.layout import CurvesLayout
+from cocal.config.protocol import Metrics
+from cocal.errors import ContractError
+from cocal.figures.curves import plot_curves
+from cocal.figures.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
+from cocal.figures.style import TEXT_WIDTH, paper_style
+from cocal.figures.training_dynamics import (
+    plot_training_dynamics,
+    prepare_training_dynamics,
+    training_dynamics_figure,
+)
+from cocal.metrics.cube import metric_cube
+from cocal.store import write_dataset
+from drawn_texts import assert_texts_apart
+from sample_predictions import SEEDS, STAGES, sample_predictions, sweep_cube
+
+DATASETS = ("amc23", "amc24")
+MACRO = "macro-mathematics"
+COMPANIONS = ("cocal-group", "cocal-binary")
+SOURCE_STEPS = (2, 5, 10)
+
+
+def layout(methods=COMPANIONS, steps=SOURCE_STEPS, **changes) -> CurvesLayout:
+    content = {
+        "study": "embedded",
+        "caption": "Tiny policies.",
+        "backbone": "tiny-a",
+        "backbone_label": "Tiny A",
+        "macro": MACRO,
+        "methods": methods,
+        "steps": steps,
+    }
+    return CurvesLayout(**(content | changes))
+
+
+@pytest.fixture(scope="module")
+def stages():
+    frame = pd.concat([sample_predictions(*DATASETS, methods=STAGES, step=step) for step in (20, 60)])
+    return metric_cube(frame, Metrics(resamples=20), {MACRO: DATASETS})
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return sweep_cube(*DATASETS, methods=COMPANIONS, source_steps=SOURCE_STEPS, step=20)
+
+
+def dynamics(cube, methods=STAGES, stages=(20, 60)) -> pd.DataFrame:
+    return prepare_training_dynamics(cube, backbone="tiny-a", macro=MACRO, methods=methods, stages=stages)
+
+
+def prefixes(cube, step=20, methods=COMPANIONS, source_steps=SOURCE_STEPS) -> pd.DataFrame:
+    return prepare_prefixes(cube, backbone="tiny-a", step=step, macro=MACRO, methods=methods, source_steps=source_steps)
+
+
+# Numbers
+
+
+def test_every_stage_shows_each_method_on_its_own_policy(stages):
+    numbers = dynamics(stages)
+    assert len(numbers) == 2 * len(STAGES) * 4
+    value = numbers.set_index(["step", "method", "metric"])["value"]
+    mean = stages["value"].sel({"backbone": "tiny-a", "dataset": MACRO, "seed": "mean"})
+    for step in (20, 60):
+        for method, algorithm in (("rlcr", "rlcr"), ("dcpo", "dcpo"), ("cocal-group", "grpo")):
+            cell = {"step": step, "method": method, "algorithm": algorithm}
+            assert value[step, method, "ece"] == mean.sel({**cell, "metric": "ece"})
+        assert value[step, "cocal-group", "accuracy"] == pytest.approx(value[step, "cocal-binary", "accuracy"])
+
+
+def test_error_bars_of_prefixes_are_the_sd_of_the_macro_average_over_seeds(sweep):
+    numbers = prefixes(sweep)
+    assert list(dict.fromkeys(numbers["metric"])) == ["ece", "auroc"]
+    one = numbers.query("source_step == 5 and method == 'cocal-binary' and metric == 'ece'").iloc[0]
+    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": 20, "method": "cocal-binary", "metric": "ece"}
+    by_dataset = sweep["value"].sel({**cell, "source_step": 5, "dataset": list(DATASETS), "seed": [*map(str, SEEDS)]})
+    macro = by_dataset.mean("dataset").to_numpy()
+    assert one["value"] == pytest.approx(macro.mean())
+    assert one["seed_sd"] == pytest.approx(np.std(macro, ddof=1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source_steps": (2, 40)}, r"source_step 40: no such source_step \(there are: 2, 5, 10\)"),
+        ({"methods": ("postcal-binary",)}, "method postcal-binary.*no such method"),
+        ({"step": 60}, "no such step"),
+    ],
+)
+def test_an_absent_cell_of_a_sweep_is_named(sweep, change, message):
+    with pytest.raises(ContractError, match=message):
+        prefixes(sweep, **change)
+
+
+def test_a_cell_that_was_never_predicted_is_named(sweep):
+    here = (sweep["source_step"] == 5) & (sweep["method"] == "cocal-group")
+    emptied = sweep.assign(n=sweep["n"].where(~here, 0))
+    with pytest.raises(ContractError, match="method cocal-group, source_step 5; run its predictions"):
+        prefixes(emptied)
+
+
+def test_an_absent_stage_is_named(stages):
+    with pytest.raises(ContractError, match=r"algorithm rlcr, step 40.*no such step"):
+        dynamics(stages, stages=(20, 40, 60))
+
+
+def test_the_cubes_of_stages_and_sweeps_are_told_apart(stages, sweep):
+    with pytest.raises(ContractError, match="cube of its own"):
+        prefixes(stages)
+    with pytest.raises(ContractError, match="cube of its own"):
+        dynamics(sweep, methods=COMPANIONS, stages=(20,))
+
+
+# Drawing
+
+
+def drawn(ax) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Line and ends of the whiskers of every method, in the data's coordinates."""
+    return [
+        (box.lines[0].get_xydata(), np.array([s[:, 1] for s in box.lines[2][0].get_segments()]))
+        for box in ax.containers
+    ]
+
+
+def test_curves_go_through_the_values_and_whiskers_end_at_the_interval(stages):
+    panel = dynamics(stages).query("metric == 'accuracy'")
+    ax = Figure().subplots()
+    plot_training_dynamics(ax, panel)
+    for method, (line, ends) in zip(STAGES, drawn(ax), strict=True):
+        rows = panel[panel["method"] == method]
+        assert line.tolist() == [[step, 100 * v] for step, v in zip(rows["step"], rows["value"], strict=True)]
+        assert ends == pytest.approx(100 * rows[["lower", "upper"]].to_numpy())
+    assert ax.get_xticks().tolist() == [20, 60]
+
+
+def test_variants_of_equal_accuracy_stand_beside_each_other(stages):
+    panel = dynamics(stages).query("metric == 'accuracy'")
+    figure = Figure(dpi=72)
+    ax = figure.subplots()
+    plot_training_dynamics(ax, panel)
+    group, binary = (box.lines[0] for box in ax.containers[-2:])
+    on_paper = [line.get_transform().transform(line.get_xydata()) for line in (group, binary)]
+    assert on_paper[1] - on_paper[0] == pytest.approx(np.array([[2.0, 0.0]] * 2))  # points
+
+
+def test_whiskers_of_prefixes_are_one_standard_deviation_and_all_steps_are_labelled(sweep):
+    panel = prefixes(sweep).query("metric == 'auroc'")
+    ax = Figure().subplots()
+    plot_prefixes(ax, panel)
+    first = panel[panel["method"] == "cocal-group"]
+    expected = np.stack([first["value"] - first["seed_sd"], first["value"] + first["seed_sd"]], axis=1)
+    assert drawn(ax)[0][1] == pytest.approx(expected)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "5", "10"]
+    assert ax.get_xlim()[0] < 2
+    assert ax.get_xlim()[1] > 10
+
+
+def test_an_undefined_value_is_a_gap_and_not_a_number():
+    panel = pd.DataFrame({"method": "rlcr", "step": [1, 2, 3], "value": [0.5, np.nan, 0.7], "low": 0.4, "high": 0.8})
+    ax = Figure().subplots()
+    plot_curves(ax, panel, steps="step")
+    assert np.isnan(ax.containers[0].lines[0].get_ydata(orig=False)).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("steps", [(1, 2, 5, 10, 20, 40, 80, 120), (2, 5, 10, 15, 20), (1, 2), (4,)])
+def test_nothing_overlaps_or_is_clipped(steps):
+    methods = ("postcal-group", "postcal-binary", *COMPANIONS)
+    rows = [
+        {"source_step": s, "method": m, "metric": metric, "value": 0.1 + 0.001 * s, "seed_sd": 0.01}
+        for s in steps
+        for m in methods
+        for metric in ("ece", "auroc")
+    ]
+    with paper_style():
+        figure = prefixes_figure(pd.DataFrame(rows), "rehearsal study, Tiny A, step-120 policy", "Matched budget")
+        assert_texts_apart(figure)
+    assert figure.get_figwidth() == TEXT_WIDTH
+
+
+def test_nothing_overlaps_in_the_four_panels(stages):
+    with paper_style():
+        figure = training_dynamics_figure(dynamics(stages), "embedded study, Tiny A, macro average")
+        assert len(figure.axes) == 4
+        assert_texts_apart(figure)
+
+
+# Commands
+
+
+def test_layouts_refuse_unordered_steps_and_unknown_keys():
+    with pytest.raises(ValueError, match="rise"):
+        layout(steps=(5, 2))
+    with pytest.raises(ValueError, match="extra"):
+        layout(colour="red")
+    with pytest.raises(ValueError, match="repeats"):
+        layout(methods=("rlcr", "rlcr"))
+
+
+@pytest.mark.parametrize("name", ["training_dynamics", "early_steps", "budgets"])
+def test_the_commands_write_the_same_bytes_again(tmp_path, stages, sweep, name):
+    dynamic = name == "training_dynamics"
+    write_dataset(tmp_path / "m.nc", stages if dynamic else sweep, {})
+    chosen = layout(STAGES, (20, 60)) if dynamic else layout()
+    written = []
+    for folder in ("a", "b"):
+        output = tmp_path / folder / f"{name}.pdf"
+        options = ["--metrics", str(tmp_path / "m.nc"), "--layout", chosen.model_dump_json(), "--output", str(output)]
+        assert main(["figure", name, *options, *([] if dynamic else ["--step", "20"])]) == 0
+        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
+    assert written[0] == written[1]
+    assert b"study: embedded" in written[0][1]
+    numbers = pd.read_csv(tmp_path / "a" / f"{name}.csv")
+    expected = dynamics(stages) if dynamic else prefixes(sweep)
+    pd.testing.assert_frame_equal(numbers, expected, rtol=1e-11, check_dtype=False)
+
+
+def test_the_command_names_the_file_of_an_absent_cell(tmp_path, sweep, capsys):
+    write_dataset(tmp_path / "m.nc", sweep, {})
+    content = json.dumps(layout(steps=(2, 40)).model_dump())
+    options = ["--metrics", str(tmp_path / "m.nc"), "--layout", content, "--output", str(tmp_path / "x.pdf")]
+    assert main(["figure", "early_steps", *options, "--step", "20"]) == 2
+    message = capsys.readouterr().err
+    assert "m.nc" in message
+    assert "source_step 40" in message
+    assert not (tmp_path / "x.pdf").exists()
