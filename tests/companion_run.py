@@ -48,13 +48,17 @@ class Run:
         return read_rollouts(self.folder / "rollouts", self.folder / "questions.parquet", steps)
 
     def fit(self, steps: int = STEPS, settings: Companion = SETTINGS, **options):
-        return fit_companions(settings, open_features(self.folder / "features.zarr"), self.read(steps), **options)
+        return next(self.fits([steps], settings, **options))
+
+    def fits(self, prefixes: list[int], settings: Companion = SETTINGS, **options):
+        features = open_features(self.folder / "features.zarr")
+        return fit_companions(settings, features, self.read(max(prefixes)), prefixes, **options)
 
     def command(self, output: Path, *flags: str) -> list[str]:
         places = ["rollouts", "questions.parquet", "features.zarr"]
         inputs = [f"--{name.split('.')[0]}={self.folder / name}" for name in places]
         settings = SETTINGS.model_dump_json()
-        return ["companions", "--settings", settings, *inputs, "--steps=2", f"--output={output}", *flags]
+        return ["companions", "--settings", settings, *inputs, "--steps", "2", f"--output={output}", *flags]
 
 
 def small_run(folder: Path) -> Run:

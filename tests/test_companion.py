@@ -13,7 +13,7 @@ from cocal.companion.fit import fit_companions
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.errors import ConfigError, ContractError
-from cocal.features.store import open_features
+from cocal.features.store import FeatureReader, open_features
 from companion_run import HIDDEN, PER_STEP, SETTINGS, Run, final_features, small_run
 
 
@@ -101,7 +101,7 @@ def test_the_same_text_under_two_ids_lies_on_one_side(run: Run):
 def test_an_empty_partition_is_refused(run: Run):
     run.questions["question"] = "What is 1 + 1?"
     run.write()
-    with pytest.raises(ContractError, match=r"no response is left for validation: .* 1 questions"):
+    with pytest.raises(ContractError, match=r"no response is left for validation on steps 1 to 3: .* 1 questions"):
         run.fit()
 
 
@@ -200,7 +200,7 @@ def test_shuffling_needs_a_seed_and_changes_the_result(run: Run):
 def test_rows_out_of_chronological_order_are_refused(run: Run):
     backwards = run.write().read().iloc[::-1].reset_index(drop=True)
     with pytest.raises(ContractError, match="chronological"):
-        fit_companions(SETTINGS, open_features(run.folder / "features.zarr"), backwards)
+        next(fit_companions(SETTINGS, open_features(run.folder / "features.zarr"), backwards, [3]))
 
 
 @pytest.mark.parametrize("order", ["chronological", "shuffled"])
@@ -218,6 +218,47 @@ def test_a_prefix_ignores_later_steps(run: Run):
     _, again = later.write().fit(steps=2)
     pd.testing.assert_frame_equal(history, again)
     assert not run.fit(steps=3)[1].equals(history)
+
+
+@pytest.mark.parametrize("memory", [2**31, 256 * 12 * 4, 1])
+@pytest.mark.parametrize("order", ["chronological", "shuffled"])
+def test_prefixes_together_equal_prefixes_alone(run: Run, order: str, memory: int):
+    """The features of all prefixes in memory, those of the first alone, or none."""
+    seed = 1 if order == "shuffled" else None
+    together = list(run.write().fits([1, 2, 3], order=order, shuffle_seed=seed, memory=memory))
+    for steps, (companions, history) in enumerate(together, start=1):
+        alone, alone_history = run.fit(steps=steps, order=order, shuffle_seed=seed)
+        assert companions.spec == alone.spec
+        assert companions.spec.steps == steps
+        pd.testing.assert_frame_equal(history, alone_history)
+        for name, weight in companions.model.state_dict().items():
+            assert torch.equal(weight, alone.model.state_dict()[name]), name
+
+
+def test_features_that_fit_are_read_once_for_all_prefixes(run: Run, monkeypatch):
+    read = []
+    take = FeatureReader.take
+    monkeypatch.setattr(FeatureReader, "take", lambda self, rows, *given: read.append(rows) or take(self, rows, *given))
+    list(run.write().fits([1, 2, 3]))
+    assert [rows.tolist() for rows in read] == [rows.tolist() for rows in partition(run.read())]
+
+
+def test_an_unusable_prefix_is_refused_before_anything_is_fitted(run: Run):
+    side = in_validation(run.questions["question"], SETTINGS.validation_share, SETTINGS.split_seed)
+    texts = run.questions["question"].to_numpy()
+    first = np.arange(45) < 20  # questions of step 1
+    run.questions.loc[first & side, "question"] = texts[~side][0]
+    run.write()
+    with pytest.raises(ContractError, match=r"no response is left for validation on steps 1 to 1: 160 rollouts of"):
+        next(run.fits([3, 1]))
+
+
+def test_the_error_share_is_that_of_the_training_responses(run: Run):
+    spec = run.write().fit(steps=2)[0].spec
+    rollouts = run.read(steps=2)
+    training, _ = partition(rollouts)
+    assert spec.training_error_share == pytest.approx(1 - rollouts["correct"].to_numpy()[training].mean())
+    assert spec.training_error_share < 1 - rollouts["correct"].mean()  # truncated responses are wrong
 
 
 def test_layer_and_poolings_are_chosen(run: Run):

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from cocal.cli import main
 from cocal.companion.companions import load_companions, save_companions
 from cocal.companion.rollouts import check_features
+from cocal.companion.spec import read_spec
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from companion_run import GROUP, HIDDEN, SETTINGS, Run, final_features, small_run
@@ -120,24 +121,42 @@ def test_command_writes_the_same_bytes_twice_without_transformers(run: Run, tmp_
     run.write()
     outputs = [tmp_path / "first", tmp_path / "second"]
     for output in outputs:
-        code = f"import sys; from cocal.cli import main; status = main({run.command(output)!r})"
+        code = f"import sys; from cocal.cli import main; status = main({run.command(output, '--steps', '3', '2')!r})"
         code += "; sys.exit(status or 'transformers' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], check=True)
+    assert sorted(folder.name for folder in outputs[0].iterdir()) == ["steps-2", "steps-3"]
     names = ["companions.safetensors", "history.csv", "spec.json"]
-    assert sorted(file.name for file in outputs[0].iterdir()) == names
-    for name in names:
-        assert (outputs[0] / name).read_bytes() == (outputs[1] / name).read_bytes(), name
-    spec = json.loads((outputs[0] / "spec.json").read_text())
-    assert spec["spec"]["steps"] == 2
-    assert spec["provenance"]["stage"] == "companions"
-    assert spec["provenance"]["features"] == "abc"
-    history = pd.read_csv(outputs[0] / "history.csv")
-    assert list(history.columns) == ["pass", "target", "seed", "train_loss", "validation_mse"]
-    assert len(history) == SETTINGS.passes * 4
-    expected, _ = run.fit(steps=2)
-    np.testing.assert_allclose(
-        load_companions(outputs[0]).predict(final_features(run)), expected.predict(final_features(run)), atol=1e-6
-    )
+    for steps in (2, 3):
+        first, second = (output / f"steps-{steps}" for output in outputs)
+        assert sorted(file.name for file in first.iterdir()) == names
+        for name in names:
+            assert (first / name).read_bytes() == (second / name).read_bytes(), name
+        written = json.loads((first / "spec.json").read_text())
+        assert written["provenance"]["stage"] == "companions"
+        assert written["provenance"]["features"] == "abc"
+        loaded = load_companions(first)
+        assert loaded.spec == read_spec(first)
+        assert loaded.spec.steps == steps
+        history = pd.read_csv(first / "history.csv")
+        assert list(history.columns) == ["pass", "target", "seed", "train_loss", "validation_mse"]
+        assert len(history) == SETTINGS.passes * 4
+        expected, _ = run.fit(steps=steps)
+        np.testing.assert_allclose(
+            loaded.predict(final_features(run)), expected.predict(final_features(run)), atol=1e-6
+        )
+
+
+def test_spec_is_read_without_torch_and_refused_when_broken(run: Run, tmp_path: Path):
+    assert main(run.write().command(tmp_path / "output")) == 0
+    folder = tmp_path / "output" / "steps-2"
+    code = f"import sys; from cocal.companion.spec import read_spec; read_spec({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", code + "; sys.exit('torch' in sys.modules)"], check=True)
+    (folder / "spec.json").write_text('{"spec": {"steps": 2}}')
+    with pytest.raises(ContractError, match=r"spec\.json: carries no valid spec"):
+        read_spec(folder)
+    (folder / "spec.json").unlink()
+    with pytest.raises(ContractError, match=r"spec\.json: no such file"):
+        read_spec(folder)
 
 
 def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
@@ -147,14 +166,14 @@ def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
         pq.write_table(table.drop_columns(["prompt_ids", "response_ids", "logprobs", "text"]), file)
     with caplog.at_level(logging.INFO):
         assert main(run.command(tmp_path / "output", "--layer=0", "--poolings=mean")) == 0
-    assert load_companions(tmp_path / "output").spec.inputs == HIDDEN
+    assert load_companions(tmp_path / "output" / "steps-2").spec.inputs == HIDDEN
     assert "pass 4 of 4: group training" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--steps=0"], "--steps must be 1 or more"),
+        (["--steps", "3", "0"], "--steps must be 1 or more"),
         (["--order=shuffled"], "seed"),
         (["--layer=1"], "layer 1 is not stored"),
         (["--poolings=first"], "pooling 'first' is not stored"),

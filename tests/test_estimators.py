@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from cocal.cli import main
-from cocal.companion.companions import Companions, CompanionSpec, build_model, load_companions, save_companions
+from cocal.companion.companions import Companions, build_model, load_companions, save_companions
+from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.protocol import Companion, Estimators
 from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.errors import ConfigError, ContractError
+from cocal.estimators.companion import load_experiences
 from cocal.estimators.p_true import p_true
 from cocal.estimators.predictions import check_shared_responses, predict
 from cocal.estimators.registry import METHODS
@@ -31,7 +33,8 @@ SAMPLES = 2
 STEP = 60
 HIDDEN = 3
 SETS = EvaluationSets.model_validate({"sums": {"samples": SAMPLES, "domain": "mathematics"}})
-SHARED = ["self-consistency", "token-probability", "p-true", "cocal-group", "cocal-binary"]
+TRAINING_FREE = ["self-consistency", "token-probability", "p-true"]
+SHARED = [*TRAINING_FREE, "postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
 SEEDS = (42, 137)
 
 
@@ -97,24 +100,26 @@ def write_features(folder, frame):
     return folder, by_response
 
 
-def write_companions(folder, targets=("group", "binary"), layer=1):
-    """Companions with the weights that training would start from."""
+def write_companions(folder, targets=("group", "binary"), layer=1, steps=STEP, experience="rollouts"):
+    """Companions with the weights that training would start from, shifted by the steps that they learnt from."""
     settings = Companion(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
     spec = CompanionSpec(
         settings=settings,
         inputs=2 * HIDDEN,
         layer=layer,
         poolings=("last", "mean"),
-        steps=1,
-        order="chronological",
-        shuffle_seed=None,
+        steps=steps,
+        order=ORDERS[experience],
+        shuffle_seed=1 if experience == "resampled" else None,
         training_responses=1,
         validation_responses=1,
+        training_error_share=0.5,
         best_pass=(1,) * len(targets) * len(SEEDS),
     )
     model = build_model(settings, spec.inputs)
     model.initialise()
     model.output.bias.data += torch.arange(len(spec.members))[:, None] / 2  # members of one seed start equal
+    model.output.bias.data += steps / 100 + (experience == "resampled") / 5
     with atomic_path(folder) as partial:
         partial.mkdir()
         save_companions(partial / "companions.safetensors", Companions(spec, model.eval()), {})
@@ -127,18 +132,21 @@ def study(tmp_path, verifier):
 
     class Study:
         frame = responses()
-        verbal = responses(pool=SAMPLES, seed=5)
+        verbal = responses(pool=SAMPLES, seed=5)  # in the format of `protocol`
+        protocol = "verbal"
         estimators = Estimators()
         algorithm = "grpo"
 
         def run(self, *names, sets=SETS, **given):
             folders = {
                 "answer": write_responses(tmp_path / "answer", self.frame),
-                "verbal": write_responses(tmp_path / "verbal", self.verbal),
+                self.protocol: write_responses(tmp_path / "verbal", self.verbal),
             }
-            if "features" not in given and any("cocal" in name for name in names):
+            if "features" not in given and any(METHODS[name].experience for name in names if name in METHODS):
                 given["features"], self.states = write_features(tmp_path / "features", self.frame)
-                given["companions"] = self.companions = load_companions(write_companions(tmp_path / "companions"))
+                given["companions"] = self.companions = load_experiences(
+                    {e: [write_companions(tmp_path / e, experience=e)] for e in ORDERS}
+                )
             inputs = Inputs(self.estimators, verifier, POOL, **given)
             table = predict(names, sets, folders, inputs, backbone="tiny", algorithm=self.algorithm, step=STEP)
             return PREDICTIONS.check(table, "test")
@@ -220,23 +228,67 @@ def test_pool_of_another_size_is_refused(study):
 # Companions
 
 
+def states_of(study):
+    """Last || mean of layer 1 of the evaluated responses."""
+    return np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1].reshape(-1, 2 * HIDDEN)
+
+
 def test_companions_score_last_and_mean_of_their_layer(study):
-    table = study.run("cocal-group", "cocal-binary")
-    states = np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1].reshape(-1, 2 * HIDDEN)
-    assert list(table.groupby(["method", "seed"]).groups) == [
-        (method, seed) for method in ("cocal-binary", "cocal-group") for seed in SEEDS
+    methods = ["postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
+    table = study.run(*methods)
+    assert sorted(table.groupby(["method", "seed"]).groups) == sorted((m, seed) for m in methods for seed in SEEDS)
+    assert (table["source_step"] == STEP).all()
+    first = []
+    for experience, method in (("rollouts", "cocal"), ("resampled", "postcal")):
+        (companions,) = study.companions[experience]
+        expected = companions.predict(states_of(study))
+        first += expected[:, 0].tolist()
+        for member, (target, seed) in enumerate(companions.members):
+            mine = table[(table["method"] == f"{method}-{target}") & (table["seed"] == seed)]
+            np.testing.assert_array_equal(mine["confidence"], expected[member])
+    assert len(set(first)) == 8  # members differ, so that a mix-up would show
+
+
+def test_every_companion_of_a_sweep_has_rows_of_its_own_source_step(study, tmp_path):
+    features, study.states = write_features(tmp_path / "features", study.frame)
+    sweep = [("rollouts", 2), ("rollouts", 5), ("resampled", 5)]
+    folders = {e: [] for e in ORDERS}
+    for experience, steps in sweep:
+        folder = tmp_path / f"{experience}-{steps}"
+        folders[experience].append(write_companions(folder, steps=steps, experience=experience))
+    companions = load_experiences(folders)
+    table = study.run("token-probability", "cocal-binary", "postcal-binary", features=features, companions=companions)
+    found = table.groupby(["method", "source_step"], sort=True).size().to_dict()
+    count, members = QUESTIONS * SAMPLES, len(SEEDS) * QUESTIONS * SAMPLES
+    assert found == {
+        ("cocal-binary", 2): members,
+        ("cocal-binary", 5): members,
+        ("postcal-binary", 5): members,
+        ("token-probability", -1): count,
+    }
+    pairs = [
+        (f"{name}-binary", one)
+        for name, e in (("cocal", "rollouts"), ("postcal", "resampled"))
+        for one in companions[e]
     ]
-    companions = study.companions
-    expected = companions.predict(states)
-    assert len(np.unique(expected[:, 0])) == 4  # members differ, so that a mix-up would show
-    for member, (target, seed) in enumerate(companions.members):
-        mine = table[(table["method"] == f"cocal-{target}") & (table["seed"] == seed)]
-        np.testing.assert_array_equal(mine["confidence"], expected[member])
+    for method, one in pairs:
+        mine = table[(table["method"] == method) & (table["source_step"] == one.spec.steps)]
+        expected = one.predict(states_of(study))[one.members.index(("binary", SEEDS[1]))]
+        np.testing.assert_array_equal(mine.loc[mine["seed"] == SEEDS[1], "confidence"], expected)
+
+
+def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path):
+    own = write_companions(tmp_path / "own")
+    other = write_companions(tmp_path / "other", experience="resampled")
+    with pytest.raises(ContractError, match="other: fitted in shuffled order, but companions on rollouts are fitted"):
+        load_experiences({"rollouts": [own, other]})
+    with pytest.raises(ConfigError, match="two companions on rollouts learnt from the same number of steps"):
+        load_experiences({"rollouts": [own, own]})
 
 
 @pytest.mark.parametrize("change", ["length", "missing", "other"])
 def test_features_of_other_responses_are_refused(study, tmp_path, change):
-    companions = load_companions(write_companions(tmp_path / "companions"))
+    companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions"))]}
     planted = study.frame.copy()
     if change == "length":
         planted.loc[POOL, "length"] += 1
@@ -250,12 +302,14 @@ def test_features_of_other_responses_are_refused(study, tmp_path, change):
     assert str(tmp_path / "answer" / "sums.parquet") in str(error.value)
 
 
-def test_method_without_companions_of_its_target_is_refused(study, tmp_path):
-    companions = load_companions(write_companions(tmp_path / "companions", targets=("binary",)))
+def test_method_without_companions_of_its_target_or_experience_is_refused(study, tmp_path):
+    companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions", targets=("binary",)))]}
     features, _ = write_features(tmp_path / "features", study.frame)
     with pytest.raises(ConfigError, match="cocal-group needs companions of target 'group'; there are only binary"):
         study.run("cocal-group", features=features, companions=companions)
-    with pytest.raises(ConfigError, match="needs features and companions"):
+    with pytest.raises(ConfigError, match="postcal-binary needs features, and companions on resampled"):
+        study.run("postcal-binary", features=features, companions=companions)
+    with pytest.raises(ConfigError, match="cocal-group needs features, and companions on rollouts"):
         study.run("cocal-group", features=features)
 
 
@@ -264,7 +318,7 @@ def test_method_without_companions_of_its_target_is_refused(study, tmp_path):
 
 def test_truncated_and_wrong_responses_stay(study):
     table = study.run(*SHARED)
-    for _, rows in table.groupby(["method", "seed"]):
+    for _, rows in table.groupby(["method", "seed", "source_step"]):
         assert rows["response_id"].tolist() == study.evaluated()["response_id"].tolist()
         assert rows["truncated"].sum() == 2
         assert rows["correct"].tolist() == study.evaluated()["correct"].tolist()
@@ -296,6 +350,19 @@ def test_verbal_confidences_are_those_of_its_own_responses_and_never_imputed(stu
     assert verbal["valid"].tolist() == [True, False, True, False, False, True, True, True]
     assert verbal["correct"].tolist() == study.verbal["correct"].tolist()
     assert (verbal["seed"] == -1).all()
+
+
+@pytest.mark.parametrize("method", ["rlcr", "dcpo"])
+def test_coupled_methods_state_their_confidence_in_their_own_format(study, method):
+    study.algorithm = study.protocol = method
+    study.verbal["confidence"] = [0.25, np.nan, *[0.5] * 6]
+    table = study.run(method)
+    np.testing.assert_array_equal(table["confidence"], study.verbal["confidence"])
+    assert set(table["seed"]) == set(table["source_step"]) == {-1}
+    assert table["correct"].tolist() == study.verbal["correct"].tolist()
+    study.protocol = "verbal"
+    with pytest.raises(ConfigError, match=f"{method} needs responses in the {method} format; none are given"):
+        study.run(method)
 
 
 def test_no_valid_confidence_still_gives_all_rows(study):
@@ -368,22 +435,39 @@ def test_command_writes_all_methods_reproducibly(study, tmp_path):
     write_responses(tmp_path / "answer", study.frame)
     write_responses(tmp_path / "verbal", study.verbal)
     write_features(tmp_path / "features", study.frame)
-    write_companions(tmp_path / "companions")
-    extra = [f"--features={tmp_path / 'features'}", f"--companions={tmp_path / 'companions'}"]
+    companions = [f"{e}={write_companions(tmp_path / e, experience=e)}" for e in ORDERS]
+    extra = [f"--features={tmp_path / 'features'}", "--companions", *companions]
     outputs = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
     for output in outputs:
         assert main(command(tmp_path, output, *extra)) == 0
     table = read_frame(outputs[0], PREDICTIONS)
-    assert list(table["method"].unique()) == [name for name in METHODS if name != "base-verbal"]
-    assert len(table) == QUESTIONS * SAMPLES * (4 + 2 * len(SEEDS))
+    assert list(table["method"].unique()) == ["verbal", *SHARED]
+    assert len(table) == QUESTIONS * SAMPLES * (4 + 4 * len(SEEDS))
+    assert set(table.loc[table["seed"] >= 0, "source_step"]) == {STEP}
+    assert set(table.loc[table["seed"] < 0, "source_step"]) == {-1}
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
-def test_command_names_a_bad_flag(tmp_path, capsys):
-    bad = command(tmp_path, tmp_path / "x.parquet")
-    bad[bad.index(f"verbal={tmp_path / 'verbal'}")] = "verbal"
-    assert main(bad) == 2
-    assert "--responses: 'verbal' is not FORMAT=FOLDER" in capsys.readouterr().err
+def test_command_reads_the_format_of_a_coupled_policy(study, tmp_path):
+    study.verbal["confidence"] = 0.5
+    folder = write_responses(tmp_path / "own", study.verbal)
+    flags = ["--algorithm=rlcr", "--responses", f"rlcr={folder}"]
+    assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 0
+    table = read_frame(tmp_path / "x.parquet", PREDICTIONS)
+    assert set(table["method"]) == set(table["algorithm"]) == {"rlcr"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--responses", "verbal"], "--responses: 'verbal' is not KIND=FOLDER with one of answer, dcpo, rlcr, verbal"),
+        (["--responses", "verbal=a", "verbal=b"], "--responses: 2 folders of the verbal format; give one"),
+        (["--companions", "fresh=a"], "--companions: 'fresh=a' is not KIND=FOLDER with one of rollouts, resampled"),
+    ],
+)
+def test_command_names_a_bad_flag(tmp_path, capsys, flags, message):
+    assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_torch_is_loaded_for_companions_alone(study, tmp_path):

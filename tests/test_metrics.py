@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
@@ -210,6 +211,7 @@ def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **
         "response_id": np.arange(40),
         "method": method,
         "seed": seed,
+        "source_step": 20 if seed >= 0 else -1,
         "confidence": 0.3 * correct + 0.7 * noise,
         "valid": True,
         "correct": correct,
@@ -338,6 +340,63 @@ def test_intervals_do_not_depend_on_the_other_methods():
     alone = metric_cube(rows("verbal"), QUICK)
     for name in ("lower", "upper"):
         np.testing.assert_array_equal(cell(both, "verbal")[name], cell(alone, "verbal")[name])
+
+
+def sweep(*source_steps: int) -> pd.DataFrame:
+    """One method by companions of several source steps, three seeds each."""
+    parts = [rows("cocal-binary", seed=s, stream=n, source_step=n) for n in source_steps for s in SEEDS]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_several_source_steps_are_refused_in_the_main_cube():
+    with pytest.raises(ContractError, match=r"'cocal-binary'.*source steps, 5, 20; .*metrics --sweep"):
+        metric_cube(pd.concat([table("easy"), sweep(5)]), QUICK)
+
+
+def test_a_sweep_has_the_cube_of_each_source_step():
+    postcal = pd.concat([rows("postcal-binary", seed=seed, stream=9, source_step=20) for seed in SEEDS])
+    cube = metric_cube(pd.concat([sweep(2, 5, 20), postcal]), QUICK, sweep=True)
+    assert cube["value"].dims == (
+        *("backbone", "algorithm", "step", "source_step", "dataset", "method", "seed"),
+        "metric",
+    )
+    assert cube["source_step"].dtype == np.int64
+    assert cube["source_step"].values.tolist() == [2, 5, 20]
+    for source_step in (2, 5, 20):
+        alone = metric_cube(sweep(source_step), QUICK)
+        assert "source_step" not in alone.coords
+        part = cube.sel({"source_step": source_step, "method": ["cocal-binary"]}, drop=True)
+        xr.testing.assert_identical(part, alone)
+    absent = cube.sel({"source_step": 2, "method": "postcal-binary"})
+    assert absent["value"].isnull().all()
+    assert (absent["n"] == 0).all()
+
+
+def test_source_steps_see_the_same_resamples():
+    """Accuracy depends on the questions alone, so equal resamples give equal intervals."""
+    cube = metric_cube(sweep(2, 20), QUICK, sweep=True)
+    for bound in ("lower", "upper"):
+        accuracy = cube[bound].sel(metric="accuracy", seed="mean").squeeze()
+        assert np.unique(accuracy.values).size == 1
+        assert np.unique(cube[bound].sel(metric="auroc", seed="mean")).size == 2
+
+
+def test_a_missing_seed_of_a_source_step_is_named():
+    frame = sweep(2, 20)
+    lost = (frame["seed"] == 137) & (frame["source_step"] == 2)
+    with pytest.raises(ContractError, match=r"'cocal-binary'.*source step 2\) on easy lacks seed\(s\) 137"):
+        metric_cube(frame[~lost], QUICK, sweep=True)
+
+
+def test_the_command_writes_a_sweep(tmp_path, capsys):
+    write_frame(tmp_path / "sweep.parquet", sweep(2, 20), PREDICTIONS, {})
+    output = tmp_path / "sweep.nc"
+    options = ["metrics", "--settings", '{"resamples": 20}', "--predictions", str(tmp_path / "sweep.parquet")]
+    assert main([*options, "--output", str(output)]) == 2
+    assert "metrics --sweep" in capsys.readouterr().err
+    assert not output.exists()
+    assert main([*options, "--sweep", "--output", str(output)]) == 0
+    assert read_dataset(output).drop_attrs().equals(metric_cube(sweep(2, 20), Metrics(resamples=20), sweep=True))
 
 
 def test_the_prerl_model_comes_from_the_base_cell():

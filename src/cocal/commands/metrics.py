@@ -9,6 +9,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--groups", help='macro averages, JSON: {"macro-mathematics": ["math500", ...]}')
     parser.add_argument("--seeds", type=int, nargs="+", help="seeds every companion must have; default: all found")
     parser.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
+    parser.add_argument(
+        "--sweep", action="store_true", help="several companions a method: a cube with the dimension source_step"
+    )
     parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
 
 
@@ -30,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     for group, members in groups.root.items():
         for name in sorted(set(members) - set(predictions["dataset"])):
             LOG.warning("metrics: no predictions on %s, so %s stays empty", name, group)
-    cube = metric_cube(predictions, settings, groups.root, options.seeds)
-    slice_ = {"metrics": settings, "groups": groups.root, "seeds": options.seeds}
+    cube = metric_cube(predictions, settings, groups.root, options.seeds, options.sweep)
+    slice_ = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
     write_dataset(options.output, cube, provenance("metrics", slice_))
     LOG.info("metrics: wrote %s", options.output)

@@ -22,10 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         nargs="+",
         metavar="FORMAT=FOLDER",
-        help="folders of {set}.parquet by prompt format: answer=FOLDER verbal=FOLDER",
+        help="one folder of {set}.parquet a prompt format: answer=FOLDER verbal=FOLDER",
     )
     parser.add_argument("--features", type=Path, help="folder of {set}.zarr, features of the answer format")
-    parser.add_argument("--companions", type=Path, help="folder of fitted companions")
+    parser.add_argument(
+        "--companions",
+        nargs="+",
+        default=[],
+        metavar="EXPERIENCE=FOLDER",
+        help="folders of fitted companions, of CoCal and PostCal: rollouts=FOLDER resampled=FOLDER",
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes that compare answers")
     parser.add_argument("--output", required=True, type=Path, help="table to write")
 
@@ -52,30 +58,34 @@ def run(options: argparse.Namespace) -> None:
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
     with Verifier(bounds, options.workers) as verifier:
         inputs = Inputs(settings, verifier, options.pool, options.features, _companions(options.companions))
-        table = predict(names, sets, _folders(options.responses), inputs, **cell)
+        table = predict(names, sets, _responses(options.responses), inputs, **cell)
     slice_ = {"estimators": settings, "verifier": bounds, "datasets": sets, "pool": options.pool, "methods": names}
     write_frame(options.output, table, PREDICTIONS, provenance("predictions", slice_, **cell))
     logging.info("%s: %d rows", options.output, len(table))
 
 
-def _folders(pairs: list[str]) -> dict[str, Path]:
+def _responses(words: list[str]) -> dict[str, Path]:
+    """Folder of each prompt format."""
+    from cocal.commands.flags import named_folders
     from cocal.errors import ConfigError
+    from cocal.estimators.registry import METHODS
 
-    folders = {}
-    for pair in pairs:
-        protocol, equals, folder = pair.partition("=")
-        if not equals or protocol in folders:
-            raise ConfigError(f"--responses: {pair!r} is not FORMAT=FOLDER with a format of its own")
-        folders[protocol] = Path(folder)
-    return folders
+    formats = sorted({method.protocol for method in METHODS.values()})
+    folders = named_folders("--responses", words, formats)
+    for name, given in folders.items():
+        if len(given) > 1:
+            raise ConfigError(f"--responses: {len(given)} folders of the {name} format; give one")
+    return {name: given[0] for name, given in folders.items()}
 
 
-def _companions(path: Path | None):
-    """The fitted companions, if there are any to load."""
-    if path is None:
-        return None
-    from cocal.companion.companions import load_companions
+def _companions(words: list[str]):
+    """The fitted companions by experience, if there are any to load."""
+    if not words:
+        return {}
+    from cocal.commands.flags import named_folders
+    from cocal.companion.spec import ORDERS
+    from cocal.estimators.companion import load_experiences
     from cocal.runtime import fix_threads
 
     fix_threads()
-    return load_companions(path)
+    return load_experiences(named_folders("--companions", words, list(ORDERS)))

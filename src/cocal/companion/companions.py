@@ -4,51 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from cocal.companion.model import CompanionMLP
-from cocal.config.base import Count, Model
+from cocal.companion.spec import CompanionSpec, companion_members, parse_spec
 from cocal.config.protocol import Companion, Target
 from cocal.errors import ContractError
 
-Order = Literal["chronological", "shuffled"]
-
 _PREDICTION_BATCH = 4096
-
-
-class CompanionSpec(Model):
-    """What a set of companions was fitted on and how."""
-
-    settings: Companion
-    inputs: Count
-    """Width of the features."""
-    layer: int
-    """Zero-based block index of the features."""
-    poolings: tuple[str, ...]
-    steps: Count
-    """Rollout steps 1 to this one."""
-    order: Order
-    shuffle_seed: int | None
-    training_responses: Count
-    validation_responses: Count
-    best_pass: tuple[Count, ...]
-    """By member, counted from 1."""
-
-    @property
-    def members(self) -> list[tuple[Target, int]]:
-        """Target and seed of each member, in the order of weights and predictions."""
-        return companion_members(self.settings)
-
-
-def companion_members(settings: Companion) -> list[tuple[Target, int]]:
-    """Every target with every seed, targets first."""
-    return [(target, seed) for target in settings.targets for seed in settings.seeds]
 
 
 def build_model(settings: Companion, inputs: int) -> CompanionMLP:
@@ -127,12 +94,11 @@ def load_companions(path: str | Path) -> Companions:
         raise ContractError(f"{path}: no such file; rerun the rule that fits the companions")
     try:
         with safe_open(path, framework="pt") as file:
-            spec = CompanionSpec.model_validate(json.loads(file.metadata()["cocal"])["spec"])
+            metadata = (file.metadata() or {}).get("cocal", "{}")
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
         raise ContractError(f"{path}: not a readable safetensors file ({error}); delete it and rerun") from None
-    except (KeyError, TypeError, json.JSONDecodeError, ValidationError) as error:
-        raise ContractError(f"{path}: carries no valid spec of companions ({error})") from None
+    spec = parse_spec(metadata, path)
     model = build_model(spec.settings, spec.inputs).eval()
     try:
         model.load_state_dict(weights)

@@ -1,15 +1,17 @@
 """Fitting companions on rollouts (section 4.1, appendix A.1)."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from cocal.companion.companions import Companions, CompanionSpec, Order, build_model, companion_members
+from cocal.companion.batches import Batches
+from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import CompanionMLP
+from cocal.companion.spec import CompanionSpec, Order, companion_members
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.config.protocol import Companion
@@ -25,133 +27,135 @@ def fit_companions(
     settings: Companion,
     features: FeatureReader,
     rollouts: pd.DataFrame,
+    prefixes: Sequence[int],
     *,
     order: Order = "chronological",
     shuffle_seed: int | None = None,
     layer: int | None = None,
     poolings: Sequence[str] = ("last", "mean"),
     memory: int = FEATURE_MEMORY,
-) -> tuple[Companions, pd.DataFrame]:
-    """Fit a companion for every target and seed, all in one pass over the data.
+) -> Iterator[tuple[Companions, pd.DataFrame]]:
+    """Fit, on every prefix of the rollouts, a companion for every target and seed in one pass over the data.
 
     Every pass goes through the training responses in batches, in the order in which the policy produced them,
     or, for PostCal, in a new shuffled order. Truncated responses are left out of training and validation.
-    After every pass each member is evaluated on the validation questions; the pass with the lowest mean squared
-    error against binary correctness is kept, whatever the member's target (the first of equals). Features are
-    used as they are, without standardisation: the paper states none.
+    After every pass each member is evaluated on the validation questions of the prefix; the pass with the lowest
+    mean squared error against binary correctness is kept, whatever the member's target (the first of equals).
+    Features are used as they are, without standardisation: the paper states none. A prefix is fitted as if it
+    were the only one; the prefixes share no more than the features in memory.
 
     Args:
         settings: architecture and training.
         features: row k belongs to row k of `rollouts`.
         rollouts: from `cocal.companion.rollouts.read_rollouts`, chronological.
+        prefixes: rollout steps of each prefix, none beyond the last step of `rollouts`.
         order: of the training responses.
         shuffle_seed: required by the shuffled order, shared by all members.
         layer: block index; the deepest one stored by default.
         poolings: concatenated in this order.
         memory: see `FEATURE_MEMORY`.
 
-    Returns:
-        The companions, and their history: columns pass (from 1), target, seed, train_loss (mean over the pass,
-        against the member's target, with dropout), validation_mse (after the pass, against correctness).
+    Yields:
+        For each prefix in turn, the companions, and their history: columns pass (from 1), target, seed, train_loss
+        (mean over the pass, against the member's target, with dropout), validation_mse (after the pass, against
+        correctness).
 
     Raises:
         ConfigError: if a shuffled order comes without a seed, or a chronological one with a seed.
-        ContractError: if the rollouts are not chronological, training or validation is empty, or a member's
-            validation error is never finite.
+        ContractError: if the rollouts are not chronological, training or validation of a prefix is empty (before
+            anything is fitted), or a member's validation error is never finite.
     """
     if (order == "shuffled") != (shuffle_seed is not None):
         raise ConfigError(f"order {order} with shuffle seed {shuffle_seed}: shuffling, and it alone, needs a seed")
     if not rollouts["step"].is_monotonic_increasing:
         raise ContractError("the rollouts are not in chronological order of their steps")
-    members = companion_members(settings)
-    correct = rollouts["correct"].to_numpy()
-    training, validation = _partition(settings, rollouts)
-    targets = torch.stack(
-        [
-            torch.from_numpy(confidence_targets(target, correct, rollouts["group_accuracy"].to_numpy()))
-            for target, _ in members
-        ]
-    )
-    truth = torch.from_numpy(correct.astype(np.float32))
-    model = build_model(settings, len(poolings) * features.hidden)
-    model.initialise()
+    held_out = in_validation(rollouts["question"], settings.validation_share, settings.split_seed)
+    parts = {steps: _partition(rollouts, held_out, steps) for steps in prefixes}
+    inputs = len(poolings) * features.hidden
 
     def load(rows: np.ndarray) -> Tensor:
         return torch.from_numpy(features.take(rows, layer, poolings))
 
-    batch = settings.batch_size
-    limit = max(memory // (4 * model.inputs * batch), 1) * batch
-    for_training, for_validation = (_Slices(load, rows, batch, limit) for rows in (training, validation))
-    # Adam works weight by weight, so that stacked members do not affect each other.
-    optimiser = torch.optim.Adam(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
-    shuffling = np.random.default_rng(shuffle_seed)
-    best = _Best(model, len(members))
-    history = []
-    for number in range(1, settings.passes + 1):
-        rows = training if order == "chronological" else shuffling.permutation(training)
-        loss = _train(model, optimiser, for_training.batches(rows), targets)
-        error = _validate(model, for_validation.batches(validation), truth)
-        best.update(number, error, model)
-        history.append(_record(number, members, loss, error))
-        logging.info("pass %d of %d: %s", number, settings.passes, _summary(history[-1]))
-    best.restore(model, members)
-    spec = CompanionSpec(
-        settings=settings,
-        inputs=model.inputs,
-        layer=features.layers[-1] if layer is None else layer,
-        poolings=tuple(poolings),
-        steps=int(rollouts["step"].max()),
-        order=order,
-        shuffle_seed=shuffle_seed,
-        training_responses=len(training),
-        validation_responses=len(validation),
-        best_pass=tuple(best.number.tolist()),
-    )
-    return Companions(spec, model.eval()), pd.concat(history, ignore_index=True)
+    limit = max(memory // (4 * inputs * settings.batch_size), 1) * settings.batch_size
+    training, validation = (Batches(load, rows, settings.batch_size, limit) for rows in parts[max(prefixes)])
+    for steps, (for_training, for_validation) in parts.items():
+        model = build_model(settings, inputs)
+        best, history = _fit(
+            settings,
+            model,
+            rollouts,
+            training.first(len(for_training)),
+            validation.first(len(for_validation)),
+            None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
+        )
+        spec = CompanionSpec(
+            settings=settings,
+            inputs=inputs,
+            layer=features.layers[-1] if layer is None else layer,
+            poolings=tuple(poolings),
+            steps=steps,
+            order=order,
+            shuffle_seed=shuffle_seed,
+            training_responses=len(for_training),
+            validation_responses=len(for_validation),
+            training_error_share=float((~rollouts["correct"].to_numpy()[for_training]).mean()),
+            best_pass=best,
+        )
+        yield Companions(spec, model), history
 
 
-def _partition(settings: Companion, rollouts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of training and validation, rising."""
-    held_out = in_validation(rollouts["question"], settings.validation_share, settings.split_seed)
-    complete = ~rollouts["truncated"].to_numpy()
-    rows = np.flatnonzero(complete & ~held_out), np.flatnonzero(complete & held_out)
-    for name, chosen in zip(("training", "validation"), rows, strict=True):
-        if not len(chosen):
+def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of training and validation in the first `steps` steps, rising."""
+    chosen = ~rollouts["truncated"].to_numpy() & (rollouts["step"].to_numpy() <= steps)
+    rows = np.flatnonzero(chosen & ~held_out), np.flatnonzero(chosen & held_out)
+    for name, found in zip(("training", "validation"), rows, strict=True):
+        if not len(found):
+            prefix = rollouts[rollouts["step"] <= steps]
             raise ContractError(
-                f"no response is left for {name}: {len(rollouts)} rollouts of {rollouts['question'].nunique()} "
-                f"questions, {(~complete).sum()} truncated, {held_out.sum()} of validation questions; use more "
-                "steps, or another companion.split_seed or companion.validation_share"
+                f"no response is left for {name} on steps 1 to {steps}: {len(prefix)} rollouts of "
+                f"{prefix['question'].nunique()} questions, {prefix['truncated'].sum()} truncated, "
+                f"{held_out[: len(prefix)].sum()} of validation questions; use more steps, or another "
+                "companion.split_seed or companion.validation_share"
             )
     return rows
 
 
-class _Slices:
-    """Features of chosen rows as batches, in any order, with a bounded number of them in memory.
+def _fit(
+    settings: Companion,
+    model: CompanionMLP,
+    rollouts: pd.DataFrame,
+    training: Batches,
+    validation: Batches,
+    shuffling: np.random.Generator | None,
+) -> tuple[tuple[int, ...], pd.DataFrame]:
+    """Train all members of a new `model`; best pass of each member, and the history.
 
     Args:
-        load: features (n, inputs) of n rows.
-        rows: all rows that will be asked for, rising.
-        batch: rows of a batch.
-        limit: rows to hold at a time, a multiple of `batch`.
+        shuffling: draws the order of the training responses in every pass; none for chronological order.
     """
-
-    def __init__(self, load: Callable[[np.ndarray], Tensor], rows: np.ndarray, batch: int, limit: int):
-        self._load, self._rows, self._batch, self._limit = load, rows, batch, limit
-        self._all = load(rows) if len(rows) <= limit else None
-
-    def batches(self, rows: np.ndarray) -> Iterator[tuple[Tensor, Tensor]]:
-        """Row numbers int64 (b,) and features float32 (b, inputs) of each batch; the last one may be short."""
-        for start in range(0, len(rows), self._limit):
-            chosen = rows[start : start + self._limit]
-            if self._all is None:
-                block, places = self._load(chosen), np.arange(len(chosen))
-            else:
-                block, places = self._all, np.searchsorted(self._rows, chosen)
-            for first in range(0, len(chosen), self._batch):
-                span = slice(first, first + self._batch)
-                yield torch.from_numpy(chosen[span]), block[torch.from_numpy(places[span])]
+    members = companion_members(settings)
+    correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
+    targets = torch.stack(
+        [torch.from_numpy(confidence_targets(target, correct, group_accuracy)) for target, _ in members]
+    )
+    truth = torch.from_numpy(correct.astype(np.float32))
+    model.initialise()
+    # Adam works weight by weight, so that stacked members do not affect each other.
+    optimiser = torch.optim.Adam(
+        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+    )
+    best = _Best(model, len(members))
+    history = []
+    for number in range(1, settings.passes + 1):
+        rows = training.rows if shuffling is None else shuffling.permutation(training.rows)
+        loss = _train(model, optimiser, training.of(rows), targets)
+        error = _validate(model, validation.of(validation.rows), truth)
+        best.update(number, error, model)
+        history.append(_record(number, members, loss, error))
+        logging.info("pass %d of %d: %s", number, settings.passes, _summary(history[-1]))
+    best.restore(model, members)
+    model.eval()
+    return tuple(best.number.tolist()), pd.concat(history, ignore_index=True)
 
 
 def _train(

@@ -42,15 +42,7 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
             question is missing, or a group accuracy is not that of the whole group.
     """
     rollouts = read_frame(folder, RESPONSES, _COLUMNS)
-    for column, least in (("step", 0), ("response_id", 1)):
-        early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
-        if len(early):
-            row = early[0] + 1
-            before, after = rollouts[column].iloc[[row - 1, row]]
-            raise ContractError(
-                f"{folder}: rollouts must be in chronological order, but column {column!r} goes from {before} to "
-                f"{after} at row {row}; name the files so that they sort by step"
-            )
+    check_chronological(rollouts, folder)
     prefix = rollouts[rollouts["step"].between(1, steps)].reset_index(drop=True)
     absent = sorted(set(range(1, steps + 1)) - set(prefix["step"].unique()))
     if absent or prefix["step"].size != (rollouts["step"] <= steps).sum():
@@ -59,7 +51,29 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
             + (f" without {', '.join(map(str, absent[:5]))}" if absent else "")
         )
     _check_groups(prefix, folder)
-    return _with_question(prefix, folder, questions)
+    prefix = with_question(prefix, folder, questions)
+    return prefix[["response_id", "step", "length", "truncated", "correct", "group_accuracy", "question"]]
+
+
+def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
+    """Steps must not fall and response ids must rise, row by row (section 4.1).
+
+    Args:
+        rollouts: columns step and response_id.
+        source: file name for errors.
+
+    Raises:
+        ContractError: naming the first row that is out of order.
+    """
+    for column, least in (("step", 0), ("response_id", 1)):
+        early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
+        if len(early):
+            row = early[0] + 1
+            before, after = rollouts[column].iloc[[row - 1, row]]
+            raise ContractError(
+                f"{source}: rollouts must be in chronological order, but column {column!r} goes from {before} to "
+                f"{after} at row {row}; name the files so that they sort by step"
+            )
 
 
 def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
@@ -84,6 +98,29 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
             )
 
 
+def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
+    """`rollouts` with the text of their questions as the column question.
+
+    Args:
+        rollouts: columns dataset, question_id and response_id, from `folder`.
+        questions: question table, contract QUESTIONS.
+
+    Raises:
+        ContractError: if a question is not in the table.
+    """
+    key = ["dataset", "question_id"]
+    texts = read_frame(questions, QUESTIONS, [*key, "question"])
+    merged = rollouts.merge(texts, on=key, how="left", validate="many_to_one")
+    unknown = np.flatnonzero(merged["question"].isna())
+    if len(unknown):
+        row = merged.iloc[unknown[0]]
+        raise ContractError(
+            f"{folder}: question {row['question_id']!r} of dataset {row['dataset']!r} (response "
+            f"{row['response_id']}) is not in {questions}; {len(unknown)} such row(s)"
+        )
+    return merged
+
+
 def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
     """Where a group is complete, its accuracy must count all its responses, truncated ones too."""
     groups = rollouts.groupby(["step", "dataset", "question_id"], sort=False)
@@ -98,17 +135,3 @@ def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
             f"{mean[wrong[0]]:.4f} of its group's {size} responses are correct ({len(wrong)} such row(s)); it must "
             "be taken over the whole group, before truncated responses are filtered out"
         )
-
-
-def _with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
-    key = ["dataset", "question_id"]
-    texts = read_frame(questions, QUESTIONS, [*key, "question"])
-    merged = rollouts.merge(texts, on=key, how="left", validate="many_to_one")
-    unknown = np.flatnonzero(merged["question"].isna())
-    if len(unknown):
-        row = merged.iloc[unknown[0]]
-        raise ContractError(
-            f"{folder}: question {row['question_id']!r} of dataset {row['dataset']!r} (response "
-            f"{row['response_id']}) is not in {questions}; {len(unknown)} such row(s)"
-        )
-    return merged[["response_id", "step", "length", "truncated", "correct", "group_accuracy", "question"]]

@@ -1,15 +1,16 @@
-"""CoCal: companions score the hidden states of the evaluated responses (section 4.3)."""
+"""CoCal and PostCal: companions score the hidden states of the evaluated responses (section 4.3, appendix B.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from cocal.companion.companions import Companions
+from cocal.companion.companions import Companions, load_companions
+from cocal.companion.spec import ORDERS, Experience
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.registry import Method
-from cocal.estimators.responses import Inputs, Responses
+from cocal.estimators.responses import Estimator, Inputs, Responses
 from cocal.features.store import FeatureReader, open_features
 
 COLUMNS = ()
@@ -18,25 +19,53 @@ _ROWS = 4096
 """Feature rows read at a time: 128 MiB at a hidden size of 4,096."""
 
 
-def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[tuple[str, int], np.ndarray]:
-    """Confidences by every companion of the methods' targets, in one pass over the features.
+def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, list[Companions]]:
+    """Fitted companions by what they learnt from.
+
+    Args:
+        folders: by experience, output folders of `cocal companions`.
+
+    Raises:
+        ConfigError: if two companions of one experience learnt from the same steps.
+        ContractError: if a file is broken, or its companions saw their responses in the order of another
+            experience.
+    """
+    loaded: dict[Experience, list[Companions]] = {}
+    for experience, paths in folders.items():
+        companions = loaded[experience] = [load_companions(path) for path in paths]
+        for path, one in zip(paths, companions, strict=True):
+            if one.spec.order != ORDERS[experience]:
+                raise ContractError(
+                    f"{path}: fitted in {one.spec.order} order, but companions on {experience} are fitted in "
+                    f"{ORDERS[experience]} order; give these as another experience, or fit them anew"
+                )
+        steps = [one.spec.steps for one in companions]
+        if len(set(steps)) != len(steps):
+            raise ConfigError(f"two companions on {experience} learnt from the same number of steps: {sorted(steps)}")
+    return loaded
+
+
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
+    """Confidences by every companion of the methods' experiences and targets, in slices of the features.
 
     Raises:
         ConfigError: if there are no companions of a target.
         ContractError: if the features are not those of the evaluated responses.
     """
-    companions = inputs.companions
-    members = {}
-    for method in methods:
-        seeds = [seed for target, seed in companions.members if target == method.target]
-        if not seeds:
-            held = ", ".join(sorted({target for target, _ in companions.members}))
-            raise ConfigError(f"{method.name} needs companions of target {method.target!r}; there are only {held}")
-        members |= {(method.name, seed): companions.members.index((method.target, seed)) for seed in seeds}
     reader = open_features(inputs.features / f"{responses.dataset}.zarr")
     rows = match_features(reader, responses.evaluated, responses.path)
-    scores = _score(companions, reader)[:, rows]
-    return {key: scores[member] for key, member in members.items()}
+    experiences = dict.fromkeys(method.experience for method in methods)
+    scored = {experience: _score(inputs.companions[experience], reader) for experience in experiences}
+    estimates = {}
+    for method in methods:
+        for companions, scores in zip(inputs.companions[method.experience], scored[method.experience], strict=True):
+            members = [(seed, k) for k, (target, seed) in enumerate(companions.members) if target == method.target]
+            if not members:
+                held = ", ".join(companions.spec.settings.targets)
+                raise ConfigError(f"{method.name} needs companions of target {method.target!r}; there are only {held}")
+            for seed, member in members:
+                estimates[Estimator(method.name, seed, companions.spec.steps)] = scores[member, rows]
+    return estimates
 
 
 def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path) -> np.ndarray:
@@ -69,12 +98,15 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path)
     return found.index.get_indexer(expected.index)
 
 
-def _score(companions: Companions, reader: FeatureReader) -> np.ndarray:
-    """float64 (members, rows) of all feature rows, read in slices."""
-    spec = companions.spec
-    scores = np.empty((len(companions.members), len(reader)))
+def _score(companions: Sequence[Companions], reader: FeatureReader) -> list[np.ndarray]:
+    """float64 (members, rows) by each of the companions, of all feature rows, read in slices."""
+    scores = [np.empty((len(one.members), len(reader))) for one in companions]
     for start in range(0, len(reader), _ROWS):
         stop = min(start + _ROWS, len(reader))
-        features = reader.read(start, stop, layer=spec.layer, poolings=spec.poolings)
-        scores[:, start:stop] = companions.predict(features)
+        read: dict[tuple[int, tuple[str, ...]], np.ndarray] = {}
+        for one, score in zip(companions, scores, strict=True):
+            states = one.spec.layer, one.spec.poolings
+            if states not in read:
+                read[states] = reader.read(start, stop, *states)
+            score[:, start:stop] = one.predict(read[states])
     return scores

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from cocal.errors import ContractError
 from cocal.estimators.registry import Method
-from cocal.estimators.responses import Inputs, Responses
+from cocal.estimators.responses import Estimator, Inputs, Responses
 
 COLUMNS = ("p_true",)
 
@@ -26,7 +26,7 @@ def p_true(log_true: ArrayLike, log_false: ArrayLike) -> np.ndarray:
     return np.exp(log_true - np.logaddexp(log_true, np.asarray(log_false, dtype=np.float64)))
 
 
-def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[tuple[str, int], np.ndarray]:
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """P(True) as it was measured with the responses.
 
     Raises:
@@ -39,4 +39,4 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
             f"{responses.path}: column 'p_true' is null for {missing.sum()} evaluated response(s), first "
             f"response_id {responses.evaluated['response_id'][missing].iloc[0]}; sample the responses with p_true"
         )
-    return {(method.name, -1): confidence for method in methods}
+    return {Estimator(method.name): confidence for method in methods}

@@ -13,7 +13,7 @@ import pandas as pd
 
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.registry import METHODS, Method
-from cocal.estimators.responses import EvaluationSets, Inputs, Responses, read_responses
+from cocal.estimators.responses import Estimator, EvaluationSets, Inputs, Responses, read_responses
 
 logger = logging.getLogger(__name__)
 
@@ -24,14 +24,12 @@ class Family(Protocol):
     COLUMNS: tuple[str, ...]
     """Columns of the responses that it reads."""
 
-    def estimate(
-        self, methods: Sequence[Method], responses: Responses, inputs: Inputs
-    ) -> dict[tuple[str, int], np.ndarray]:
+    def estimate(self, methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
         """Confidences of the module's methods.
 
         Returns:
-            By method and seed (-1 without training seeds): float64, one value in [0, 1] for each evaluated response,
-            in order; NaN where there is no valid confidence.
+            float64, one value in [0, 1] for each evaluated response, in order; NaN where there is no valid
+            confidence.
         """
         ...
 
@@ -46,9 +44,9 @@ def predict(
     algorithm: str,
     step: int,
 ) -> pd.DataFrame:
-    """Confidences in the contract of cocal.schemas.PREDICTIONS, by set, method and seed.
+    """Confidences in the contract of cocal.schemas.PREDICTIONS, by set, method, source step and seed.
 
-    Every evaluated response has a row for every method and seed, also without a valid confidence.
+    Every evaluated response has a row for every method, source step and seed, also without a valid confidence.
 
     Args:
         names: methods.
@@ -72,14 +70,17 @@ def predict(
             responses = read_responses(folders[protocol], dataset, how, step, columns)
             for family, group in families:
                 estimates = family.estimate(group, responses, inputs)
-                parts += [_rows(responses, *key, confidence) for key, confidence in estimates.items()]
+                parts += [_rows(responses, estimator, confidence) for estimator, confidence in estimates.items()]
     table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
     check_shared_responses(table)
     return table
 
 
 def check_shared_responses(predictions: pd.DataFrame) -> None:
-    """CoCal, SelfConsis, TokenProb and P(True) are evaluated on the same fixed responses (appendix B.1).
+    """CoCal, PostCal, SelfConsis, TokenProb and P(True) are evaluated on the same fixed responses (appendix B.1).
+
+    Args:
+        predictions: of any number of checkpoints; every method has its rows in the order of the responses.
 
     Raises:
         ContractError: if two methods of the answer format have different responses, or labels of them, in a set of
@@ -88,13 +89,13 @@ def check_shared_responses(predictions: pd.DataFrame) -> None:
     fixed = predictions[predictions["method"].map(lambda name: METHODS[name].protocol == "answer").astype(bool)]
     identity = ["question_id", "response_id", "correct", "truncated"]
     for cell, part in fixed.groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
-        by_method = [(key, rows[identity].to_numpy()) for key, rows in part.groupby(["method", "seed"], sort=False)]
-        (first, reference), *others = by_method
-        for key, rows in others:
+        estimators = part.groupby(list(Estimator._fields), sort=False)
+        (first, reference), *others = ((Estimator(*key), rows[identity].to_numpy()) for key, rows in estimators)
+        for other, rows in others:
             if not np.array_equal(rows, reference):
                 raise ContractError(
-                    f"{' '.join(map(str, cell))}: {key[0]} (seed {key[1]}) and {first[0]} (seed {first[1]}) are not "
-                    "evaluated on the same fixed responses; predict them together"
+                    f"{' '.join(map(str, cell))}: {_words(other)} and {_words(first)} are not evaluated on the same "
+                    "fixed responses; predict them on one set of responses"
                 )
 
 
@@ -111,8 +112,8 @@ def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Pat
             )
         if method.protocol not in folders:
             raise ConfigError(f"{method.name} needs responses in the {method.protocol} format; none are given")
-        if "features" in method.needs and (inputs.features is None or inputs.companions is None):
-            raise ConfigError(f"{method.name} needs features and companions; give both")
+        if method.experience and (inputs.features is None or not inputs.companions.get(method.experience)):
+            raise ConfigError(f"{method.name} needs features, and companions on {method.experience}; give both")
     return methods
 
 
@@ -121,16 +122,21 @@ def _family(module: str) -> Family:
     return import_module(f"cocal.estimators.{module}")
 
 
-def _rows(responses: Responses, name: str, seed: int, confidence: np.ndarray) -> pd.DataFrame:
+def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) -> pd.DataFrame:
     valid = ~np.isnan(confidence)
     logger.info(
-        "%s, %s%s: %d responses, %d without a valid confidence, mean confidence %s",
+        "%s, %s: %d responses, %d without a valid confidence, mean confidence %s",
         responses.dataset,
-        name,
-        f" (seed {seed})" if seed >= 0 else "",
+        _words(estimator),
         len(confidence),
         np.count_nonzero(~valid),
         f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
     )
     labels = responses.evaluated[["dataset", "question_id", "response_id", "correct", "truncated"]]
-    return labels.assign(method=name, seed=seed, confidence=confidence, valid=valid)
+    return labels.assign(**estimator._asdict(), confidence=confidence, valid=valid)
+
+
+def _words(estimator: Estimator) -> str:
+    """Name for logs and errors."""
+    method, seed, source_step = estimator
+    return f"{method} (steps {source_step}, seed {seed})" if source_step >= 0 else method

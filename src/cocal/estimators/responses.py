@@ -1,9 +1,9 @@
 """The responses that methods are evaluated on, and what else estimators draw on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,24 @@ from cocal.verify.equivalence import Verifier
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
+    from cocal.companion.spec import Experience
 
 COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "truncated", "correct")
 """Columns that every evaluation reads."""
+
+
+class Estimator(NamedTuple):
+    """What gives one confidence to every evaluated response.
+
+    Attributes:
+        method: of the registry.
+        seed: training seed; -1 without one.
+        source_step: rollout steps that its companion learnt from; -1 without a companion.
+    """
+
+    method: str
+    seed: int = -1
+    source_step: int = -1
 
 
 class EvaluationSet(Model):
@@ -64,14 +79,14 @@ class Inputs:
         verifier: judges answer equivalence.
         pool: responses a question in the self-consistency pool (M of appendix B.1).
         features: folder of {dataset}.zarr with the features of the evaluated responses in the answer format.
-        companions: fitted companions.
+        companions: fitted companions by experience, each fitted on another number of steps.
     """
 
     settings: Estimators
     verifier: Verifier
     pool: int
     features: Path | None = None
-    companions: "Companions | None" = None
+    companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
 
 
 def read_responses(folder: Path, dataset: str, how: EvaluationSet, step: int, columns: Sequence[str]) -> Responses:

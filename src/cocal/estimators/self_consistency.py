@@ -6,7 +6,7 @@ import numpy as np
 
 from cocal.errors import ContractError
 from cocal.estimators.registry import Method
-from cocal.estimators.responses import Inputs, Responses
+from cocal.estimators.responses import Estimator, Inputs, Responses
 from cocal.verify.equivalence import Kind, Verifier
 
 COLUMNS = ("answer",)
@@ -34,7 +34,7 @@ def self_consistency(
     return shares
 
 
-def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[tuple[str, int], np.ndarray]:
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """Self-consistency of the evaluated responses within pools of `inputs.pool` responses a question.
 
     A response without an answer gets 0 or no confidence, as `settings.missing_answer` says.
@@ -58,4 +58,4 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
         shares = np.nan_to_num(shares, nan=0.0)
     by_response = dict(zip(pool["response_id"], shares, strict=True))
     confidence = responses.evaluated["response_id"].map(by_response).to_numpy(dtype=np.float64)
-    return {(method.name, -1): confidence for method in methods}
+    return {Estimator(method.name): confidence for method in methods}

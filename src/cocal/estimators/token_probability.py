@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cocal.estimators.registry import Method
-from cocal.estimators.responses import Inputs, Responses
+from cocal.estimators.responses import Estimator, Inputs, Responses
 
 COLUMNS = ("mean_logprob",)
 
@@ -23,7 +23,7 @@ def token_probability(mean_logprob: ArrayLike) -> np.ndarray:
     return np.exp(np.asarray(mean_logprob, dtype=np.float64))
 
 
-def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[tuple[str, int], np.ndarray]:
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """`token_probability` of the evaluated responses."""
     confidence = token_probability(responses.evaluated["mean_logprob"])
-    return {(method.name, -1): confidence for method in methods}
+    return {Estimator(method.name): confidence for method in methods}

@@ -1,6 +1,6 @@
-"""Verbal and Base + Verbal: the confidence that the response states itself (section 5).
+"""Verbal, Base + Verbal, RLCR and DCPO: the confidence that the response states itself (section 5, appendix B.2).
 
-Both are read from responses in the confidence-reporting format. A response without a valid confidence has none: it
+Each is read from responses of its own policy in its own format. A response without a valid confidence has none: it
 counts in accuracy and is left out of the confidence metrics (appendix A.2).
 """
 
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from cocal.estimators.registry import Method
-from cocal.estimators.responses import Inputs, Responses
+from cocal.estimators.responses import Estimator, Inputs, Responses
 
 COLUMNS = ("confidence",)
 
 
-def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[tuple[str, int], np.ndarray]:
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """The parsed confidences, NaN without a valid one."""
     stated = responses.evaluated["confidence"].to_numpy(dtype=np.float64)
-    return {(method.name, -1): stated for method in methods}
+    return {Estimator(method.name): stated for method in methods}

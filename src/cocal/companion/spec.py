@@ -1,0 +1,77 @@
+"""What makes a set of companions: readable without their weights, and without torch."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from cocal.config.base import Count, Model, Share
+from cocal.config.protocol import Companion, Target
+from cocal.errors import ContractError
+
+Order = Literal["chronological", "shuffled"]
+Experience = Literal["rollouts", "resampled"]
+
+ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "shuffled"}
+"""How companions of each experience see their training responses: CoCal replays the policy's rollouts, PostCal
+shuffles responses of the final policy (appendices A.1 and B.2)."""
+
+
+class CompanionSpec(Model):
+    """What a set of companions was fitted on and how."""
+
+    settings: Companion
+    inputs: Count
+    """Width of the features."""
+    layer: int
+    """Zero-based block index of the features."""
+    poolings: tuple[str, ...]
+    steps: Count
+    """Rollout steps 1 to this one."""
+    order: Order
+    shuffle_seed: int | None
+    training_responses: Count
+    validation_responses: Count
+    training_error_share: Share
+    """Share of incorrect responses among the training responses."""
+    best_pass: tuple[Count, ...]
+    """By member, counted from 1."""
+
+    @property
+    def members(self) -> list[tuple[Target, int]]:
+        """Target and seed of each member, in the order of weights and predictions."""
+        return companion_members(self.settings)
+
+
+def companion_members(settings: Companion) -> list[tuple[Target, int]]:
+    """Every target with every seed, targets first."""
+    return [(target, seed) for target in settings.targets for seed in settings.seeds]
+
+
+def parse_spec(metadata: str, source: str | Path) -> CompanionSpec:
+    """The spec in a companion's metadata.
+
+    Args:
+        metadata: JSON text with the key `spec`.
+        source: file name for errors.
+
+    Raises:
+        ContractError: if there is none, or it is not valid.
+    """
+    try:
+        return CompanionSpec.model_validate(json.loads(metadata)["spec"])
+    except (KeyError, TypeError, json.JSONDecodeError, ValidationError) as error:
+        raise ContractError(f"{source}: carries no valid spec of companions ({error})") from None
+
+
+def read_spec(folder: str | Path) -> CompanionSpec:
+    """The spec of the companions in an output folder of `cocal companions`.
+
+    Raises:
+        ContractError: if there is none, or it is not valid.
+    """
+    path = Path(folder) / "spec.json"
+    if not path.exists():
+        raise ContractError(f"{path}: no such file; rerun the rule that fits the companions")
+    return parse_spec(path.read_text(encoding="utf-8"), path)
