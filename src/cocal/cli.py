@@ -19,6 +19,7 @@ COMMANDS = {
     "companions": "fit companions on the rollouts and features of a policy",
     "predictions": "estimate confidences with every method",
     "metrics": "compute the metric cube with bootstrap intervals",
+    "checks": "refuse a study that breaks the protocol, or say what was checked",
     "table": "write a table of the paper",
     "figure": "draw a figure of the paper",
     "schema": "print the JSON schema of study files",

@@ -1,0 +1,133 @@
+"""Checks of fitted companions against the responses that they learnt from."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
+from cocal.config.protocol import Companion
+from cocal.errors import ContractError
+from cocal.questions.build import normalised
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Companions of all targets and seeds on one prefix.
+
+    Attributes:
+        folder: output of `cocal companions`.
+        experience: what they learnt from.
+        spec: what was written with them.
+    """
+
+    folder: Path
+    experience: Experience
+    spec: CompanionSpec
+
+    @classmethod
+    def read(cls, experience: Experience, folder: Path) -> "Fit":
+        """From its folder."""
+        return cls(folder, experience, read_spec(folder))
+
+    def with_numbers(self, **numbers: int | float | str | None) -> dict[str, int | float | str | None]:
+        """What a check looked at."""
+        return {"experience": self.experience, "steps": self.spec.steps, **numbers}
+
+
+def check_members(fit: Fit, settings: Companion) -> dict:
+    """Every target has every seed, and all companions share architecture and training (appendices A.1, B.2)."""
+    fitted, wanted = fit.spec.settings.model_dump(mode="json"), settings.model_dump(mode="json")
+    different = [f"{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]]
+    if different:
+        raise ContractError(f"{fit.folder}: fitted with other settings, companion.{'; companion.'.join(different)}")
+    members = len(fit.spec.members)
+    if len(fit.spec.best_pass) != members:
+        raise ContractError(f"{fit.folder}: spec of {len(fit.spec.best_pass)} companions, {members} are needed")
+    return fit.with_numbers(targets=len(settings.targets), seeds=len(settings.seeds), companions=members)
+
+
+def check_training_order(fit: Fit) -> dict:
+    """CoCal replays its responses chronologically, PostCal shuffles them (appendices A.1, B.2)."""
+    wanted = ORDERS[fit.experience]
+    if fit.spec.order != wanted or (fit.spec.shuffle_seed is None) != (wanted == "chronological"):
+        raise ContractError(
+            f"{fit.folder}: companions on {fit.experience} learn in {wanted} order; these were fitted in "
+            f"{fit.spec.order} order with shuffle seed {fit.spec.shuffle_seed}"
+        )
+    return fit.with_numbers(order=fit.spec.order, shuffle_seed=fit.spec.shuffle_seed)
+
+
+def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
+    """No question, by text or by id, has responses in training and in validation (appendix A.1).
+
+    Args:
+        table: responses of the experience.
+        held_out: bool (rows,), which rows the split puts in validation.
+    """
+    training, validation = _partition(fit, table, held_out)
+    sides = [table[rows] for rows in (training, validation)]
+    texts = [{normalised(text) for text in side["question"].unique()} for side in sides]
+    ids = [set(map("/".join, side[["dataset", "question_id"]].drop_duplicates().to_numpy())) for side in sides]
+    for kind, (first, second) in (("question", texts), ("question id", ids)):
+        if shared := sorted(first & second):
+            raise ContractError(
+                f"{fit.folder}: {kind} {shared[0]!r} has responses in training and in validation "
+                f"({len(shared)} such question(s)); the split must go by question"
+            )
+    return fit.with_numbers(training_questions=len(texts[0]), validation_questions=len(texts[1]))
+
+
+def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
+    """The companions used the responses of their prefix that are not truncated, all and no others (appendix A.1).
+
+    The numbers of training and validation responses and the error share of training are recomputed from the table.
+
+    Args:
+        table: responses of the experience.
+        held_out: bool (rows,), which rows the split puts in validation.
+    """
+    training, validation = _partition(fit, table, held_out)
+    for column, part in (("training_responses", training), ("validation_responses", validation)):
+        if getattr(fit.spec, column) != part.sum():
+            raise ContractError(
+                f"{fit.folder}: {column} is {getattr(fit.spec, column)}, but steps 1 to {fit.spec.steps} hold "
+                f"{part.sum()} that are not truncated; fit the companions anew, on the responses of this study"
+            )
+    share = float((~table["correct"].to_numpy()[training]).mean())
+    if not math.isclose(share, fit.spec.training_error_share, abs_tol=1e-9):
+        raise ContractError(
+            f"{fit.folder}: training_error_share is {fit.spec.training_error_share:.6f}, but {share:.6f} of the "
+            "training responses are incorrect; fit the companions anew"
+        )
+    prefix = (table["step"] <= fit.spec.steps).to_numpy()
+    return fit.with_numbers(
+        responses=int(prefix.sum()),
+        truncated=int(table["truncated"].to_numpy()[prefix].sum()),
+        training=fit.spec.training_responses,
+        validation=fit.spec.validation_responses,
+        training_error_share=share,
+    )
+
+
+def check_matched_budgets(fits: Sequence[Fit]) -> list[int]:
+    """Every PostCal companion has a CoCal companion of the same raw budget; the budgets, rising."""
+    steps = {kind: {fit.spec.steps for fit in fits if fit.experience == kind} for kind in ORDERS}
+    alone = sorted(steps["resampled"] - steps["rollouts"])
+    if alone:
+        raise ContractError(
+            f"companions on resampled responses of {alone[0]} steps have no counterpart on rollouts; fit it"
+        )
+    return sorted(steps["resampled"])
+
+
+def _partition(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are for training and validation: bool (rows,) each."""
+    last = int(table["step"].max())
+    if fit.spec.steps > last:
+        raise ContractError(f"{fit.folder}: fitted on {fit.spec.steps} steps, there are {last} of {fit.experience}")
+    chosen = ~table["truncated"].to_numpy() & (table["step"].to_numpy() <= fit.spec.steps)
+    return chosen & ~held_out, chosen & held_out

@@ -1,0 +1,109 @@
+"""Checks of predictions: complete seeds, known companions, shared responses."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from cocal.companion.spec import Experience
+from cocal.config.protocol import Companion
+from cocal.errors import ContractError
+from cocal.estimators.predictions import check_shared_responses
+from cocal.estimators.registry import METHODS
+from cocal.schemas import PREDICTIONS
+from cocal.store import read_frame
+
+_COLUMNS = [name for name in PREDICTIONS.columns if name != "valid"]
+
+
+def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
+    """Predictions of one file.
+
+    Raises:
+        ContractError: if the file breaks its contract, is of another backbone, or has an unknown method.
+    """
+    table = read_frame(path, PREDICTIONS, _COLUMNS)
+    for column, known in (("backbone", [backbone]), ("method", METHODS)):
+        other = sorted(set(table[column]) - set(known))
+        if other:
+            raise ContractError(f"{path}: column {column!r} has {other[0]!r}; known here: {', '.join(known)}")
+    return table
+
+
+def check_seeds(predictions: pd.DataFrame, settings: Companion, source: str | Path) -> dict[str, dict[str, int]]:
+    """Every companion method has all training seeds, from each source step and on every question set.
+
+    Returns:
+        By companion method: its source steps, seeds and question sets, in numbers.
+    """
+    looked_at = {}
+    learnt = predictions[predictions["method"].isin([m.name for m in METHODS.values() if m.experience])]
+    for (method, step, source_step, dataset), rows in learnt.groupby(["method", "step", "source_step", "dataset"]):
+        found = set(rows["seed"])
+        if found != set(settings.seeds):
+            missing, extra = sorted(set(settings.seeds) - found), sorted(found - set(settings.seeds))
+            problem = f"lacks seed(s) {missing}" if missing else f"has unexpected seed(s) {extra}"
+            raise ContractError(
+                f"{source}: {method} of source step {source_step} {problem} on {dataset} (step {step}); predict it "
+                f"with companions of the seeds {list(settings.seeds)}"
+            )
+    for method, rows in learnt.groupby("method", sort=True):
+        numbers = {"source_steps": "source_step", "seeds": "seed", "datasets": "dataset"}
+        looked_at[str(method)] = {name: int(rows[column].nunique()) for name, column in numbers.items()}
+    return looked_at
+
+
+def check_sources(
+    predictions: pd.DataFrame, fitted: Mapping[Experience, Collection[int]], source: str | Path
+) -> dict[str, list[int]]:
+    """Every companion that predicted is one of those checked.
+
+    Args:
+        fitted: by experience, the steps that companions learnt from.
+
+    Returns:
+        By method with a companion, its source steps.
+    """
+    looked_at = {}
+    for method, rows in predictions.groupby("method", sort=True):
+        steps = [int(step) for step in sorted(rows["source_step"].unique())]
+        experience = METHODS[str(method)].experience
+        known = fitted.get(experience, ()) if experience else (-1,)
+        unknown = [step for step in steps if step not in known]
+        if unknown:
+            raise ContractError(
+                f"{source}: {method} has source step {unknown[0]}, but the companions given for it learnt from "
+                f"{', '.join(map(str, sorted(known))) or 'no'} steps; give all companions, or predict anew"
+            )
+        if experience:
+            looked_at[str(method)] = steps
+    return looked_at
+
+
+def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int | str]]:
+    """The methods of the answer format share their responses, across the files of a policy too (appendix B.1).
+
+    A companion that two files score, as the full budget of a sweep is the main table's, must give the same
+    confidences in both.
+
+    Returns:
+        By policy and question set: responses and the number of estimators (method, seed and source step).
+    """
+    merged = pd.concat(tables, ignore_index=True)
+    merged = merged.drop_duplicates()  # exact repetitions: one companion in two files
+    again = merged.duplicated(list(PREDICTIONS.unique))
+    if again.any():
+        row = merged[again].iloc[0]
+        raise ContractError(
+            f"{row['backbone']} {row['algorithm']} {row['step']} {row['dataset']}: {row['method']} (steps "
+            f"{row['source_step']}, seed {row['seed']}) has two different predictions for response "
+            f"{row['response_id']} ({again.sum()} such row(s)); predict both files with the same companions"
+        )
+    check_shared_responses(merged)
+    fixed = merged[merged["method"].map(lambda name: METHODS[name].protocol == "answer").astype(bool)]
+    looked_at = []
+    for (algorithm, step, dataset), rows in fixed.groupby(["algorithm", "step", "dataset"], sort=True):
+        estimators = rows.groupby(["method", "seed", "source_step"]).ngroups
+        numbers = {"responses": int(rows["response_id"].nunique()), "estimators": estimators}
+        looked_at.append({"algorithm": str(algorithm), "step": int(step), "dataset": str(dataset), **numbers})
+    return looked_at

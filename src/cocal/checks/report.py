@@ -1,0 +1,67 @@
+"""All checks of one backbone."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from cocal.checks.companions import (
+    Fit,
+    check_disjoint,
+    check_matched_budgets,
+    check_members,
+    check_training_order,
+    check_truncation,
+)
+from cocal.checks.predictions import check_fixed_responses, check_seeds, check_sources
+from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps
+from cocal.companion.spec import Experience
+from cocal.companion.split import in_validation
+from cocal.config.protocol import Companion
+from cocal.errors import ContractError
+
+
+def check_protocol(
+    settings: Companion,
+    tables: Mapping[Experience, pd.DataFrame],
+    fits: Sequence[Fit],
+    predictions: Mapping[Path, pd.DataFrame],
+) -> dict[str, object]:
+    """Run every check.
+
+    Args:
+        settings: that all companions must have been fitted with.
+        tables: by experience, from `cocal.checks.tables.read_table`.
+        fits: companions, in any order.
+        predictions: by file, from `cocal.checks.predictions.read_predictions`.
+
+    Returns:
+        By check, what it looked at: names and numbers, ready for JSON.
+
+    Raises:
+        ContractError: at the first violation.
+    """
+    fits = sorted(fits, key=lambda fit: (fit.experience, fit.spec.steps))
+    for fit in fits:
+        if fit.experience not in tables:
+            raise ContractError(f"{fit.folder}: no table of {fit.experience} responses is given to check it against")
+    held_out = {
+        experience: in_validation(table["question"], settings.validation_share, settings.split_seed)
+        for experience, table in tables.items()
+    }
+    given = [(fit, tables[fit.experience], held_out[fit.experience]) for fit in fits]
+    fitted = {experience: [fit.spec.steps for fit in fits if fit.experience == experience] for experience in tables}
+    budgets = check_matched_budgets(fits)
+    pair = [tables[experience] for experience in ("rollouts", "resampled") if experience in tables]
+    return {
+        "chronological_order": {name: check_steps(table, name) for name, table in tables.items()},
+        "group_accuracy_before_filtering": {name: check_group_accuracy(table, name) for name, table in tables.items()},
+        "equal_raw_budgets": check_equal_budgets(*pair, budgets) if len(pair) == 2 else [],
+        "companion_seeds": [check_members(fit, settings) for fit in fits],
+        "order_of_training": [check_training_order(fit) for fit in fits],
+        "question_disjoint_validation": [check_disjoint(*one) for one in given],
+        "truncated_responses_left_out": [check_truncation(*one) for one in given],
+        "prediction_seeds": {str(path): check_seeds(table, settings, path) for path, table in predictions.items()},
+        "prediction_sources": {str(path): check_sources(table, fitted, path) for path, table in predictions.items()},
+        "same_fixed_responses": check_fixed_responses(list(predictions.values())),
+    }

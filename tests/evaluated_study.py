@@ -1,0 +1,152 @@
+"""A small set of evaluation responses with features and companions, for the tests of estimators."""
+
+import numpy as np
+import pandas as pd
+import torch
+
+from cocal.companion.companions import Companions, build_model, save_companions
+from cocal.companion.spec import ORDERS, CompanionSpec
+from cocal.config.protocol import Companion, Estimators
+from cocal.estimators.companion import load_experiences
+from cocal.estimators.predictions import predict
+from cocal.estimators.registry import METHODS
+from cocal.estimators.responses import EvaluationSets, Inputs
+from cocal.features.store import create_features
+from cocal.schemas import PREDICTIONS, RESPONSES
+from cocal.store import atomic_path, write_frame
+
+POOL = 10
+QUESTIONS = 4
+SAMPLES = 2
+STEP = 60
+HIDDEN = 3
+SETS = EvaluationSets.model_validate({"sums": {"samples": SAMPLES, "domain": "mathematics"}})
+TRAINING_FREE = ["self-consistency", "token-probability", "p-true"]
+SHARED = [*TRAINING_FREE, "postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
+SEEDS = (42, 137)
+
+
+def responses(pool=POOL, seed=0):
+    """A responses table of QUESTIONS x `pool` rows with every kind of trouble among the evaluated ones."""
+    rng = np.random.default_rng(seed)
+    n = QUESTIONS * pool
+    lengths = rng.integers(2, 9, n)
+    logprobs = [-rng.exponential(0.5, length).astype(np.float32) for length in lengths]
+    correct = rng.random(n) < 0.5
+    frame = pd.DataFrame(
+        {
+            "dataset": "sums",
+            "question_id": np.repeat([f"q{i}" for i in range(QUESTIONS)], pool),
+            "response_id": np.arange(n),
+            "step": STEP,
+            "sample": np.tile(np.arange(pool), QUESTIONS),
+            "prompt_ids": [[1, 2]] * n,
+            "response_ids": [list(range(length)) for length in lengths],
+            "logprobs": logprobs,
+            "text": "t",
+            "length": lengths,
+            "finish_reason": "stop",
+            "truncated": False,
+            "mean_logprob": [float(np.mean(values, dtype=np.float64)) for values in logprobs],
+            "answer": rng.choice(["1", "2", "01", "1/2", "0.5"], n).astype(object),
+            "correct": correct,
+            "group_accuracy": correct.reshape(QUESTIONS, pool).mean(axis=1).repeat(pool),
+            "reward_task": np.nan,
+            "reward_calibration": np.nan,
+            "confidence": np.nan,
+            "p_true": np.where(np.tile(np.arange(pool), QUESTIONS) < SAMPLES, rng.random(n), np.nan),
+        }
+    )
+    truncated = [0, pool + 1]  # evaluated ones
+    frame.loc[truncated, ["finish_reason", "truncated"]] = ["length", True]
+    frame.loc[truncated[0], "answer"] = None
+    return frame
+
+
+def write_responses(folder, frame):
+    write_frame(folder / "sums.parquet", frame, RESPONSES, {})
+    return folder
+
+
+def write_features(folder, frame):
+    """Features of the evaluated responses, in an order of their own."""
+    evaluated = frame[frame["sample"] < SAMPLES].iloc[::-1]
+    n = len(evaluated)
+    values = np.random.default_rng(1).normal(size=(n, 2, 2, HIDDEN)).astype(np.float32)
+    writer = create_features(
+        folder / "sums.zarr", responses=n, layers=[0, 1], hidden=HIDDEN, rows_per_chunk=n, dtype="float32"
+    )
+    writer.write(0, evaluated["response_id"].to_numpy(), evaluated["length"].to_numpy(), values)
+    by_response = pd.Series(list(values), index=evaluated["response_id"])
+    return folder, by_response
+
+
+def write_companions(folder, targets=("group", "binary"), layer=1, steps=STEP, experience="rollouts"):
+    """Companions with the weights that training would start from, shifted by the steps that they learnt from."""
+    settings = Companion(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
+    spec = CompanionSpec(
+        settings=settings,
+        inputs=2 * HIDDEN,
+        layer=layer,
+        poolings=("last", "mean"),
+        steps=steps,
+        order=ORDERS[experience],
+        shuffle_seed=1 if experience == "resampled" else None,
+        training_responses=1,
+        validation_responses=1,
+        training_error_share=0.5,
+        best_pass=(1,) * len(targets) * len(SEEDS),
+    )
+    model = build_model(settings, spec.inputs)
+    model.initialise()
+    model.output.bias.data += torch.arange(len(spec.members))[:, None] / 2  # members of one seed start equal
+    model.output.bias.data += steps / 100 + (experience == "resampled") / 5
+    with atomic_path(folder) as partial:
+        partial.mkdir()
+        save_companions(partial / "companions.safetensors", Companions(spec, model.eval()), {})
+    return folder
+
+
+class EvaluatedStudy:
+    """Everything on disk below `folder`; `run(names, ...)` predicts."""
+
+    def __init__(self, folder, verifier):
+        self.folder, self.verifier = folder, verifier
+        self.frame = responses()
+        self.verbal = responses(pool=SAMPLES, seed=5)  # in the format of `protocol`
+        self.protocol = "verbal"
+        self.estimators = Estimators()
+        self.algorithm = "grpo"
+
+    def run(self, *names, sets=SETS, **given):
+        folders = {
+            "answer": write_responses(self.folder / "answer", self.frame),
+            self.protocol: write_responses(self.folder / "verbal", self.verbal),
+        }
+        if "features" not in given and any(METHODS[name].experience for name in names if name in METHODS):
+            given["features"], self.states = write_features(self.folder / "features", self.frame)
+            given["companions"] = self.companions = load_experiences(
+                {e: [write_companions(self.folder / e, experience=e)] for e in ORDERS}
+            )
+        inputs = Inputs(self.estimators, self.verifier, POOL, **given)
+        table = predict(names, sets, folders, inputs, backbone="tiny", algorithm=self.algorithm, step=STEP)
+        return PREDICTIONS.check(table, "test")
+
+    def evaluated(self):
+        return self.frame[self.frame["sample"] < SAMPLES].reset_index(drop=True)
+
+
+def command(tmp_path, output, *extra):
+    return [
+        "predictions",
+        "--datasets",
+        SETS.model_dump_json(),
+        "--backbone=tiny",
+        "--algorithm=grpo",
+        f"--step={STEP}",
+        "--responses",
+        f"answer={tmp_path / 'answer'}",
+        f"verbal={tmp_path / 'verbal'}",
+        f"--output={output}",
+        *extra,
+    ]

@@ -1,0 +1,220 @@
+"""Protocol guards: each passes on a sound study and refuses the violation that it is there for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from checked_study import (
+    COMPANIONS,
+    SEEDS,
+    Study,
+    held_out_of,
+    main_predictions,
+    predicted,
+    sound_study,
+    sweep_predictions,
+)
+from cocal.checks.companions import (
+    check_disjoint,
+    check_matched_budgets,
+    check_members,
+    check_training_order,
+    check_truncation,
+)
+from cocal.checks.predictions import check_fixed_responses, check_seeds, check_sources, read_predictions
+from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps
+from cocal.errors import ContractError
+from cocal.schemas import PREDICTIONS
+from cocal.store import write_frame
+from companion_run import GROUP, GROUPS, PER_STEP, SETTINGS, STEPS
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Study:
+    """A study that keeps the protocol."""
+    return sound_study(tmp_path_factory.mktemp("sound"))
+
+
+# Tables
+
+
+def test_steps_are_chronological_and_complete(sound: Study):
+    table = sound.table("grpo")
+    assert check_steps(table, "rollouts") == {"steps": STEPS, "responses": STEPS * PER_STEP}
+    swapped = table.iloc[[*range(PER_STEP, 2 * PER_STEP), *range(PER_STEP), *range(2 * PER_STEP, 3 * PER_STEP)]]
+    with pytest.raises(ContractError, match="rollouts: rollouts must be in chronological order"):
+        check_steps(swapped.reset_index(drop=True), "rollouts")
+    with pytest.raises(ContractError, match="steps must count from 1; in place of step 2 is 3"):
+        check_steps(table[table["step"] != 2].reset_index(drop=True), "rollouts")
+
+
+def test_group_accuracy_is_that_of_the_original_group(sound: Study):
+    table = sound.table("grpo")
+    numbers = check_group_accuracy(table, "rollouts")
+    assert (numbers["groups"], numbers["responses_per_group"]) == (STEPS * GROUPS, GROUP)
+    kept = table["correct"].where(~table["truncated"]).astype(float)
+    filtered = kept.groupby(table.index // GROUP).transform("mean")
+    assert numbers["groups_changed_by_filtering"] == (filtered - table["group_accuracy"]).abs().gt(1e-6).sum() / GROUP
+    assert numbers["groups_changed_by_filtering"] > 0
+    with pytest.raises(ContractError, match=r"response \d+ .* has not the accuracy of its original group"):
+        check_group_accuracy(table.assign(group_accuracy=filtered), "rollouts")
+    with pytest.raises(ContractError, match="in a group of less than the 8 sampled responses"):
+        check_group_accuracy(table[~table["truncated"]].reset_index(drop=True), "rollouts")
+
+
+def test_a_question_that_a_step_holds_twice_has_two_groups(sound: Study):
+    table = sound.table("grpo")
+    table.loc[GROUP : 2 * GROUP - 1, "question_id"] = table["question_id"].iloc[0]
+    assert table["group_accuracy"].iloc[0] != table["group_accuracy"].iloc[GROUP]
+    assert check_group_accuracy(table, "rollouts")["groups"] == STEPS * GROUPS
+
+
+def test_raw_budgets_are_equal_step_by_step(sound: Study):
+    rollouts, resampled = sound.table("grpo"), sound.table("postcal")
+    assert check_equal_budgets(rollouts, resampled, [1, 3]) == [
+        {"steps": n, "questions": n * GROUPS, "rollouts": n * PER_STEP, "resampled": n * PER_STEP} for n in (1, 3)
+    ]
+    with pytest.raises(ContractError, match="'q-0' of train has 8 rollouts and 7 resampled responses"):
+        check_equal_budgets(rollouts, resampled.iloc[1:], [1])
+    with pytest.raises(ContractError, match=r"step 3: .* has 8 rollouts and 0 resampled"):
+        check_equal_budgets(rollouts, resampled[resampled["step"] < 3], [1])
+    other = resampled.assign(step=4 - resampled["step"])  # the same questions, at other steps
+    with pytest.raises(ContractError, match=r"step 1: .*resample these questions anew"):
+        check_equal_budgets(rollouts, other, [1])
+
+
+# Companions
+
+
+@pytest.mark.parametrize("word", COMPANIONS)
+def test_validation_is_question_disjoint(sound: Study, word: str):
+    fit = sound.fit(word)
+    table = sound.table("grpo" if fit.experience == "rollouts" else "postcal")
+    held_out = held_out_of(table)
+    numbers = check_disjoint(fit, table, held_out)
+    assert numbers["training_questions"] > numbers["validation_questions"] > 0
+    by_row = np.random.default_rng(0).random(len(table)) < 0.1
+    with pytest.raises(ContractError, match=r"question 'what is \d+ \+ \d+\?' has responses in training and in valid"):
+        check_disjoint(fit, table, by_row)
+    complete = ~table["truncated"].to_numpy()
+    first, second = np.flatnonzero(complete & held_out)[0], np.flatnonzero(complete & ~held_out)[0]
+    table.loc[first, "question"] = table["question"].iloc[second].upper()  # one text under two ids
+    with pytest.raises(ContractError, match="in training and in validation"):
+        check_disjoint(fit, table, held_out)
+
+
+@pytest.mark.parametrize("word", COMPANIONS)
+def test_truncated_responses_were_left_out(sound: Study, word: str):
+    fit = sound.fit(word)
+    table = sound.table("grpo" if fit.experience == "rollouts" else "postcal")
+    held_out, prefix = held_out_of(table), table["step"] <= fit.spec.steps
+    numbers = check_truncation(fit, table, held_out)
+    assert numbers["responses"] == fit.spec.steps * PER_STEP
+    assert numbers["truncated"] == table["truncated"][prefix].sum() > 0
+    assert numbers["training"] + numbers["validation"] + numbers["truncated"] == numbers["responses"]
+    used = table.assign(truncated=False)  # as if the fit had left out responses that are not truncated
+    with pytest.raises(ContractError, match=r"training_responses is \d+, but .* hold \d+ that are not truncated"):
+        check_truncation(fit, used, held_out)
+    row = int(np.flatnonzero(~table["truncated"] & ~held_out)[0])
+    relabelled = table.assign(correct=table["correct"] ^ (table.index == row))
+    with pytest.raises(ContractError, match=r"training_error_share is 0\.\d+, but 0\.\d+ of the training"):
+        check_truncation(fit, relabelled, held_out)
+    with pytest.raises(ContractError, match=r"steps-\d: fitted on \d steps, there are 0 of"):
+        check_truncation(fit, table.assign(step=0), held_out)
+
+
+def test_companions_of_another_split_or_seed_are_refused(sound: Study):
+    fit = sound.fit(COMPANIONS[0])
+    assert check_members(fit, SETTINGS) == {
+        "experience": "rollouts",
+        "steps": 1,
+        "targets": 2,
+        "seeds": len(SEEDS),
+        "companions": 2 * len(SEEDS),
+    }
+    for change, message in (
+        ({"seeds": (42, 137, 500)}, r"companion\.seeds \[42, 137\], not \[42, 137, 500\]"),
+        ({"targets": ("binary",)}, r"companion\.targets \['group', 'binary'\], not \['binary'\]"),
+        ({"split_seed": 1}, r"companion\.split_seed 42, not 1"),
+    ):
+        with pytest.raises(ContractError, match=message):
+            check_members(fit, SETTINGS.model_copy(update=change))
+    lost = replace(fit, spec=fit.spec.model_copy(update={"best_pass": fit.spec.best_pass[1:]}))
+    with pytest.raises(ContractError, match="spec of 3 companions, 4 are needed"):
+        check_members(lost, SETTINGS)
+
+
+def test_cocal_is_chronological_and_postcal_shuffled(sound: Study):
+    cocal, postcal = (sound.fit(COMPANIONS[place]) for place in (0, 2))
+    assert check_training_order(cocal) == {
+        "experience": "rollouts",
+        "steps": 1,
+        "order": "chronological",
+        "shuffle_seed": None,
+    }
+    assert check_training_order(postcal)["shuffle_seed"] == 1
+    for swapped in (replace(cocal, spec=postcal.spec), replace(postcal, spec=cocal.spec)):
+        with pytest.raises(ContractError, match=r"learn in \w+ order; these were fitted in"):
+            check_training_order(swapped)
+
+
+def test_every_budget_of_postcal_has_a_cocal_companion(sound: Study):
+    fits = [sound.fit(word) for word in COMPANIONS]
+    assert check_matched_budgets(fits) == [1, 3]
+    assert check_matched_budgets(fits[:3]) == [1]
+    with pytest.raises(ContractError, match="resampled responses of 1 steps have no counterpart"):
+        check_matched_budgets(fits[1:])
+
+
+# Predictions
+
+
+def test_predictions_have_all_seeds():
+    table = main_predictions()
+    full = {"source_steps": 1, "seeds": len(SEEDS), "datasets": 1}
+    methods = [f"{kind}-{target}" for kind in ("cocal", "postcal") for target in ("binary", "group")]
+    assert check_seeds(table, SETTINGS, "main") == dict.fromkeys(methods, full)
+    lost = (table["method"] == "cocal-group") & (table["seed"] == SEEDS[1])
+    with pytest.raises(ContractError, match=r"main: cocal-group of source step 3 lacks seed\(s\) \[137\] on sums"):
+        check_seeds(table[~lost], SETTINGS, "main")
+    sweep = sweep_predictions()
+    assert check_seeds(sweep, SETTINGS, "sweep")["postcal-binary"]["source_steps"] == 2
+    lost = (sweep["method"] == "postcal-binary") & (sweep["seed"] == SEEDS[0]) & (sweep["source_step"] == 1)
+    with pytest.raises(ContractError, match=r"postcal-binary of source step 1 lacks seed\(s\) \[42\]"):
+        check_seeds(sweep[~lost], SETTINGS, "sweep")
+    with pytest.raises(ContractError, match=r"unexpected seed\(s\) \[7\]"):
+        check_seeds(pd.concat([sweep, predicted("cocal-binary", 7, 3)]), SETTINGS, "sweep")
+    assert check_seeds(predicted("base-verbal"), SETTINGS, "base") == {}
+
+
+def test_predictions_come_from_the_checked_companions():
+    fitted = {"rollouts": [1, 3], "resampled": [1, 3]}
+    assert check_sources(sweep_predictions(), fitted, "x") == {"cocal-binary": [1, 3], "postcal-binary": [1, 3]}
+    with pytest.raises(ContractError, match=r"x: postcal-binary has source step 3, but .* learnt from 1 steps"):
+        check_sources(sweep_predictions(), fitted | {"resampled": [1]}, "x")
+    with pytest.raises(ContractError, match="x: p-true has source step 3"):
+        check_sources(predicted("p-true", source_step=3), fitted, "x")
+
+
+def test_fixed_responses_are_shared_across_files():
+    table, sweep = main_predictions(), sweep_predictions()
+    assert check_fixed_responses([table, sweep]) == [
+        {"algorithm": "grpo", "step": 3, "dataset": "sums", "responses": 10, "estimators": 1 + 6 * len(SEEDS)}
+    ]
+    for column in ("correct", "truncated"):
+        other = sweep.assign(**{column: ~sweep[column]})[sweep["source_step"] == 1]
+        with pytest.raises(ContractError, match="not evaluated on the same fixed responses"):
+            check_fixed_responses([table, other])
+    with pytest.raises(ContractError, match=r"cocal-binary \(steps 3, seed 42\) has two different predictions"):
+        check_fixed_responses([table, sweep.assign(confidence=0.5)])
+
+
+@pytest.mark.parametrize(("column", "value"), [("backbone", "other"), ("method", "oracle")])
+def test_predictions_of_something_else_are_refused(tmp_path: Path, column: str, value: str):
+    file = tmp_path / "x.parquet"
+    write_frame(file, predicted("p-true").assign(**{column: value}), PREDICTIONS, {})
+    with pytest.raises(ContractError, match=rf"x\.parquet: column '{column}' has '{value}'; known here"):
+        read_predictions(file, "tiny")

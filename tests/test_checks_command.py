@@ -1,0 +1,123 @@
+"""`cocal checks`: reports on a sound study, refuses a broken one."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
+from cocal.cli import main
+from cocal.schemas import PREDICTIONS, RESPONSES
+from cocal.store import write_frame
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Study:
+    """A study that keeps the protocol."""
+    return sound_study(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.fixture
+def study(sound: Study, tmp_path: Path) -> Study:
+    """A copy to break."""
+    shutil.copytree(sound.folder, tmp_path / "study", ignore=shutil.ignore_patterns("checks.json"))
+    return Study(tmp_path / "study")
+
+
+def test_command_reports_every_check_without_torch(sound: Study):
+    output, command = sound.folder / "checks.json", sound.command()
+    code = f"import sys; from cocal.cli import main; status = main({command!r})"
+    code += "; sys.exit(status or 'torch' in sys.modules or 'transformers' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    first = output.read_bytes()
+    assert main(command) == 0
+    assert output.read_bytes() == first
+    checks = json.loads(first)["checks"]
+    assert len(checks) == 10
+    fits = [(word.split("=")[0], int(word[-1])) for word in COMPANIONS]
+    for name in (
+        "companion_seeds",
+        "order_of_training",
+        "question_disjoint_validation",
+        "truncated_responses_left_out",
+    ):
+        assert sorted((one["experience"], one["steps"]) for one in checks[name]) == sorted(fits), name
+    assert [one["steps"] for one in checks["equal_raw_budgets"]] == [1, 3]
+    assert set(checks["chronological_order"]) == set(checks["group_accuracy_before_filtering"]) == set(dict(fits))
+    assert [len(part) for part in checks["prediction_seeds"].values()] == [0, 4, 2]
+
+
+def test_command_without_postcal_checks_the_rest(study: Study):
+    command = [word for word in study.command(COMPANIONS[:2]) if not word.startswith("--resampled")]
+    for name, table in (("main", main_predictions()), ("sweep", sweep_predictions())):
+        cocal = table[~table["method"].str.startswith("postcal")]
+        write_frame(study.folder / f"{name}.parquet", cocal, PREDICTIONS, {})
+    assert main(command) == 0
+    assert json.loads((study.folder / "checks.json").read_text())["checks"]["equal_raw_budgets"] == []
+
+
+def break_split(study: Study) -> None:
+    """A companion of another split."""
+    path = study.folder / "companions/grpo/steps-3/spec.json"
+    path.write_text(path.read_text().replace('"split_seed": 42', '"split_seed": 43'))
+
+
+def break_truncation(study: Study) -> None:
+    """A companion that used a truncated response."""
+    path = study.folder / "companions/postcal/steps-1/spec.json"
+    written = json.loads(path.read_text())
+    written["spec"]["training_responses"] += 1
+    path.write_text(json.dumps(written))
+
+
+def break_order(study: Study) -> None:
+    """Rollouts of two steps under each other's names."""
+    folder = study.folder / "grpo/rollouts"
+    (folder / "step-00001.parquet").rename(folder / "step-00009.parquet")
+
+
+def break_budget(study: Study) -> None:
+    """A resampled question instead of another."""
+    path = study.folder / "postcal/rollouts/step-00002.parquet"
+    table = pd.read_parquet(path)
+    write_frame(path, table.assign(question_id=table["question_id"].replace("q-20", "q-0")), RESPONSES, {})
+
+
+def break_seeds(study: Study) -> None:
+    """A table without one seed."""
+    table = sweep_predictions()
+    write_frame(study.folder / "sweep.parquet", table[table["seed"] != 137], PREDICTIONS, {})
+
+
+def break_sharing(study: Study) -> None:
+    """A sweep on other responses than the main table."""
+    table = sweep_predictions()
+    table = table[table["source_step"] == 1].assign(correct=lambda rows: ~rows["correct"])
+    write_frame(study.folder / "sweep.parquet", table, PREDICTIONS, {})
+
+
+@pytest.mark.parametrize(
+    ("violate", "message"),
+    [
+        (break_split, "companion.split_seed 43, not 42"),
+        (break_truncation, "training_responses is"),
+        (break_order, "chronological order"),
+        (break_budget, "PostCal needs the raw budget of CoCal"),
+        (break_seeds, "lacks seed(s) [137]"),
+        (break_sharing, "not evaluated on the same fixed responses"),
+    ],
+)
+def test_command_refuses_a_violation_and_writes_nothing(study: Study, capsys, violate, message: str):
+    violate(study)
+    assert main(study.command()) == 2
+    assert message in capsys.readouterr().err
+    assert not (study.folder / "checks.json").exists()
+
+
+def test_companions_without_their_responses_are_refused(study: Study, capsys):
+    assert main([word for word in study.command() if not word.startswith("--resampled")]) == 2
+    assert "no table of resampled responses is given" in capsys.readouterr().err

@@ -1,0 +1,179 @@
+"""Confidences of companions, and the command that estimates all confidences."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cocal.cli import main
+from cocal.companion.companions import load_companions
+from cocal.companion.spec import ORDERS
+from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.errors import ConfigError, ContractError
+from cocal.estimators.companion import load_experiences
+from cocal.schemas import PREDICTIONS
+from cocal.store import read_frame
+from cocal.verify.equivalence import Verifier
+from evaluated_study import (
+    HIDDEN,
+    POOL,
+    QUESTIONS,
+    SAMPLES,
+    SEEDS,
+    SHARED,
+    STEP,
+    EvaluatedStudy,
+    command,
+    write_companions,
+    write_features,
+    write_responses,
+)
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    """Judges answers; starts a process if a comparison needs one."""
+    with Verifier(VerifierSettings()) as verifier:
+        yield verifier
+
+
+@pytest.fixture
+def study(tmp_path, verifier):
+    """Responses that a test may change before they are written."""
+    return EvaluatedStudy(tmp_path, verifier)
+
+
+def states_of(study):
+    """Last || mean of layer 1 of the evaluated responses."""
+    return np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1].reshape(-1, 2 * HIDDEN)
+
+
+def test_companions_score_last_and_mean_of_their_layer(study):
+    methods = ["postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
+    table = study.run(*methods)
+    assert sorted(table.groupby(["method", "seed"]).groups) == sorted((m, seed) for m in methods for seed in SEEDS)
+    assert (table["source_step"] == STEP).all()
+    first = []
+    for experience, method in (("rollouts", "cocal"), ("resampled", "postcal")):
+        (companions,) = study.companions[experience]
+        expected = companions.predict(states_of(study))
+        first += expected[:, 0].tolist()
+        for member, (target, seed) in enumerate(companions.members):
+            mine = table[(table["method"] == f"{method}-{target}") & (table["seed"] == seed)]
+            np.testing.assert_array_equal(mine["confidence"], expected[member])
+    assert len(set(first)) == 8  # members differ, so that a mix-up would show
+
+
+def test_every_companion_of_a_sweep_has_rows_of_its_own_source_step(study, tmp_path):
+    features, study.states = write_features(tmp_path / "features", study.frame)
+    sweep = [("rollouts", 2), ("rollouts", 5), ("resampled", 5)]
+    folders = {e: [] for e in ORDERS}
+    for experience, steps in sweep:
+        folder = tmp_path / f"{experience}-{steps}"
+        folders[experience].append(write_companions(folder, steps=steps, experience=experience))
+    companions = load_experiences(folders)
+    table = study.run("token-probability", "cocal-binary", "postcal-binary", features=features, companions=companions)
+    found = table.groupby(["method", "source_step"], sort=True).size().to_dict()
+    count, members = QUESTIONS * SAMPLES, len(SEEDS) * QUESTIONS * SAMPLES
+    assert found == {
+        ("cocal-binary", 2): members,
+        ("cocal-binary", 5): members,
+        ("postcal-binary", 5): members,
+        ("token-probability", -1): count,
+    }
+    pairs = [
+        (f"{name}-binary", one)
+        for name, e in (("cocal", "rollouts"), ("postcal", "resampled"))
+        for one in companions[e]
+    ]
+    for method, one in pairs:
+        mine = table[(table["method"] == method) & (table["source_step"] == one.spec.steps)]
+        expected = one.predict(states_of(study))[one.members.index(("binary", SEEDS[1]))]
+        np.testing.assert_array_equal(mine.loc[mine["seed"] == SEEDS[1], "confidence"], expected)
+
+
+def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path):
+    own = write_companions(tmp_path / "own")
+    other = write_companions(tmp_path / "other", experience="resampled")
+    with pytest.raises(ContractError, match="other: fitted in shuffled order, but companions on rollouts are fitted"):
+        load_experiences({"rollouts": [own, other]})
+    with pytest.raises(ConfigError, match="two companions on rollouts learnt from the same number of steps"):
+        load_experiences({"rollouts": [own, own]})
+
+
+@pytest.mark.parametrize("change", ["length", "missing", "other"])
+def test_features_of_other_responses_are_refused(study, tmp_path, change):
+    companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions"))]}
+    planted = study.frame.copy()
+    if change == "length":
+        planted.loc[POOL, "length"] += 1
+    elif change == "missing":
+        planted = planted[planted["response_id"] != POOL]
+    else:
+        planted.loc[POOL, "response_id"] = 999
+    features, _ = write_features(tmp_path / "features", planted)
+    with pytest.raises(ContractError, match=rf"sums\.zarr: .*response_id {POOL}") as error:
+        study.run("cocal-binary", features=features, companions=companions)
+    assert str(tmp_path / "answer" / "sums.parquet") in str(error.value)
+
+
+def test_method_without_companions_of_its_target_or_experience_is_refused(study, tmp_path):
+    companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions", targets=("binary",)))]}
+    features, _ = write_features(tmp_path / "features", study.frame)
+    with pytest.raises(ConfigError, match="cocal-group needs companions of target 'group'; there are only binary"):
+        study.run("cocal-group", features=features, companions=companions)
+    with pytest.raises(ConfigError, match="postcal-binary needs features, and companions on resampled"):
+        study.run("postcal-binary", features=features, companions=companions)
+    with pytest.raises(ConfigError, match="cocal-group needs features, and companions on rollouts"):
+        study.run("cocal-group", features=features)
+
+
+# Command
+
+
+def test_command_writes_all_methods_reproducibly(study, tmp_path):
+    write_responses(tmp_path / "answer", study.frame)
+    write_responses(tmp_path / "verbal", study.verbal)
+    write_features(tmp_path / "features", study.frame)
+    companions = [f"{e}={write_companions(tmp_path / e, experience=e)}" for e in ORDERS]
+    extra = [f"--features={tmp_path / 'features'}", "--companions", *companions]
+    outputs = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
+    for output in outputs:
+        assert main(command(tmp_path, output, *extra)) == 0
+    table = read_frame(outputs[0], PREDICTIONS)
+    assert list(table["method"].unique()) == ["verbal", *SHARED]
+    assert len(table) == QUESTIONS * SAMPLES * (4 + 4 * len(SEEDS))
+    assert set(table.loc[table["seed"] >= 0, "source_step"]) == {STEP}
+    assert set(table.loc[table["seed"] < 0, "source_step"]) == {-1}
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
+def test_command_reads_the_format_of_a_coupled_policy(study, tmp_path):
+    study.verbal["confidence"] = 0.5
+    folder = write_responses(tmp_path / "own", study.verbal)
+    flags = ["--algorithm=rlcr", "--responses", f"rlcr={folder}"]
+    assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 0
+    table = read_frame(tmp_path / "x.parquet", PREDICTIONS)
+    assert set(table["method"]) == set(table["algorithm"]) == {"rlcr"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--responses", "verbal"], "--responses: 'verbal' is not KIND=FOLDER with one of answer, dcpo, rlcr, verbal"),
+        (["--responses", "verbal=a", "verbal=b"], "--responses: 2 folders of the verbal format; give one"),
+        (["--companions", "fresh=a"], "--companions: 'fresh=a' is not KIND=FOLDER with one of rollouts, resampled"),
+    ],
+)
+def test_command_names_a_bad_flag(tmp_path, capsys, flags, message):
+    assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_torch_is_loaded_for_companions_alone(study, tmp_path):
+    write_responses(tmp_path / "answer", study.frame)
+    arguments = command(tmp_path, tmp_path / "x.parquet", "--methods=self-consistency,token-probability,p-true")
+    code = f"import sys; from cocal.cli import main; assert main({arguments}) == 0; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
