@@ -13,22 +13,34 @@ import pytest
 import yaml
 
 from cocal.config import load_study
+from cocal.estimators.registry import METHODS
 from cocal.schemas import PREDICTIONS, RESPONSES
 from cocal.store import read_dataset, read_frame
 
+FIGURES = ["reliability", "reliability_all", "training_dynamics", "early_steps", "budgets", "composition"]
 STUDIES = ["config.yaml", "smoke.yaml"]
 JOBS = {
     "all": 1,
     "backbone": 1,
+    "checks": 1,
     "companions": 1,
-    "features": 1,
+    "figure_budgets": 1,
+    "figure_composition": 1,
+    "figure_early_steps": 1,
     "figure_reliability": 1,
+    "figure_reliability_all": 1,
+    "figure_training_dynamics": 1,
     "metrics": 1,
-    "predictions": 2,
+    "postcal_companions": 1,
     "questions": 1,
-    "responses": 3,
-    "table_main": 1,
-    "train": 1,
+    "resample": 1,
+    "sweep_metrics": 1,
+    "sweep_predictions": 2,
+    "train": 3,
+}
+BY_STAGES = {
+    3: {"features": 3, "predictions": 10, "responses": 11, "table_main": 3},
+    2: {"features": 2, "predictions": 7, "responses": 8, "table_main": 2},
 }
 
 
@@ -51,7 +63,8 @@ def _planned(output: str) -> dict[str, int]:
 def test_dry_run_plans_the_whole_study(repository, tmp_path, name):
     done = _snakemake(repository, tmp_path, "--dry-run", config=repository / "config" / name)
     assert done.returncode == 0, done.stderr
-    assert _planned(done.stdout + done.stderr) == JOBS
+    stages = load_study(repository / "config" / name).policy.stages
+    assert _planned(done.stdout + done.stderr) == JOBS | BY_STAGES[len(stages)]
 
 
 @pytest.mark.parametrize("profile", ["default", "slurm"])
@@ -62,7 +75,8 @@ def test_documented_commands_plan_without_a_cluster(repository, tmp_path, profil
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
     assert done.returncode == 0, done.stderr
     planned = _planned(done.stdout + done.stderr)
-    assert planned["train"] == planned["table_main"] == 1
+    assert planned["train"] == 3
+    assert planned["table_main"] >= 1
 
 
 @pytest.mark.parametrize(
@@ -103,16 +117,20 @@ def smoke(repository, tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-def test_smoke_study_gives_the_table_and_the_figure(smoke):
+def test_smoke_study_gives_the_tables_and_figures(smoke):
     table = (smoke / "results/tables/main.tex").read_text()
     assert "Smoke study" in table
-    for label in ("Base + Verbal", "SelfConsis", "TokenProb", "P(True)", "CoCal (group)", "Macro Average"):
+    for label in (*(method.label for method in METHODS.values()), "Macro Average"):
         assert label in table
+    earlier = (smoke / "results/tables/main_step2.tex").read_text()
+    assert "RLCR" in earlier
+    assert "SelfConsis" not in earlier
     numbers = pd.read_csv(smoke / "results/tables/main.csv")
     assert set(numbers["dataset"]) == {"smoke-large", "smoke-small", "macro-mathematics"}
     assert numbers["value"].notna().any()
-    for suffix in ("pdf", "png", "csv"):
-        assert (smoke / f"results/figures/reliability.{suffix}").stat().st_size > 0
+    for figure in FIGURES:
+        for suffix in ("pdf", "png", "csv"):
+            assert (smoke / f"results/figures/{figure}.{suffix}").stat().st_size > 0
     assert not list((smoke / "results/runs").rglob("*.parquet"))
     assert not list(smoke.rglob("*.partial"))
 
@@ -124,7 +142,8 @@ def test_smoke_study_keeps_the_protocol(smoke, repository):
     predictions = read_frame(smoke / "results/predictions/smoke/grpo/step-4.parquet", PREDICTIONS)
     seeds = predictions.groupby("method")["seed"].unique()
     assert set(seeds["cocal-binary"]) == set(seeds["cocal-group"]) == set(study.companion.seeds)
-    shared = ["self-consistency", "token-probability", "p-true", "cocal-group", "cocal-binary"]
+    shared = [name for name, method in METHODS.items() if method.protocol == "answer"]
+    assert {"postcal-binary", "cocal-binary", "self-consistency", "token-probability", "p-true"} <= set(shared)
     rows = predictions[predictions["method"].isin(shared)]
     key = ["dataset", "response_id"]
     fixed = {m: set(map(tuple, part[key].to_numpy())) for m, part in rows.groupby("method")}
@@ -162,8 +181,9 @@ def test_an_edit_reruns_what_it_touches_and_no_more(smoke, repository, tmp_path)
     (tmp_path / "edited.yaml").write_text(yaml.safe_dump(content))
     done = _snakemake(repository, smoke, "--dry-run", config=tmp_path / "edited.yaml")
     planned = _planned(done.stdout + done.stderr)
-    assert set(planned) == {"companions", "predictions", "metrics", "table_main", "figure_reliability", "all"}
-    assert planned["predictions"] == 1
+    assert planned["companions"] == planned["postcal_companions"] == 1
+    assert planned["predictions"] == 2, "the two stages of GRPO; no other policy has a companion"
+    assert not {"questions", "backbone", "train", "resample", "responses", "features"} & set(planned)
 
 
 @pytest.mark.slow
@@ -171,7 +191,8 @@ def test_a_second_run_gives_the_same_bytes(smoke, repository, tmp_path):
     """From the questions to the figures, in another folder."""
     done = _snakemake(repository, tmp_path, config=repository / "config/smoke.yaml")
     assert done.returncode == 0, done.stderr[-5000:]
-    names = ["tables/main.tex", "tables/main.csv", "figures/reliability.pdf", "figures/reliability.png"]
+    tables = [f"tables/main{stage}.{suffix}" for stage in ("", "_step2") for suffix in ("tex", "csv")]
+    names = tables + [f"figures/{figure}.{suffix}" for figure in FIGURES for suffix in ("pdf", "png", "csv")]
     match, mismatch, errors = filecmp.cmpfiles(smoke / "results", tmp_path / "results", names, shallow=False)
     assert (match, mismatch, errors) == (names, [], [])
 

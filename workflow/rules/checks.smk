@@ -20,7 +20,8 @@ rule checks:
         "../../envs/cocal.yaml"
     params:
         settings=canonical(STUDY.companion),
+        companions=check_companions,
     shell:
         "cocal checks --settings {params.settings:q} --backbone {wildcards.backbone} --rollouts {input.rollouts}"
-        " --resampled {input.resampled} --questions {input.questions} --companions {input.companions}"
+        " --resampled {input.resampled} --questions {input.questions} --companions {params.companions}"
         " --predictions {input.predictions} --output {output} > {log} 2>&1"

@@ -134,6 +134,12 @@ def prediction_files(cells):
     ]
 
 
+def check_companions(wildcards, input):
+    """All companions with the kind of experience they learnt from, as `cocal checks` wants them."""
+    kinds = {folder: experience for experience, folder in EXPERIENCES.items()}
+    return [f"{kinds[Path(folder).parent.name]}={folder}" for folder in input.companions]
+
+
 # Checkpoints on which companions of several steps are compared.
 SWEPT = [step for step in STUDY.policy.stages if plan.sweep_steps(STUDY, step)]
 SWEEP_FILES = [f"results/predictions/{{backbone}}/grpo/step-{step}-sweep.parquet" for step in SWEPT]

@@ -118,8 +118,9 @@ class RecordingGRPOTrainer(GRPOTrainer):
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Pooled states (layers, 2, hidden) and raw log-probabilities of each response of this process."""
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        # as many batches on every process: sharded parameters are gathered in step
-        batches = batches_of_rows(lengths, self.args.per_device_train_batch_size)
+        # As many batches on every process, since sharded parameters are gathered in step; smaller than a micro-batch,
+        # since short responses then do not pay for the longest one's padding.
+        batches = batches_of_rows(lengths, max(1, self.args.per_device_train_batch_size // 4))
         features: list = [None] * len(responses)
         logprobs: list = [None] * len(responses)
         scored = score(
