@@ -1,6 +1,6 @@
 """Settings of the protocol: responses, features, companions, estimators, metrics (section 5, appendix A)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -92,19 +92,8 @@ class PostCal(Model):
 class Estimators(Model):
     """Confidence estimators that a study compares."""
 
-    methods: tuple[Method, ...] = (
-        "base-verbal",
-        "verbal",
-        "self-consistency",
-        "token-probability",
-        "p-true",
-        "rlcr",
-        "dcpo",
-        "postcal-group",
-        "postcal-binary",
-        "cocal-group",
-        "cocal-binary",
-    )
+    methods: tuple[Method, ...] = get_args(Method)
+    """All of them by default."""
     missing_answer: Literal["zero", "invalid"] = "zero"
     """Self-consistency of a response without an answer: no response agrees with it (zero), or no confidence."""
 
