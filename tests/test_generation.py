@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from cocal.config.plan import SetPlan
 from cocal.config.protocol import Generation
 from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.estimators.p_true import p_true
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import chat_ids, sample_responses, sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
+from cocal.plan import SetPlan
 from cocal.prompts import Prompts
 from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame

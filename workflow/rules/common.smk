@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from cocal.config import plan
+from cocal import plan
 from cocal.config.load import load_study, study_from_mapping
 from cocal.store.provenance import canonical
 

@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Sample set by set; finished sets survive a kill."""
     from cocal.config import parse_settings
-    from cocal.config.plan import ResponsePlan
     from cocal.config.protocol import Generation
     from cocal.config.protocol import Verifier as VerifierSettings
+    from cocal.plan import ResponsePlan
     from cocal.policy.checkpoints import fingerprint, load_policy
     from cocal.prompts import Prompts
     from cocal.runtime import fix_threads

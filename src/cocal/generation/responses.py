@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from cocal.config.plan import SetPlan
 from cocal.config.protocol import Generation
 from cocal.errors import ConfigError
 from cocal.generation.engine import Engine, Sampling
+from cocal.plan import SetPlan
 from cocal.prompts import Prompts
 from cocal.verify.answers import extract_answer
 from cocal.verify.confidence import parse_confidence
