@@ -144,6 +144,16 @@ def check_companions(wildcards, input):
 SWEPT = [step for step in STUDY.policy.stages if plan.sweep_steps(STUDY, step)]
 SWEEP_FILES = [f"results/predictions/{{backbone}}/grpo/step-{step}-sweep.parquet" for step in SWEPT]
 
+
+def table_step(wildcards):
+    """Step of results/tables/main{stage}.tex."""
+    return int(wildcards.stage.removeprefix("_step") or STUDY.policy.steps)
+
+
+def table_layout(wildcards):
+    return canonical(plan.main_layout(STUDY, table_step(wildcards)))
+
+
 FIGURES = (
     "reliability",
     "reliability_all",

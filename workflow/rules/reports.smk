@@ -5,15 +5,6 @@ CHECKS = f"results/checks/{STUDY.main_backbone}.json"
 FINAL_CELLS = [cell for cell in plan.evaluated_cells(STUDY) if cell[1] in (0, STUDY.policy.steps)]
 
 
-def table_step(wildcards):
-    """Step of results/tables/main{stage}.tex."""
-    return int(wildcards.stage.removeprefix("_step") or STUDY.policy.steps)
-
-
-def table_layout(wildcards):
-    return canonical(plan.main_layout(STUDY, table_step(wildcards)))
-
-
 # main.tex shows the end of training, main_step{N}.tex an earlier stage.
 rule table_main:
     input:
