@@ -34,6 +34,7 @@ def predictions() -> pd.DataFrame:
             "response_id": [0, 1, 2],
             "method": "verbal",
             "seed": -1,
+            "source_step": -1,
             "confidence": [0.25, np.nan, 1.0],
             "valid": [True, False, True],
             "correct": [True, False, True],
