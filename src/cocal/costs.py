@@ -5,7 +5,9 @@ import platform
 from pathlib import Path
 from typing import TypeVar
 
-from cocal.config.base import Count, Model, Positive
+from pydantic import model_validator
+
+from cocal.config.base import Count, Model, Name, Positive
 from cocal.config.load import validate
 from cocal.errors import ContractError
 from cocal.store import write_text
@@ -22,6 +24,44 @@ class Cost(Model):
     """What was done in that time: rollout steps, responses or companions."""
     device: str
     """What it ran on."""
+
+
+class TimeToConfidence(Model):
+    """Mean time until one question of a set has a confidence (appendix F.4)."""
+
+    dataset: Name
+    pre_ms: Positive
+    """Milliseconds of the pre-generation companion: prompt encoding and prediction."""
+    post_s: Positive
+    """Seconds of the post-generation companion: decoding, state of the response and prediction."""
+
+
+class Latency(Model):
+    """Inference times of one policy and its companions, start-up, loading and warm-up excluded (appendices E.2 and F.4)."""
+
+    device: str
+    """What it ran on."""
+    questions: Count
+    """Questions of each set whose time to confidence was measured, one after another."""
+    generation_questions: Count
+    """Questions whose responses were generated in one batch."""
+    generation_seconds: Positive
+    """Wall-clock time a question, one response each."""
+    pool: Count
+    """Responses a question that self-consistency compares."""
+    pool_seconds: Positive
+    """Wall-clock time a question, `pool` responses each."""
+    predictions: Count
+    """Predictions of a companion, one response each, that the next time is the mean of."""
+    prediction_ms: Positive
+    """Milliseconds of such a prediction."""
+    time_to_confidence: tuple[TimeToConfidence, ...]
+
+    @model_validator(mode="after")
+    def _distinct_datasets(self) -> "Latency":
+        if len({time.dataset for time in self.time_to_confidence}) != len(self.time_to_confidence):
+            raise ValueError("time_to_confidence repeats a dataset")
+        return self
 
 
 def device_name() -> str:
