@@ -33,6 +33,8 @@ def predicted(method: str, seed: int = -1, source_step: int = -1, **changes) -> 
         "method": method,
         "seed": seed,
         "source_step": source_step,
+        "layer": -1 if source_step < 0 else 2,
+        "pooling": "" if source_step < 0 else "last+mean",
         "confidence": draw.random(10),
         "valid": True,
         "correct": outcome.random(10) < 0.5,

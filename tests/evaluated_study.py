@@ -22,7 +22,7 @@ STEP = 60
 HIDDEN = 3
 SETS = EvaluationSets.model_validate({"sums": {"samples": SAMPLES, "domain": "mathematics"}})
 TRAINING_FREE = ["self-consistency", "token-probability", "p-true"]
-SHARED = [*TRAINING_FREE, "postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
+SHARED = [*TRAINING_FREE, "postcal-group", "postcal-binary", "cocal-group", "cocal-binary", "cocal-pre-generation"]
 SEEDS = (42, 137)
 
 
@@ -69,26 +69,34 @@ def write_responses(folder, frame):
 
 
 def write_features(folder, frame):
-    """Features of the evaluated responses, in an order of their own."""
+    """Features of the evaluated responses, in an order of their own; poolings last, mean, prompt."""
     evaluated = frame[frame["sample"] < SAMPLES].iloc[::-1]
     n = len(evaluated)
-    values = np.random.default_rng(1).normal(size=(n, 2, 2, HIDDEN)).astype(np.float32)
+    values = np.random.default_rng(1).normal(size=(n, 2, 3, HIDDEN)).astype(np.float32)
     writer = create_features(
-        folder / "sums.zarr", responses=n, layers=[0, 1], hidden=HIDDEN, rows_per_chunk=n, dtype="float32"
+        folder / "sums.zarr",
+        responses=n,
+        layers=[0, 1],
+        hidden=HIDDEN,
+        rows_per_chunk=n,
+        dtype="float32",
+        poolings=("last", "mean", "prompt"),
     )
     writer.write(0, evaluated["response_id"].to_numpy(), evaluated["length"].to_numpy(), values)
     by_response = pd.Series(list(values), index=evaluated["response_id"])
     return folder, by_response
 
 
-def write_companions(folder, targets=("group", "binary"), layer=1, steps=STEP, experience="rollouts"):
+def write_companions(folder, targets=None, layer=1, steps=STEP, experience="rollouts", poolings=None):
     """Companions with the weights that training would start from, shifted by the steps that they learnt from."""
+    targets = targets or (("question",) if experience == "prompts" else ("group", "binary"))
+    poolings = poolings or (("prompt",) if experience == "prompts" else ("last", "mean"))
     settings = Companion(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
     spec = CompanionSpec(
         settings=settings,
-        inputs=2 * HIDDEN,
+        inputs=len(poolings) * HIDDEN,
         layer=layer,
-        poolings=("last", "mean"),
+        poolings=poolings,
         steps=steps,
         order=ORDERS[experience],
         shuffle_seed=1 if experience == "resampled" else None,
@@ -124,7 +132,8 @@ class EvaluatedStudy:
             self.protocol: write_responses(self.folder / "verbal", self.verbal),
         }
         if "features" not in given and any(METHODS[name].experience for name in names if name in METHODS):
-            given["features"], self.states = write_features(self.folder / "features", self.frame)
+            folder, self.states = write_features(self.folder / "features", self.frame)
+            given["features"] = {"answer": folder}
             given["companions"] = self.companions = load_experiences(
                 {e: [write_companions(self.folder / e, experience=e)] for e in ORDERS}
             )

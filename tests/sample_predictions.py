@@ -43,6 +43,8 @@ def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: i
                             "method": method,
                             "seed": seed,
                             "source_step": step if seeded else -1,
+                            "layer": 2 if seeded else -1,
+                            "pooling": "last+mean" if seeded else "",
                             "confidence": confidence,
                             "valid": ~np.isnan(confidence),
                             "correct": correct,

@@ -150,3 +150,16 @@ def test_truncated_checkpoint_is_named(micro_checkpoint, tmp_path):
         load_policy(tmp_path / "cut")
     with pytest.raises(ContractError, match="none: not a complete checkpoint"):
         load_policy(tmp_path / "none")
+
+
+def test_the_prompt_state_is_that_of_the_last_prompt_token(model):
+    """Appendix E.4: the same with a response behind it and without one."""
+    last = model.config.num_hidden_layers - 1
+    poolings = ("last", "mean", "prompt")
+    features, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings)
+    without, _ = _score(model, PROMPTS, [[]] * len(PROMPTS), [last], poolings=("prompt",))
+    for prompt, response, found, alone in zip(PROMPTS, RESPONSES, features, without, strict=True):
+        states, _ = _reference(model, prompt, response)
+        np.testing.assert_allclose(found[0, 2], states[len(prompt) - 1].numpy(), atol=2e-5)
+        np.testing.assert_allclose(alone[0, 0], found[0, 2], atol=2e-5)
+        assert not np.allclose(found[0, 2], states[len(prompt)].numpy(), atol=1e-2)

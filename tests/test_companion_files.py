@@ -165,8 +165,8 @@ def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
         table = pq.read_table(file)
         pq.write_table(table.drop_columns(["prompt_ids", "response_ids", "logprobs", "text"]), file)
     with caplog.at_level(logging.INFO):
-        assert main(run.command(tmp_path / "output", "--layer=0", "--poolings=mean")) == 0
-    assert load_companions(tmp_path / "output" / "steps-2").spec.inputs == HIDDEN
+        assert main(run.command(tmp_path / "output", "--states=0/mean")) == 0
+    assert load_companions(tmp_path / "output" / "0" / "mean" / "steps-2").spec.inputs == HIDDEN
     assert "pass 4 of 4: group training" in caplog.text
 
 
@@ -175,8 +175,9 @@ def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
     [
         (["--steps", "3", "0"], "--steps must be 1 or more"),
         (["--order=shuffled"], "seed"),
-        (["--layer=1"], "layer 1 is not stored"),
-        (["--poolings=first"], "pooling 'first' is not stored"),
+        (["--states=1/last"], "layer 1 is not stored"),
+        (["--states=0/first"], "pooling 'first' is not stored"),
+        (["--states=last"], "--states: 'last' is not LAYER/POOLINGS"),
     ],
 )
 def test_command_refuses_wrong_flags(run: Run, tmp_path: Path, capsys, flags: list[str], message: str):

@@ -35,6 +35,8 @@ def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **
         "method": method,
         "seed": seed,
         "source_step": 20 if seed >= 0 else -1,
+        "layer": 2 if seed >= 0 else -1,
+        "pooling": "last+mean" if seed >= 0 else "",
         "confidence": 0.3 * correct + 0.7 * noise,
         "valid": True,
         "correct": correct,
@@ -178,7 +180,7 @@ def test_several_source_steps_are_refused_in_the_main_cube():
 
 def test_a_sweep_has_the_cube_of_each_source_step():
     postcal = pd.concat([rows("postcal-binary", seed=seed, stream=9, source_step=20) for seed in SEEDS])
-    cube = metric_cube(pd.concat([sweep(2, 5, 20), postcal]), QUICK, sweep=True)
+    cube = metric_cube(pd.concat([sweep(2, 5, 20), postcal]), QUICK, sweep=["source_step"])
     assert cube["value"].dims == (
         *("backbone", "algorithm", "step", "source_step", "dataset", "method", "seed"),
         "metric",
@@ -195,9 +197,28 @@ def test_a_sweep_has_the_cube_of_each_source_step():
     assert (absent["n"] == 0).all()
 
 
+def test_layers_and_poolings_are_told_apart():
+    parts = {(0, "last"): 1, (0, "mean"): 2, (2, "last+mean"): 3}
+    frames = {
+        key: pd.concat([rows("cocal-binary", seed=s, stream=n, layer=key[0], pooling=key[1]) for s in SEEDS])
+        for key, n in parts.items()
+    }
+    together = pd.concat(frames.values())
+    cube = metric_cube(together, QUICK, sweep=["layer", "pooling"])
+    assert cube["n"].dims == ("backbone", "algorithm", "step", "layer", "pooling", "dataset", "method", "seed")
+    assert cube["layer"].dtype == np.int64
+    for (layer, pooling), frame in frames.items():
+        part = cube.sel({"layer": layer, "pooling": pooling}, drop=True)
+        assert part.equals(metric_cube(frame, QUICK))
+    assert (cube["n"].sel({"layer": 2, "pooling": "mean"}) == 0).all()
+    for sweep_by, other in (([], "layer"), (["layer"], "pooling"), (["source_step"], "layer")):
+        with pytest.raises(ContractError, match=rf"several {other}s, .*metrics --sweep {other}"):
+            metric_cube(together, QUICK, sweep=sweep_by)
+
+
 def test_source_steps_see_the_same_resamples():
     """Accuracy depends on the questions alone, so equal resamples give equal intervals."""
-    cube = metric_cube(sweep(2, 20), QUICK, sweep=True)
+    cube = metric_cube(sweep(2, 20), QUICK, sweep=["source_step"])
     for bound in ("lower", "upper"):
         accuracy = cube[bound].sel(metric="accuracy", seed="mean").squeeze()
         assert np.unique(accuracy.values).size == 1
@@ -208,7 +229,7 @@ def test_a_missing_seed_of_a_source_step_is_named():
     frame = sweep(2, 20)
     lost = (frame["seed"] == 137) & (frame["source_step"] == 2)
     with pytest.raises(ContractError, match=r"'cocal-binary'.*source step 2\) on easy lacks seed\(s\) 137"):
-        metric_cube(frame[~lost], QUICK, sweep=True)
+        metric_cube(frame[~lost], QUICK, sweep=["source_step"])
 
 
 def test_the_command_writes_a_sweep(tmp_path, capsys):
@@ -218,8 +239,9 @@ def test_the_command_writes_a_sweep(tmp_path, capsys):
     assert main([*options, "--output", str(output)]) == 2
     assert "metrics --sweep" in capsys.readouterr().err
     assert not output.exists()
-    assert main([*options, "--sweep", "--output", str(output)]) == 0
-    assert read_dataset(output).drop_attrs().equals(metric_cube(sweep(2, 20), Metrics(resamples=20), sweep=True))
+    assert main([*options, "--sweep", "source_step", "--output", str(output)]) == 0
+    expected = metric_cube(sweep(2, 20), Metrics(resamples=20), sweep=["source_step"])
+    assert read_dataset(output).drop_attrs().equals(expected)
 
 
 def test_the_prerl_model_comes_from_the_base_cell():

@@ -46,7 +46,7 @@ def study(tmp_path, verifier):
 
 def states_of(study):
     """Last || mean of layer 1 of the evaluated responses."""
-    return np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1].reshape(-1, 2 * HIDDEN)
+    return np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1, :2].reshape(-1, 2 * HIDDEN)
 
 
 def test_companions_score_last_and_mean_of_their_layer(study):
@@ -65,15 +65,59 @@ def test_companions_score_last_and_mean_of_their_layer(study):
     assert len(set(first)) == 8  # members differ, so that a mix-up would show
 
 
+def test_layers_and_poolings_of_an_ablation_have_rows_of_their_own(study, tmp_path):
+    features, states = write_features(tmp_path / "features", study.frame)
+    kinds = [(0, ("last", "mean")), (1, ("last",)), (1, ("mean",))]
+    folders = [write_companions(tmp_path / f"{n}", layer=kind[0], poolings=kind[1]) for n, kind in enumerate(kinds)]
+    companions = load_experiences({"rollouts": folders})
+    table = study.run("cocal-binary", features={"answer": features}, companions=companions)
+    found = np.stack(states.loc[study.evaluated()["response_id"]].to_list())
+    for (layer, poolings), one in zip(kinds, companions["rollouts"], strict=True):
+        chosen = [("last", "mean").index(name) for name in poolings]
+        expected = one.predict(found[:, layer, chosen].reshape(len(found), -1))
+        mine = table[(table["layer"] == layer) & (table["pooling"] == "+".join(poolings)) & (table["seed"] == SEEDS[0])]
+        np.testing.assert_array_equal(mine["confidence"], expected[one.members.index(("binary", SEEDS[0]))])
+
+
+def test_pre_generation_reads_the_prompt_state(study):
+    table = study.run("cocal-pre-generation")
+    (companions,) = study.companions["prompts"]
+    found = np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1, 2]
+    mine = table[table["seed"] == SEEDS[1]]
+    np.testing.assert_array_equal(mine["confidence"], companions.predict(found)[1])
+    assert set(table["pooling"]) == {"prompt"}
+
+
+def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
+    """Appendix C: features of the response up to <reason>; nothing before it means no confidence."""
+    study.verbal["confidence"] = 0.5
+    study.protocol, study.algorithm = "rlcr", "rlcr"
+    begun = study.verbal.assign(length=study.verbal["length"] - 1)
+    features, states = write_features(tmp_path / "features", begun[begun["response_id"] != 3])
+    companions = load_experiences({"rollouts": [write_companions(tmp_path / "companions")]})
+    table = study.run("cocal-on-rlcr", "rlcr", features={"rlcr": features}, companions=companions)
+    mine = table[(table["method"] == "cocal-on-rlcr") & (table["seed"] == SEEDS[0])].set_index("response_id")
+    assert mine.index[~mine["valid"]].tolist() == [3]
+    (one,) = companions["rollouts"]
+    there = mine[mine["valid"]]
+    expected = one.predict(np.stack(states.loc[there.index].to_list())[:, 1, :2].reshape(-1, 2 * HIDDEN))
+    np.testing.assert_array_equal(there["confidence"], expected[one.members.index(("binary", SEEDS[0]))])
+    longer, _ = write_features(tmp_path / "longer", study.verbal.assign(length=study.verbal["length"] + 1))
+    with pytest.raises(ContractError, match="features of other responses"):
+        study.run("cocal-on-rlcr", features={"rlcr": longer}, companions=companions)
+
+
 def test_every_companion_of_a_sweep_has_rows_of_its_own_source_step(study, tmp_path):
     features, study.states = write_features(tmp_path / "features", study.frame)
     sweep = [("rollouts", 2), ("rollouts", 5), ("resampled", 5)]
-    folders = {e: [] for e in ORDERS}
+    folders = {"rollouts": [], "resampled": []}
     for experience, steps in sweep:
         folder = tmp_path / f"{experience}-{steps}"
         folders[experience].append(write_companions(folder, steps=steps, experience=experience))
     companions = load_experiences(folders)
-    table = study.run("token-probability", "cocal-binary", "postcal-binary", features=features, companions=companions)
+    table = study.run(
+        "token-probability", "cocal-binary", "postcal-binary", features={"answer": features}, companions=companions
+    )
     found = table.groupby(["method", "source_step"], sort=True).size().to_dict()
     count, members = QUESTIONS * SAMPLES, len(SEEDS) * QUESTIONS * SAMPLES
     assert found == {
@@ -98,7 +142,7 @@ def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path
     other = write_companions(tmp_path / "other", experience="resampled")
     with pytest.raises(ContractError, match="other: fitted in shuffled order, but companions on rollouts are fitted"):
         load_experiences({"rollouts": [own, other]})
-    with pytest.raises(ConfigError, match="two companions on rollouts learnt from the same number of steps"):
+    with pytest.raises(ConfigError, match=r"two companions on rollouts learnt from 60 steps and read last\+mean of"):
         load_experiences({"rollouts": [own, own]})
 
 
@@ -114,7 +158,7 @@ def test_features_of_other_responses_are_refused(study, tmp_path, change):
         planted.loc[POOL, "response_id"] = 999
     features, _ = write_features(tmp_path / "features", planted)
     with pytest.raises(ContractError, match=rf"sums\.zarr: .*response_id {POOL}") as error:
-        study.run("cocal-binary", features=features, companions=companions)
+        study.run("cocal-binary", features={"answer": features}, companions=companions)
     assert str(tmp_path / "answer" / "sums.parquet") in str(error.value)
 
 
@@ -122,11 +166,11 @@ def test_method_without_companions_of_its_target_or_experience_is_refused(study,
     companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions", targets=("binary",)))]}
     features, _ = write_features(tmp_path / "features", study.frame)
     with pytest.raises(ConfigError, match="cocal-group needs companions of target 'group'; there are only binary"):
-        study.run("cocal-group", features=features, companions=companions)
-    with pytest.raises(ConfigError, match="postcal-binary needs features, and companions on resampled"):
-        study.run("postcal-binary", features=features, companions=companions)
-    with pytest.raises(ConfigError, match="cocal-group needs features, and companions on rollouts"):
-        study.run("cocal-group", features=features)
+        study.run("cocal-group", features={"answer": features}, companions=companions)
+    with pytest.raises(ConfigError, match=r"postcal-binary needs features in the answer format, .* on resampled"):
+        study.run("postcal-binary", features={"answer": features}, companions=companions)
+    with pytest.raises(ConfigError, match=r"cocal-group needs features in the answer format, .* on rollouts"):
+        study.run("cocal-group", features={"answer": features})
 
 
 # Command
@@ -137,13 +181,13 @@ def test_command_writes_all_methods_reproducibly(study, tmp_path):
     write_responses(tmp_path / "verbal", study.verbal)
     write_features(tmp_path / "features", study.frame)
     companions = [f"{e}={write_companions(tmp_path / e, experience=e)}" for e in ORDERS]
-    extra = [f"--features={tmp_path / 'features'}", "--companions", *companions]
+    extra = [f"--features=answer={tmp_path / 'features'}", "--companions", *companions]
     outputs = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
     for output in outputs:
         assert main(command(tmp_path, output, *extra)) == 0
     table = read_frame(outputs[0], PREDICTIONS)
     assert list(table["method"].unique()) == ["verbal", *SHARED]
-    assert len(table) == QUESTIONS * SAMPLES * (4 + 4 * len(SEEDS))
+    assert len(table) == QUESTIONS * SAMPLES * (4 + 5 * len(SEEDS))
     assert set(table.loc[table["seed"] >= 0, "source_step"]) == {STEP}
     assert set(table.loc[table["seed"] < 0, "source_step"]) == {-1}
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
@@ -152,7 +196,7 @@ def test_command_writes_all_methods_reproducibly(study, tmp_path):
 def test_command_reads_the_format_of_a_coupled_policy(study, tmp_path):
     study.verbal["confidence"] = 0.5
     folder = write_responses(tmp_path / "own", study.verbal)
-    flags = ["--algorithm=rlcr", "--responses", f"rlcr={folder}"]
+    flags = ["--algorithm=rlcr", "--methods=rlcr", "--responses", f"rlcr={folder}"]
     assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 0
     table = read_frame(tmp_path / "x.parquet", PREDICTIONS)
     assert set(table["method"]) == set(table["algorithm"]) == {"rlcr"}

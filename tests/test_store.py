@@ -35,6 +35,8 @@ def predictions() -> pd.DataFrame:
             "method": "verbal",
             "seed": -1,
             "source_step": -1,
+            "layer": -1,
+            "pooling": "",
             "confidence": [0.25, np.nan, 1.0],
             "valid": [True, False, True],
             "correct": [True, False, True],

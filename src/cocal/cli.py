@@ -16,6 +16,7 @@ COMMANDS = {
     "resample": "answer the training questions again with the final policy, for PostCal",
     "responses": "sample, verify and score evaluation responses of a checkpoint",
     "features": "extract hidden-state features of responses",
+    "prompts": "extract hidden-state features of the prompts of policy training",
     "companions": "fit companions on the rollouts and features of a policy",
     "predictions": "estimate confidences with every method",
     "metrics": "compute the metric cube with bootstrap intervals",

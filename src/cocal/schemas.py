@@ -240,6 +240,8 @@ PREDICTIONS = Contract(
         "method": pa.string(),
         "seed": pa.int64(),
         "source_step": pa.int64(),
+        "layer": pa.int64(),
+        "pooling": pa.string(),
         "confidence": pa.float64(),
         "valid": pa.bool_(),
         "correct": pa.bool_(),
@@ -255,12 +257,25 @@ PREDICTIONS = Contract(
         "method": _text(),
         "seed": _integer(-1),
         "source_step": _integer(-1),
+        "layer": _integer(-1),
+        "pooling": _text(),
         "confidence": _share(nullable=True),
         "valid": Column(bool),
         "correct": Column(bool),
         "truncated": Column(bool),
     },
-    unique=("backbone", "algorithm", "step", "dataset", "method", "seed", "source_step", "response_id"),
+    unique=(
+        "backbone",
+        "algorithm",
+        "step",
+        "dataset",
+        "method",
+        "seed",
+        "source_step",
+        "layer",
+        "pooling",
+        "response_id",
+    ),
     rules=(
         Rule(
             "a valid row needs a confidence and an invalid one must have none (NaN)",
@@ -270,4 +285,5 @@ PREDICTIONS = Contract(
     ),
 )
 """One confidence a row: higher means more likely correct. `seed` is -1 for methods without training seeds;
-`source_step` the number of rollout steps that the companion learnt from, -1 without a companion."""
+`source_step` is the number of rollout steps that the companion learnt from, `layer` the zero-based block index and
+`pooling` the pooled states (such as "last+mean") that it reads; -1, -1 and "" without a companion."""

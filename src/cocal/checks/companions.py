@@ -97,7 +97,7 @@ def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dic
                 f"{fit.folder}: {column} is {getattr(fit.spec, column)}, but steps 1 to {fit.spec.steps} hold "
                 f"{part.sum()} that are not truncated; fit the companions anew, on the responses of this study"
             )
-    share = float((~table["correct"].to_numpy()[training]).mean())
+    share = float(1 - table["correct"].to_numpy()[training].mean())
     if not math.isclose(share, fit.spec.training_error_share, abs_tol=1e-9):
         raise ContractError(
             f"{fit.folder}: training_error_share is {fit.spec.training_error_share:.6f}, but {share:.6f} of the "

@@ -10,6 +10,7 @@ from cocal.config.protocol import Companion
 from cocal.errors import ContractError
 from cocal.estimators.predictions import check_shared_responses
 from cocal.estimators.registry import METHODS
+from cocal.estimators.responses import Estimator
 from cocal.schemas import PREDICTIONS
 from cocal.store import read_frame
 
@@ -38,7 +39,8 @@ def check_seeds(predictions: pd.DataFrame, settings: Companion, source: str | Pa
     """
     looked_at = {}
     learnt = predictions[predictions["method"].isin([m.name for m in METHODS.values() if m.experience])]
-    for (method, step, source_step, dataset), rows in learnt.groupby(["method", "step", "source_step", "dataset"]):
+    estimator = ["method", "step", "source_step", "layer", "pooling", "dataset"]
+    for (method, step, source_step, _, _, dataset), rows in learnt.groupby(estimator):
         found = set(rows["seed"])
         if found != set(settings.seeds):
             missing, extra = sorted(set(settings.seeds) - found), sorted(found - set(settings.seeds))
@@ -87,7 +89,7 @@ def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int 
     confidences in both.
 
     Returns:
-        By policy and question set: responses and the number of estimators (method, seed and source step).
+        By policy and question set: responses and the number of estimators (methods with their companions).
     """
     merged = pd.concat(tables, ignore_index=True)
     merged = merged.drop_duplicates()  # exact repetitions: one companion in two files
@@ -103,7 +105,7 @@ def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int 
     fixed = merged[merged["method"].map(lambda name: METHODS[name].protocol == "answer").astype(bool)]
     looked_at = []
     for (algorithm, step, dataset), rows in fixed.groupby(["algorithm", "step", "dataset"], sort=True):
-        estimators = rows.groupby(["method", "seed", "source_step"]).ngroups
+        estimators = rows.groupby(list(Estimator._fields)).ngroups
         numbers = {"responses": int(rows["response_id"].nunique()), "estimators": estimators}
         looked_at.append({"algorithm": str(algorithm), "step": int(step), "dataset": str(dataset), **numbers})
     return looked_at

@@ -2,7 +2,14 @@
 
 import argparse
 import logging
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cocal.companion.companions import Companions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--order", choices=["chronological", "shuffled"], default="chronological")
     parser.add_argument("--shuffle-seed", type=int, help="needed by --order shuffled")
-    parser.add_argument("--layer", type=int, help="zero-based block index; the deepest one stored by default")
-    parser.add_argument("--poolings", default="last,mean", help="concatenated in this order")
     parser.add_argument(
-        "--output", required=True, type=Path, help="folder of steps-N, each with weights, history and spec"
+        "--states",
+        nargs="+",
+        metavar="LAYER/POOLINGS",
+        help="one fit each, such as 0/last+mean 2/last: zero-based block index, pooled states in their order; by "
+        "default last+mean of the deepest block stored",
+    )
+    parser.add_argument(
+        "--prompts", action="store_true", help="the features are of the questions' prompts, one row a group of rollouts"
+    )
+    parser.add_argument("--cost", type=Path, metavar="FILE.json", help="time of the fit on the longest prefix")
+    parser.add_argument(
+        "--output",
+        required=True,
+        type=Path,
+        help="folder of steps-N, each with weights, history and spec; with --states, of LAYER/POOLINGS/steps-N",
     )
 
 
@@ -33,37 +52,63 @@ def run(options: argparse.Namespace) -> None:
     if prefixes[0] < 1:
         raise ConfigError(f"--steps must be 1 or more, not {prefixes[0]}")
 
-    from cocal.companion.companions import save_companions
     from cocal.companion.fit import fit_companions
-    from cocal.companion.rollouts import check_features, read_rollouts
+    from cocal.companion.rollouts import check_features, read_prompts, read_rollouts
+    from cocal.costs import Cost, device_name, write_cost
+    from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.store import open_features
     from cocal.runtime import fix_threads
-    from cocal.store import atomic_path, provenance
+    from cocal.store import provenance
 
     fix_threads()
-    rollouts = read_rollouts(options.rollouts, options.questions, prefixes[-1])
+    read = read_prompts if options.prompts else read_rollouts
+    rollouts = read(options.rollouts, options.questions, prefixes[-1])
     features = open_features(options.features)
     check_features(rollouts, features)
-    fits = fit_companions(
-        settings,
-        features,
-        rollouts,
-        prefixes,
-        order=options.order,
-        shuffle_seed=options.shuffle_seed,
-        layer=options.layer,
-        poolings=options.poolings.split(","),
-    )
     attributes = provenance("companions", settings, features=features.attributes.get("digest"))
-    for companions, history in fits:
-        output = options.output / f"steps-{companions.spec.steps}"
-        with atomic_path(output) as folder:
-            folder.mkdir()
-            spec = save_companions(folder / "companions.safetensors", companions, attributes)
-            (folder / "spec.json").write_text(spec, encoding="utf-8")
-            history.to_csv(folder / "history.csv", index=False, lineterminator="\n")
-        best = ", ".join(
-            f"{target} {seed}: {number}"
-            for (target, seed), number in zip(companions.members, companions.spec.best_pass, strict=True)
+    default = None, [PROMPT] if options.prompts else list(RESPONSE_POOLINGS), options.output
+    states = [(*_states(words), options.output / words) for words in options.states or ()] or [default]
+    for layer, poolings, output in states:
+        fits = fit_companions(
+            settings,
+            features,
+            rollouts,
+            prefixes,
+            order=options.order,
+            shuffle_seed=options.shuffle_seed,
+            layer=layer,
+            poolings=poolings,
         )
-        logging.info("%s: best of %d passes: %s", output, settings.passes, best)
+        started = time.monotonic()
+        for companions, history in fits:
+            spent = time.monotonic() - started
+            _write(output / f"steps-{companions.spec.steps}", companions, history, attributes)
+            started = time.monotonic()
+    if options.cost:
+        write_cost(options.cost, Cost(seconds=spent, items=len(companions.members), device=device_name()))
+
+
+def _states(words: str) -> tuple[int, list[str]]:
+    """Layer and poolings of LAYER/POOLINGS."""
+    from cocal.config import ConfigError
+
+    layer, slash, poolings = words.partition("/")
+    if not slash or not layer.isdecimal() or not poolings:
+        raise ConfigError(f"--states: {words!r} is not LAYER/POOLINGS, such as 2/last+mean")
+    return int(layer), poolings.split("+")
+
+
+def _write(output: Path, companions: "Companions", history: "pd.DataFrame", attributes: dict[str, str]) -> None:
+    from cocal.companion.companions import save_companions
+    from cocal.store import atomic_path
+
+    with atomic_path(output) as folder:
+        folder.mkdir()
+        spec = save_companions(folder / "companions.safetensors", companions, attributes)
+        (folder / "spec.json").write_text(spec, encoding="utf-8")
+        history.to_csv(folder / "history.csv", index=False, lineterminator="\n")
+    best = ", ".join(
+        f"{target} {seed}: {number}"
+        for (target, seed), number in zip(companions.members, companions.spec.best_pass, strict=True)
+    )
+    logging.info("%s: best of %d passes: %s", output, companions.spec.settings.passes, best)

@@ -11,17 +11,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", required=True, help="JSON: question set -> responses a question to evaluate")
     parser.add_argument("--responses", required=True, type=Path, help="folder of {set}.parquet")
     parser.add_argument("--checkpoint", required=True, type=Path, help="policy that produced the responses")
+    parser.add_argument("--prompt", action="store_true", help="pool the last prompt token too")
+    parser.add_argument(
+        "--task-response", action="store_true", help="stop before the first <reason> or the confidence statement"
+    )
     parser.add_argument("--output", required=True, type=Path, help="folder for {set}.zarr")
 
 
 def run(options: argparse.Namespace) -> None:
     """One teacher-forced pass over the exact token ids of each response."""
+    import functools
     import json
     import time
 
     from cocal.config import parse_settings
     from cocal.config.protocol import Features
+    from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.extract import extract_features
+    from cocal.features.span import task_length
     from cocal.policy.checkpoints import load_policy
     from cocal.runtime import fix_threads
     from cocal.schemas import RESPONSES
@@ -30,10 +37,15 @@ def run(options: argparse.Namespace) -> None:
     fix_threads()
     settings = parse_settings(Features, options.settings)
     model, tokenizer = load_policy(options.checkpoint)
+    decode = functools.partial(tokenizer.decode, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     columns = ["dataset", "response_id", "sample", "prompt_ids", "response_ids", "length"]
     for name, samples in json.loads(options.samples).items():
         frame = read_frame(options.responses / f"{name}.parquet", RESPONSES, columns)
         frame = frame[frame["sample"] < samples].reset_index(drop=True)
+        if options.task_response:
+            frame["length"] = [task_length(ids, decode) for ids in frame["response_ids"]]
+            frame["response_ids"] = [ids[:n] for ids, n in zip(frame["response_ids"], frame["length"], strict=True)]
+            frame = frame[frame["length"] > 0].reset_index(drop=True)
         started = time.monotonic()
         path = options.output / f"{name}.zarr"
         extract_features(
@@ -42,7 +54,8 @@ def run(options: argparse.Namespace) -> None:
             settings,
             pad=tokenizer.pad_token_id,
             output=path,
-            attributes=provenance("features", settings),
+            attributes=provenance("features", settings, task_response=options.task_response),
+            poolings=(*RESPONSE_POOLINGS, PROMPT) if options.prompt else RESPONSE_POOLINGS,
         )
         rate = frame["length"].sum() / (time.monotonic() - started)
         logging.info("%s: %d responses, %.0f response tokens/s", path, len(frame), rate)

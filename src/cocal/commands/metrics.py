@@ -10,7 +10,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", help="seeds every companion must have; default: all found")
     parser.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
     parser.add_argument(
-        "--sweep", action="store_true", help="several companions a method: a cube with the dimension source_step"
+        "--sweep",
+        nargs="+",
+        default=[],
+        choices=["source_step", "layer", "pooling"],
+        help="several companions a method: a cube with these dimensions",
     )
     parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
 

@@ -24,13 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT=FOLDER",
         help="one folder of {set}.parquet a prompt format: answer=FOLDER verbal=FOLDER",
     )
-    parser.add_argument("--features", type=Path, help="folder of {set}.zarr, features of the answer format")
+    parser.add_argument(
+        "--features", nargs="+", default=[], metavar="FORMAT=FOLDER", help="one folder of {set}.zarr a prompt format"
+    )
     parser.add_argument(
         "--companions",
         nargs="+",
         default=[],
         metavar="EXPERIENCE=FOLDER",
-        help="folders of fitted companions, of CoCal and PostCal: rollouts=FOLDER resampled=FOLDER",
+        help="folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER",
     )
     parser.add_argument("--workers", type=int, default=1, help="processes that compare answers")
     parser.add_argument("--output", required=True, type=Path, help="table to write")
@@ -57,24 +59,25 @@ def run(options: argparse.Namespace) -> None:
         names = [name for name in settings.methods if METHODS[name].policy == options.algorithm]
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
     with Verifier(bounds, options.workers) as verifier:
-        inputs = Inputs(settings, verifier, options.pool, options.features, _companions(options.companions))
-        table = predict(names, sets, _responses(options.responses), inputs, **cell)
+        features = _formats("--features", options.features)
+        inputs = Inputs(settings, verifier, options.pool, features, _companions(options.companions))
+        table = predict(names, sets, _formats("--responses", options.responses), inputs, **cell)
     slice_ = {"estimators": settings, "verifier": bounds, "datasets": sets, "pool": options.pool, "methods": names}
     write_frame(options.output, table, PREDICTIONS, provenance("predictions", slice_, **cell))
     logging.info("%s: %d rows", options.output, len(table))
 
 
-def _responses(words: list[str]) -> dict[str, Path]:
+def _formats(flag: str, words: list[str]) -> dict[str, Path]:
     """Folder of each prompt format."""
     from cocal.commands.flags import named_folders
     from cocal.errors import ConfigError
     from cocal.estimators.registry import METHODS
 
     formats = sorted({method.protocol for method in METHODS.values()})
-    folders = named_folders("--responses", words, formats)
+    folders = named_folders(flag, words, formats)
     for name, given in folders.items():
         if len(given) > 1:
-            raise ConfigError(f"--responses: {len(given)} folders of the {name} format; give one")
+            raise ConfigError(f"{flag}: {len(given)} folders of the {name} format; give one")
     return {name: given[0] for name, given in folders.items()}
 
 

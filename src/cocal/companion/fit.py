@@ -47,7 +47,7 @@ def fit_companions(
     Args:
         settings: architecture and training.
         features: row k belongs to row k of `rollouts`.
-        rollouts: from `cocal.companion.rollouts.read_rollouts`, chronological.
+        rollouts: from `read_rollouts` or `read_prompts` of `cocal.companion.rollouts`, chronological.
         prefixes: rollout steps of each prefix, none beyond the last step of `rollouts`.
         order: of the training responses.
         shuffle_seed: required by the shuffled order, shared by all members.
@@ -98,7 +98,7 @@ def fit_companions(
             shuffle_seed=shuffle_seed,
             training_responses=len(for_training),
             validation_responses=len(for_validation),
-            training_error_share=float((~rollouts["correct"].to_numpy()[for_training]).mean()),
+            training_error_share=float(1 - rollouts["correct"].to_numpy()[for_training].mean()),
             best_pass=best,
         )
         yield Companions(spec, model), history

@@ -35,7 +35,8 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
         steps: length of the prefix.
 
     Returns:
-        Columns response_id, step, length, truncated, correct, group_accuracy and question (its text).
+        Columns response_id, step, sample, length, truncated, correct, group_accuracy and question (its text), among
+        others.
 
     Raises:
         ContractError: if a table breaks its contract, rows are out of chronological order, a step or a
@@ -52,7 +53,33 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
         )
     _check_groups(prefix, folder)
     prefix = with_question(prefix, folder, questions)
-    return prefix[["response_id", "step", "length", "truncated", "correct", "group_accuracy", "question"]]
+    return prefix
+
+
+def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
+    """The questions that steps 1 to `steps` asked, chronologically, one row a group of responses (appendix E.4).
+
+    Args:
+        folder, questions, steps: see `read_rollouts`.
+
+    Returns:
+        Columns as of `read_rollouts`: response_id counts the rows, `correct` and `group_accuracy` are the mean
+        correctness of the whole group, truncated responses included, and no row is truncated.
+
+    Raises:
+        ContractError: see `read_rollouts`.
+    """
+    groups = first_of_groups(read_rollouts(folder, questions, steps)).reset_index(drop=True)
+    return groups.assign(response_id=groups.index, length=1, truncated=False, correct=groups["group_accuracy"])
+
+
+def first_of_groups(rollouts: pd.DataFrame) -> pd.DataFrame:
+    """The first response of every group, in order.
+
+    Args:
+        rollouts: with the column sample.
+    """
+    return rollouts[rollouts["sample"] == 0]
 
 
 def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:

@@ -11,11 +11,11 @@ from cocal.config.protocol import Companion, Target
 from cocal.errors import ContractError
 
 Order = Literal["chronological", "shuffled"]
-Experience = Literal["rollouts", "resampled"]
+Experience = Literal["rollouts", "resampled", "prompts"]
 
-ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "shuffled"}
-"""How companions of each experience see their training responses: CoCal replays the policy's rollouts, PostCal
-shuffles responses of the final policy (appendices A.1 and B.2)."""
+ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "shuffled", "prompts": "chronological"}
+"""How companions of each experience see their training data: CoCal replays the policy's rollouts, or the prompts of
+them, PostCal shuffles responses of the final policy (appendices A.1, B.2 and E.4)."""
 
 
 class CompanionSpec(Model):
@@ -32,11 +32,17 @@ class CompanionSpec(Model):
     order: Order
     shuffle_seed: int | None
     training_responses: Count
+    """Questions, where the companion learnt from prompts."""
     validation_responses: Count
     training_error_share: Share
     """Share of incorrect responses among the training responses."""
     best_pass: tuple[Count, ...]
     """By member, counted from 1."""
+
+    @property
+    def pooling(self) -> str:
+        """Name of the pooled states, such as "last+mean"."""
+        return "+".join(self.poolings)
 
     @property
     def members(self) -> list[tuple[Target, int]]:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from cocal.config.base import Count, Model, Name, Positive, Share
 
-Target = Literal["group", "binary"]
+Target = Literal["group", "binary", "question"]
 Method = Literal[
     "base-verbal",
     "verbal",
@@ -19,6 +19,9 @@ Method = Literal[
     "postcal-binary",
     "cocal-group",
     "cocal-binary",
+    "cocal-pre-generation",
+    "cocal-on-rlcr",
+    "cocal-on-dcpo",
 ]
 
 

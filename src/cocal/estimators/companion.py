@@ -15,6 +15,8 @@ from cocal.features.store import FeatureReader, open_features
 
 COLUMNS = ()
 
+TASK_RESPONSES = ("rlcr",)
+"""Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix C)."""
 _ROWS = 4096
 """Feature rows read at a time: 128 MiB at a hidden size of 4,096."""
 
@@ -26,7 +28,7 @@ def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, 
         folders: by experience, output folders of `cocal companions`.
 
     Raises:
-        ConfigError: if two companions of one experience learnt from the same steps.
+        ConfigError: if two companions of one experience learnt from the same steps and read the same states.
         ContractError: if a file is broken, or its companions saw their responses in the order of another
             experience.
     """
@@ -39,9 +41,12 @@ def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, 
                     f"{path}: fitted in {one.spec.order} order, but companions on {experience} are fitted in "
                     f"{ORDERS[experience]} order; give these as another experience, or fit them anew"
                 )
-        steps = [one.spec.steps for one in companions]
-        if len(set(steps)) != len(steps):
-            raise ConfigError(f"two companions on {experience} learnt from the same number of steps: {sorted(steps)}")
+        kinds = [(one.spec.steps, one.spec.layer, one.spec.pooling) for one in companions]
+        if len(set(kinds)) != len(kinds):
+            steps, layer, pooling = next(kind for kind in kinds if kinds.count(kind) > 1)
+            raise ConfigError(
+                f"two companions on {experience} learnt from {steps} steps and read {pooling} of layer {layer}"
+            )
     return loaded
 
 
@@ -52,8 +57,9 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
         ConfigError: if there are no companions of a target.
         ContractError: if the features are not those of the evaluated responses.
     """
-    reader = open_features(inputs.features / f"{responses.dataset}.zarr")
-    rows = match_features(reader, responses.evaluated, responses.path)
+    protocol = methods[0].protocol
+    reader = open_features(inputs.features[protocol] / f"{responses.dataset}.zarr")
+    rows = match_features(reader, responses.evaluated, responses.path, whole=protocol not in TASK_RESPONSES)
     experiences = dict.fromkeys(method.experience for method in methods)
     scored = {experience: _score(inputs.companions[experience], reader) for experience in experiences}
     estimates = {}
@@ -64,38 +70,46 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
                 held = ", ".join(companions.spec.settings.targets)
                 raise ConfigError(f"{method.name} needs companions of target {method.target!r}; there are only {held}")
             for seed, member in members:
-                estimates[Estimator(method.name, seed, companions.spec.steps)] = scores[member, rows]
+                spec = companions.spec
+                estimator = Estimator(method.name, seed, spec.steps, spec.layer, spec.pooling)
+                estimates[estimator] = np.where(rows >= 0, scores[member, rows], np.nan)
     return estimates
 
 
-def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path) -> np.ndarray:
-    """Feature row of each evaluated response, int64 (n,).
+def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path, *, whole: bool = True) -> np.ndarray:
+    """Feature row of each evaluated response, int64 (n,); -1 for one of which nothing was pooled.
 
     Equal ids do not prove equal responses (ids count from 0 in every set), equal token lengths nearly do: together
     they keep out features of other responses.
+
+    Args:
+        whole: the features are of whole responses. Otherwise they are of their beginnings, which may be shorter, or
+            empty and then missing.
 
     Raises:
         ContractError: if the two hold different response ids, or a token length differs.
     """
     expected = evaluated.set_index("response_id")["length"]
     found = pd.Series(reader.length, index=reader.response_id)
-    different = expected.index.symmetric_difference(found.index)
+    different = expected.index.symmetric_difference(found.index) if whole else found.index.difference(expected.index)
     if len(different) or found.index.has_duplicates:
         first = different[0] if len(different) else found.index[found.index.duplicated()][0]
         raise ContractError(
             f"{reader.path}: holds {len(found)} responses, {source} has {len(expected)} evaluated ones, and they do "
             f"not match at response_id {first}; extract the features of these responses"
         )
-    lengths = found.reindex(expected.index)
-    wrong = np.flatnonzero(lengths.to_numpy() != expected.to_numpy())
+    rows = found.index.get_indexer(expected.index)
+    pooled = reader.length[rows]
+    differ = pooled != expected.to_numpy() if whole else pooled > expected.to_numpy()
+    wrong = np.flatnonzero((rows >= 0) & differ)
     if len(wrong):
         row = wrong[0]
         raise ContractError(
-            f"{reader.path}: response_id {expected.index[row]} has {lengths.iloc[row]} tokens, but "
+            f"{reader.path}: response_id {expected.index[row]} has {pooled[row]} tokens, but "
             f"{expected.iloc[row]} in {source} ({len(wrong)} such response(s)): these are features of other "
             "responses; extract them anew"
         )
-    return found.index.get_indexer(expected.index)
+    return rows
 
 
 def _score(companions: Sequence[Companions], reader: FeatureReader) -> list[np.ndarray]:

@@ -112,8 +112,11 @@ def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Pat
             )
         if method.protocol not in folders:
             raise ConfigError(f"{method.name} needs responses in the {method.protocol} format; none are given")
-        if method.experience and (inputs.features is None or not inputs.companions.get(method.experience)):
-            raise ConfigError(f"{method.name} needs features, and companions on {method.experience}; give both")
+        if method.experience and not (method.protocol in inputs.features and inputs.companions.get(method.experience)):
+            raise ConfigError(
+                f"{method.name} needs features in the {method.protocol} format, and companions on {method.experience}; "
+                "give both"
+            )
     return methods
 
 
@@ -138,5 +141,5 @@ def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) ->
 
 def _words(estimator: Estimator) -> str:
     """Name for logs and errors."""
-    method, seed, source_step = estimator
-    return f"{method} (steps {source_step}, seed {seed})" if source_step >= 0 else method
+    method, seed, source_step, layer, pooling = estimator
+    return f"{method} (steps {source_step}, layer {layer}, {pooling}, seed {seed})" if source_step >= 0 else method

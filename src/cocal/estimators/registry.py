@@ -7,7 +7,7 @@ Every method yields confidences in [0, 1]; higher means more likely correct. Wha
 from dataclasses import dataclass
 from typing import Literal
 
-Need = Literal["responses", "verbal responses", "log-probabilities", "pool", "p-true", "features"]
+Need = Literal["responses", "verbal responses", "log-probabilities", "pool", "p-true", "features", "prompt features"]
 
 
 @dataclass(frozen=True)
@@ -17,28 +17,29 @@ class Method:
     Attributes:
         name: key in configurations, files and cubes.
         label: name in tables and figures, plain text.
-        group: methods of one group stand between the same two rules of the main table.
+        group: methods of one group stand between the same two rules of the main table; None: not in it.
         needs: what it reads besides the question and the verifier's labels.
         protocol: prompt format of the responses it is evaluated on; methods with "answer" share them.
         policy: policy that produces those responses.
         training: how it was trained, in a few words; empty for a training-free method.
         target: supervision target of a companion.
         source: where it is defined.
-        experience: what its companion learnt from: the policy's rollouts, or responses resampled from the final policy.
+        experience: what its companion learnt from: the rollouts of GRPO, responses resampled from its final policy,
+            or the prompts of the rollouts.
         module: of cocal.estimators, that computes it; methods of one module are computed together.
     """
 
     name: str
     label: str
-    group: int
+    group: int | None
     needs: tuple[Need, ...]
     protocol: Literal["answer", "verbal", "rlcr", "dcpo"]
     policy: Literal["base", "grpo", "rlcr", "dcpo"]
     training: str
     source: str
     module: str
-    target: Literal["group", "binary"] | None = None
-    experience: Literal["rollouts", "resampled"] | None = None
+    target: Literal["group", "binary", "question"] | None = None
+    experience: Literal["rollouts", "resampled", "prompts"] | None = None
 
 
 _METHODS = (
@@ -121,7 +122,46 @@ _METHODS = (
         target="binary",
         experience="rollouts",
     ),
+    Method(
+        "cocal-pre-generation",
+        "CoCal (pre-generation)",
+        None,
+        ("responses", "prompt features"),
+        "answer",
+        "grpo",
+        "companion on prompts of rollouts",
+        "appendix E.4",
+        "companion",
+        target="question",
+        experience="prompts",
+    ),
+    Method(
+        "cocal-on-rlcr",
+        "CoCal on RLCR",
+        None,
+        ("verbal responses", "features"),
+        "rlcr",
+        "rlcr",
+        "companion on rollouts of GRPO",
+        "appendix C",
+        "companion",
+        target="binary",
+        experience="rollouts",
+    ),
+    Method(
+        "cocal-on-dcpo",
+        "CoCal on DCPO",
+        None,
+        ("verbal responses", "features"),
+        "dcpo",
+        "dcpo",
+        "companion on rollouts of GRPO",
+        "appendix C",
+        "companion",
+        target="binary",
+        experience="rollouts",
+    ),
 )
 
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
-"""All methods, in the order of the main table (table 1)."""
+"""All methods, those of the main table (table 1) first and in its order."""

@@ -31,11 +31,15 @@ class Estimator(NamedTuple):
         method: of the registry.
         seed: training seed; -1 without one.
         source_step: rollout steps that its companion learnt from; -1 without a companion.
+        layer: zero-based block index that its companion reads; -1 without one.
+        pooling: pooled states that its companion reads, such as "last+mean"; empty without one.
     """
 
     method: str
     seed: int = -1
     source_step: int = -1
+    layer: int = -1
+    pooling: str = ""
 
 
 class EvaluationSet(Model):
@@ -78,14 +82,14 @@ class Inputs:
         settings: of the estimators.
         verifier: judges answer equivalence.
         pool: responses a question in the self-consistency pool (M of appendix B.1).
-        features: folder of {dataset}.zarr with the features of the evaluated responses in the answer format.
-        companions: fitted companions by experience, each fitted on another number of steps.
+        features: by prompt format, folder of {dataset}.zarr with the features of the evaluated responses.
+        companions: fitted companions by experience; those of one differ in their steps, layer or poolings.
     """
 
     settings: Estimators
     verifier: Verifier
     pool: int
-    features: Path | None = None
+    features: Mapping[str, Path] = field(default_factory=dict)
     companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
 
 

@@ -1,6 +1,6 @@
 """Features of stored responses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 from transformers import PreTrainedModel
 
 from cocal.config.protocol import Features
-from cocal.features.capture import resolve_layers
+from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.forward import batches_of_tokens, score
 from cocal.features.store import create_features
 from cocal.runtime import progress
@@ -26,6 +26,7 @@ def extract_features(
     pad: int,
     output: Path,
     attributes: Mapping[str, str],
+    poolings: Sequence[str] = RESPONSE_POOLINGS,
 ) -> None:
     """Write the feature store of `responses`, atomically.
 
@@ -36,6 +37,7 @@ def extract_features(
         pad: padding token id.
         output: store to write.
         attributes: provenance.
+        poolings: see `cocal.features.capture.capture`.
     """
     layers = resolve_layers(settings.layers, model.config.num_hidden_layers)
     hidden = model.config.hidden_size
@@ -47,14 +49,18 @@ def extract_features(
             hidden=hidden,
             rows_per_chunk=min(_BLOCK, len(responses)),
             dtype=settings.dtype,
+            poolings=poolings,
             attributes=attributes,
         )
         for start in range(0, len(responses), _BLOCK):
             block = responses.iloc[start : start + _BLOCK]
             prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
             lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
-            states = np.empty((len(block), len(layers), 2, hidden), dtype=np.float32)
+            states = np.empty((len(block), len(layers), len(poolings), hidden), dtype=np.float32)
             batches = batches_of_tokens(lengths, settings.batch_tokens)
-            for part in score(model, prompts, answers, progress(batches, output.name), layers=layers, pad=pad):
+            scored = score(
+                model, prompts, answers, progress(batches, output.name), layers=layers, pad=pad, poolings=poolings
+            )
+            for part in scored:
                 states[part.rows] = part.features
             writer.write(start, block["response_id"].to_numpy(), block["length"].to_numpy(), states)

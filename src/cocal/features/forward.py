@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cocal.features.capture import capture
+from cocal.features.capture import RESPONSE_POOLINGS, capture
 
 Tokens = Sequence[int]
 
@@ -18,7 +18,7 @@ class Scored:
 
     Attributes:
         rows: indices of the responses, int64 (batch,).
-        features: float32 (batch, layers, 2, hidden): last token, mean.
+        features: float32 (batch, layers, poolings, hidden).
         logprobs: per response, float32 (length,) raw log-probabilities; None if not asked for.
     """
 
@@ -53,6 +53,7 @@ def score(
     *,
     layers: Sequence[int],
     pad: int,
+    poolings: Sequence[str] = RESPONSE_POOLINGS,
     unwrapped: nn.Module | None = None,
     logprobs: bool = False,
 ) -> Iterator[Scored]:
@@ -64,10 +65,12 @@ def score(
     Args:
         model: causal language model, possibly wrapped for distributed training.
         prompts: token ids of each prompt.
-        responses: token ids of each response, the generated end-of-sequence token included.
+        responses: token ids of each response, the generated end-of-sequence token included; may be empty where the
+            last prompt token alone is pooled.
         batches: indices of each batch.
         layers: zero-based block indices.
         pad: padding token id.
+        poolings: see `cocal.features.capture.capture`.
         unwrapped: the bare model, if `model` is wrapped.
         logprobs: also return log-probabilities from the raw logits (temperature 1); otherwise no logits are
             computed.
@@ -82,7 +85,7 @@ def score(
         for k, i in enumerate(rows):
             begin, end = longest_prompt - len(prompts[i]), longest_prompt + len(responses[i])
             ids[k, begin:longest_prompt] = torch.as_tensor(prompts[i])
-            ids[k, longest_prompt:end] = torch.as_tensor(responses[i])
+            ids[k, longest_prompt:end] = torch.as_tensor(responses[i], dtype=torch.long)
             real[k, begin:end] = True
         ids, real = ids.to(device), real.to(device)
         response_mask = real.clone()
@@ -93,7 +96,7 @@ def score(
             "position_ids": (real.long().cumsum(dim=1) - 1).clamp(min=0),
             "use_cache": False,
         }
-        with capture(bare, layers, response_mask) as states:
+        with capture(bare, layers, longest_prompt, response_mask, poolings) as states:
             if logprobs:
                 logits = model(**inputs, logits_to_keep=longest_response + 1).logits
             else:

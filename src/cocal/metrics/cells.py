@@ -25,7 +25,7 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
     """All metrics of one cell.
 
     Args:
-        cube: metric cube (cocal.metrics.cube), with or without the dimension `source_step`.
+        cube: metric cube (cocal.metrics.cube), with or without dimensions of a sweep.
         cell: a label of each of its dimensions but `metric`.
 
     Returns:
@@ -40,7 +40,7 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
     if set(found) != set(cell):
         raise ContractError(
             f"{file}: the cube's cells have the labels {', '.join(found)}; needed are {', '.join(cell)}. "
-            "A sweep over source steps has a cube of its own: give the other one"
+            "A sweep over companions has a cube of its own: give the other one"
         )
     where = ", ".join(f"{name} {label}" for name, label in cell.items() if name != "seed")
     for name, label in cell.items():

@@ -27,21 +27,31 @@ MEAN = "mean"
 UNSEEDED = -1
 """Seed of such a method in a predictions table."""
 
-_DIMENSIONS = ("backbone", "algorithm", "step", "source_step", "dataset", "method", "seed")
+_SWEPT = ("source_step", "layer", "pooling")
+"""Dimensions of a sweep: companions of one method that differ in what they learnt from or read."""
+_DIMENSIONS = ("backbone", "algorithm", "step", *_SWEPT, "dataset", "method", "seed")
+_NONE = {"source_step": -1, "layer": -1, "pooling": ""}
+"""Their labels where they are not told apart."""
 
 
 class _Cell(NamedTuple):
-    """One method, with the companion of one source step, on the responses of one policy."""
+    """One method, with the companion of one source step, layer and pooling, on the responses of one policy."""
 
     backbone: str
     algorithm: str
     step: int
     source_step: int
+    layer: int
+    pooling: str
     method: str
 
     def __str__(self) -> str:
-        source = f", source step {self.source_step}" if self.source_step >= 0 else ""
-        return f"method {self.method!r} (backbone {self.backbone}, {self.algorithm}, step {self.step}{source})"
+        swept = "".join(
+            f", {name.replace('_', ' ')} {label}"
+            for name, none in _NONE.items()
+            if (label := getattr(self, name)) != none
+        )
+        return f"method {self.method!r} (backbone {self.backbone}, {self.algorithm}, step {self.step}{swept})"
 
 
 @dataclass(frozen=True)
@@ -71,26 +81,26 @@ def metric_cube(
     settings: Metrics,
     groups: Mapping[str, Sequence[str]] | None = None,
     seeds: Sequence[int] | None = None,
-    sweep: bool = False,
+    sweep: Sequence[str] = (),
 ) -> xr.Dataset:
     """Metrics with bootstrap intervals (section 5, evaluation protocol; appendix A.2).
 
     A metric is computed per dataset and seed first; `mean` along `seed` is the mean of the seeds' metrics and a
     macro average the unweighted mean of the datasets' metrics. A macro average that lacks a dataset is absent,
     not an average of the rest. The intervals come from resampling the questions of each dataset, with the same
-    resamples for all methods, source steps and seeds that answer the same questions, independently between
+    resamples for all methods, companions and seeds that answer the same questions, independently between
     datasets.
 
     Args:
         predictions: table of the contract `PREDICTIONS`; the order of its rows does not matter.
         groups: macro averages, each a label of the `dataset` dimension and its datasets.
         seeds: companion seeds that every method with seeds must have; by default all that occur.
-        sweep: keep companions of several source steps apart.
+        sweep: what companions of one method are told apart by: some of source_step, layer and pooling.
 
     Returns:
-        A data set with the dimensions backbone, algorithm, step, source_step (of a sweep alone; int64, -1 for
-        methods without a companion), dataset (macro averages last), method, seed ("mean", then the seeds) and
-        metric (accuracy, mean_confidence, ece, auroc), and the variables
+        A data set with the dimensions backbone, algorithm, step, those of the sweep (source_step and layer int64,
+        pooling text; -1, -1 and "" for methods without a companion), dataset (macro averages last), method, seed
+        ("mean", then the seeds) and metric (accuracy, mean_confidence, ece, auroc), and the variables
 
         - `value`, `lower`, `upper`: float64 in all dimensions; NaN where absent or undefined. Resamples in
           which a metric is undefined are left out of its interval;
@@ -102,8 +112,8 @@ def metric_cube(
 
     Raises:
         ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in
-            their responses, a group has the name of a dataset, or a method has several source steps on one
-            policy and this is no sweep.
+            their responses, a group has the name of a dataset, or a method has companions on one policy that differ
+            in something that is not swept.
     """
     frame = PREDICTIONS.check(predictions, "predictions")
     groups = dict(groups or {})
@@ -113,8 +123,9 @@ def metric_cube(
     present = sorted(int(seed) for seed in frame["seed"].unique() if seed != UNSEEDED)
     expected = tuple(int(seed) for seed in seeds) if seeds is not None else tuple(present)
 
-    if not sweep:
-        frame = _one_source(frame)
+    for dimension in _SWEPT:
+        if dimension not in sweep:
+            frame = _one_label(frame, dimension, [d for d in _SWEPT if d != dimension and d in sweep])
     evaluations: dict[tuple[_Cell, str], _Evaluation] = {}
     for dataset, part in frame.groupby("dataset", sort=True):
         for cell, evaluation in _evaluate_dataset(str(dataset), part, settings, expected):
@@ -133,27 +144,31 @@ def metric_cube(
         "backbone": sorted({cell.backbone for cell in cells}),
         "algorithm": sorted({cell.algorithm for cell in cells}),
         "step": sorted({cell.step for cell in cells}),
-        "source_step": sorted({cell.source_step for cell in cells}),
+        **{name: sorted({getattr(cell, name) for cell in cells}) for name in _SWEPT},
         "dataset": [*sorted(set(frame["dataset"])), *groups],
         "method": methods,
         "seed": [MEAN, *map(str, expected)],
         "metric": list(METRICS),
     }
     cube = _assemble(evaluations, coordinates, settings.level)
-    return cube if sweep else cube.isel(source_step=0, drop=True)
+    return cube.isel({name: 0 for name in _SWEPT if name not in sweep}, drop=True)
 
 
-def _one_source(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with one source step throughout, provided that no method has several on one policy."""
-    for key, steps in frame.groupby(["backbone", "algorithm", "step", "method"], sort=True)["source_step"]:
-        if len(found := sorted(steps.unique())) > 1:
-            backbone, algorithm, step, method = key
+def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.DataFrame:
+    """`frame` with one label of `dimension` throughout, provided that no method has several on one policy.
+
+    Args:
+        sweep: the dimensions that tell companions of a method apart.
+    """
+    for key, labels in frame.groupby(["backbone", "algorithm", "step", "method", *sweep], sort=True)[dimension]:
+        if len(found := sorted(labels.unique())) > 1:
+            backbone, algorithm, step, method = key[:4]
             raise ContractError(
                 f"predictions: method {method!r} (backbone {backbone}, {algorithm}, step {step}) has companions of "
-                f"several source steps, {_list(found)}; leave the files of sweeps out, or ask for a sweep's cube "
-                "(cocal metrics --sweep)"
+                f"several {dimension.replace('_', ' ')}s, {_list(found)}; leave the files of sweeps out, or ask for a "
+                f"sweep's cube (cocal metrics --sweep {dimension})"
             )
-    return frame.assign(source_step=UNSEEDED)
+    return frame.assign(**{dimension: _NONE[dimension]})
 
 
 def _evaluate_dataset(
@@ -164,7 +179,7 @@ def _evaluate_dataset(
     by_questions: dict[bytes, list[tuple[_Cell, list[pd.DataFrame], list[Sample]]]] = {}
     sizes: dict[bytes, int] = {}
     for key, rows in part.groupby(list(_Cell._fields), sort=True):
-        cell = _Cell(str(key[0]), str(key[1]), int(key[2]), int(key[3]), str(key[4]))
+        cell = _Cell(*(part.item() if isinstance(part, np.generic) else part for part in key))
         tables = _seed_tables(cell, dataset, rows, expected)
         questions, index = np.unique(tables[0]["question"].to_numpy(), return_inverse=True)
         samples = [Sample(index, t["confidence"].to_numpy(), t["correct"].to_numpy()) for t in tables]
@@ -276,5 +291,5 @@ def _assemble(
     )
 
 
-def _list(items: Sequence[int]) -> str:
+def _list(items: Sequence[object]) -> str:
     return ", ".join(map(str, items)) or "(none)"

@@ -10,6 +10,7 @@ import numpy as np
 from cocal.config.policy import Algorithm, Policy
 from cocal.policy.rewards import Rewards, dcpo_rewards, group_advantages, grpo_rewards, rlcr_rewards
 from cocal.verify.confidence import confidence_span
+from cocal.verify.tokens import token_of
 
 PROTOCOLS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
 """Prompt format of each algorithm's responses, in training and evaluation."""
@@ -61,8 +62,7 @@ def step_advantages(
 def confidence_start(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
     """Index of the first token that holds a part of the confidence statement; len(ids) if there is none.
 
-    Found on the token ids: from the end, the shortest run of tokens whose text ends with everything from the word
-    CONFIDENCE on. A token that joins the line break with the word's first letters belongs to the confidence.
+    A token that joins the line break with the word's first letters belongs to the confidence.
 
     Args:
         ids: response tokens; the end-of-sequence token counts as part of the confidence.
@@ -72,8 +72,4 @@ def confidence_start(ids: Sequence[int], decode: Callable[[Sequence[int]], str])
     span = confidence_span(text)
     if span is None:
         return len(ids)
-    statement = text[span[0] :]
-    for start in range(len(ids) - 1, -1, -1):
-        if decode(ids[start:]).endswith(statement):
-            return start
-    return len(ids)
+    return token_of(ids, decode, span[0])

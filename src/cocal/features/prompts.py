@@ -1,0 +1,70 @@
+"""Features of the prompts that policy training asked (appendix E.4, pre-generation)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.rollouts import first_of_groups
+from cocal.config.protocol import Features
+from cocal.features.capture import PROMPT, resolve_layers
+from cocal.features.forward import batches_of_tokens, score
+from cocal.features.store import create_features
+from cocal.policy.checkpoints import load_policy
+from cocal.runtime import progress
+from cocal.store import atomic_path
+
+
+def extract_prompts(
+    checkpoints: Mapping[int, Path],
+    rollouts: pd.DataFrame,
+    settings: Features,
+    *,
+    output: Path,
+    attributes: Mapping[str, str],
+) -> None:
+    """Write the last prompt token's states of every question that was asked, one row a group, atomically.
+
+    The states of the past are approximated as the paper does: the steps after one stage and up to the next are read
+    by that next stage's checkpoint.
+
+    Args:
+        checkpoints: policies by the step they were kept after, rising.
+        rollouts: columns step, dataset, question_id, prompt_ids, chronological; steps up to the last checkpoint's.
+        settings: layers, stored type, batch size.
+        output: store to write; row k belongs to row k of `cocal.companion.rollouts.read_prompts`.
+        attributes: provenance.
+    """
+    groups = first_of_groups(rollouts).reset_index(drop=True)
+    with atomic_path(output) as partial:
+        writer = None
+        for stage, checkpoint in checkpoints.items():
+            first, last = np.searchsorted(groups["step"], [_before(stage, checkpoints), stage], side="right")
+            prompts = groups["prompt_ids"].iloc[first:last].tolist()
+            model, tokenizer = load_policy(checkpoint)
+            layers, hidden = resolve_layers(settings.layers, model.config.num_hidden_layers), model.config.hidden_size
+            if writer is None:
+                writer = create_features(
+                    partial,
+                    responses=len(groups),
+                    layers=layers,
+                    hidden=hidden,
+                    rows_per_chunk=int((groups["step"] == 1).sum()),
+                    dtype=settings.dtype,
+                    poolings=(PROMPT,),
+                    attributes=attributes,
+                )
+            states = np.empty((len(prompts), len(layers), 1, hidden), dtype=np.float32)
+            batches = progress(batches_of_tokens(list(map(len, prompts)), settings.batch_tokens), f"prompts of {stage}")
+            none = [()] * len(prompts)
+            for part in score(
+                model, prompts, none, batches, layers=layers, pad=tokenizer.pad_token_id, poolings=(PROMPT,)
+            ):
+                states[part.rows] = part.features
+            writer.write(int(first), np.arange(first, last), np.ones(last - first, dtype=np.int64), states)
+
+
+def _before(stage: int, checkpoints: Mapping[int, Path]) -> int:
+    """The stage before, or 0."""
+    return max((other for other in checkpoints if other < stage), default=0)
