@@ -37,7 +37,7 @@ class TimeToConfidence(Model):
 
 
 class Latency(Model):
-    """Inference times of one policy and its companions, start-up, loading and warm-up excluded (appendices E.2 and F.4)."""
+    """Inference times of a policy and its companions, loading and warm-up excluded (appendices E.2 and F.4)."""
 
     device: str
     """What it ran on."""

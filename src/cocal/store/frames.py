@@ -56,7 +56,7 @@ def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | 
             present = pq.read_schema(file).names
             missing = [name for name in wanted if name not in present]
             if missing:
-                raise ContractError(f"{file}: column {missing[0]!r} is missing; the contract is {contract.name}")
+                raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
             tables.append(pq.read_table(file, columns=wanted, partitioning=None))
         except (pa.ArrowInvalid, OSError) as error:
             raise ContractError(f"{file}: not a readable Parquet file ({error}); delete it and rerun") from None

@@ -1,10 +1,12 @@
-"""Small pieces of LaTeX that the tables share. They need the packages booktabs, multirow and graphicx."""
+"""A grid as LaTeX. It needs the packages booktabs, multirow and graphicx."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
+from cocal.tables.grid import Block, Grid, Row
 from cocal.tables.rank import Mark
 
-_SPECIAL = str.maketrans(
+_CHARACTERS = str.maketrans(
     {
         "\\": r"\textbackslash{}",
         "&": r"\&",
@@ -16,27 +18,97 @@ _SPECIAL = str.maketrans(
         "}": r"\}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "–": "--",
+        "×": r"$\times$",
+        "↑": r"$\uparrow$",
+        "↓": r"$\downarrow$",
+        "µ": r"$\mu$",
     }
 )
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
+_DIGITS = str.maketrans(_SUPERSCRIPTS, "0123456789-")
 _MARKUP = {"best": r"\textbf", "second": r"\underline"}
-_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def escape(text: str) -> str:
     """Plain text as LaTeX."""
-    return text.translate(_SPECIAL)
+    text = text.translate(_CHARACTERS)
+    return re.sub(f"[{_SUPERSCRIPTS}]+", lambda found: f"$^{{{found[0].translate(_DIGITS)}}}$", text)
 
 
-def count_word(count: int) -> str:
-    """A count in running text: a word up to ten, figures above."""
-    return _WORDS[count] if count < len(_WORDS) else str(count)
+def latex(grid: Grid) -> str:
+    """A floating table."""
+    return "\n".join(
+        [
+            f"% {grid.source}",
+            r"% needs \usepackage{booktabs,multirow,graphicx}",
+            r"\begin{table}[tbp]",
+            r"\centering",
+            rf"\caption{{{escape(grid.caption)}}}",
+            rf"\label{{tab:{grid.label}}}",
+            r"\vspace{3pt}",
+            *([] if grid.size == "normalsize" else [rf"\{grid.size}"]),
+            rf"\setlength{{\tabcolsep}}{{{grid.gap}}}",
+            r"\renewcommand{\arraystretch}{1.08}",
+            "\n\n\\vspace{2pt}\n\n".join("\n".join(_scaled(block)) for block in grid.blocks),
+            r"\end{table}",
+            "",
+        ]
+    )
 
 
-def marked(text: str, mark: Mark | None) -> str:
-    """A number in bold, underlined or plain."""
-    return f"{_MARKUP[mark]}{{{text}}}" if mark else text
+def _scaled(block: Block) -> Iterator[str]:
+    if block.width is None:
+        yield from _tabular(block)
+        return
+    share = "" if block.width == 1 else f"{block.width:.3f}"
+    *lines, last = _tabular(block)
+    yield from (rf"\resizebox{{{share}\textwidth}}{{!}}{{%", *lines, f"{last}%", "}")
 
 
-def row(cells: Sequence[str]) -> str:
-    """One line of a tabular."""
+def _tabular(block: Block) -> Iterator[str]:
+    names = "l" if block.names is None else rf"p{{{block.names:.3f}\textwidth}}"
+    yield rf"\begin{{tabular}}{{{names}*{{{block.columns}}}{{{block.align}}}}}"
+    yield r"\toprule"
+    yield from _heads(block)
+    for group in block.groups:
+        yield r"\midrule"
+        if group.title:
+            yield rf"\multicolumn{{{1 + block.columns}}}{{l}}{{\textit{{{escape(group.title)}}}}} \\"
+        # Flush left: a justified name that is broken has wide gaps.
+        left = "" if block.names is None else r"\raggedright "
+        yield from (left + _row(row) for row in group.rows)
+    yield r"\bottomrule"
+    yield r"\end{tabular}"
+
+
+def _heads(block: Block) -> Iterator[str]:
+    rows = len(block.heads)
+    corner = rf"\multirow{{{rows}}}{{*}}{{{escape(block.corner)}}}" if rows > 1 else escape(block.corner)
+    for line in block.heads:
+        if all(head.span == 1 for head in line):
+            yield _line([corner, *(escape(head.text) for head in line)]).lstrip()
+        else:
+            if corner:
+                yield corner
+            yield from (rf"& \multicolumn{{{head.span}}}{{c}}{{{escape(head.text)}}}" for head in line)
+            yield r"\\"
+            ends = [1 + sum(head.span for head in line[: i + 1]) for i in range(len(line))]
+            yield "".join(rf"\cmidrule(lr){{{end - h.span + 1}-{end}}}" for h, end in zip(line, ends, strict=True))
+        corner = ""
+
+
+def _row(row: Row) -> str:
+    label = _marked(row.label, "best" if row.bold else None)
+    return _line([label, *(_marked(cell.text, cell.mark) for cell in row.cells)])
+
+
+def _marked(text: str, mark: Mark | None) -> str:
+    return f"{_MARKUP[mark]}{{{escape(text)}}}" if mark else escape(text)
+
+
+def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"

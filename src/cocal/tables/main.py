@@ -1,8 +1,9 @@
-"""The main table, accuracy, mean confidence, ECE and AUROC of every method (table 1), and its form at earlier stages
-(appendix B, tab:appendix_iter39 and tab:appendix_iter79)."""
+"""The main table, accuracy, mean confidence, ECE and AUROC of every method (table 1), its form at earlier stages
+(appendix C.1), under transfer to factual questions (tab:honestybench_ood_iter119_8b_all) and for another backbone
+(appendix F.1)."""
 
-import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -12,22 +13,16 @@ from cocal.estimators.registry import METHODS
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
-from cocal.tables.latex import count_word, escape, marked, row
+from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.tables.numbers import HEADS, metric_text
 from cocal.tables.rank import BETTER, UNDEFINED, marks
+from cocal.tables.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, counted
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_HEADS = {
-    "accuracy": r"Acc.$\uparrow$",
-    "mean_confidence": "MeanConf",
-    "ece": r"ECE$\downarrow$",
-    "auroc": r"AUROC$\uparrow$",
-}
 _BLOCK = 3
-"""Datasets side by side in one tabular."""
-_OURS = "cocal-binary"
-"""Method whose name is printed bold."""
+"""Datasets side by side in one block."""
 
 
 def columns(layout: MainLayout) -> tuple[Labelled, ...]:
@@ -67,101 +62,71 @@ def prepare_main(
     return read_cells(cube, cells, ["dataset", "method"])
 
 
-def main_csv(numbers: pd.DataFrame) -> str:
-    """The prepared numbers as CSV; twelve digits, so that the last bit of a sum does not show."""
-    return numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")
-
-
-def format_value(metric: str, value: float) -> str:
-    """A number as printed: accuracy in percent with one decimal, the others with three."""
-    if math.isnan(value):
-        return UNDEFINED
-    # First to 9 decimals: equal accuracies, one of them averaged over seeds, must not round apart at x.x5.
-    return f"{round(100 * value, 9):.1f}" if metric == "accuracy" else f"{round(value, 9):.3f}"
-
-
-def format_main(numbers: pd.DataFrame, layout: MainLayout, *, step: int, seeds: int, digests: str) -> str:
-    """The table as LaTeX.
+def main_grid(numbers: pd.DataFrame, layout: MainLayout, *, step: int, seeds: int, source: str) -> Grid:
+    """The table.
 
     Args:
         numbers: what `prepare_main` returns for the layout's columns and methods.
         step: policy step shown, for the caption.
         seeds: companion seeds averaged, for the caption.
-        digests: what identifies the numbers, for the comment at the top.
+        source: see `Grid`.
     """
-    shown = [format_value(m, v) for m, v in zip(numbers["metric"], numbers["value"], strict=True)]
+    shown = [metric_text(m, v) for m, v in zip(numbers["metric"], numbers["value"], strict=True)]
     cells = {}
     for (dataset, metric), column in numbers.assign(shown=shown).groupby(["dataset", "metric"], sort=False):
         column_marks = marks(list(column["shown"]), BETTER[metric])
         for method, text, mark in zip(column["method"], column["shown"], column_marks, strict=True):
-            cells[dataset, method, metric] = marked(text, mark)
+            cells[dataset, method, metric] = Cell(text, mark)
     all_columns = columns(layout)
-    blocks = [
-        _block(all_columns[start : start + _BLOCK], layout.methods, cells)
-        for start in range(0, len(all_columns), _BLOCK)
-    ]
-    return "\n".join(
-        [
-            f"% study {layout.study}; {digests}",
-            r"% needs \usepackage{booktabs,multirow,graphicx}",
-            r"\begin{table}[tbp]",
-            r"\centering",
-            rf"\caption{{{_caption(layout, step, seeds, UNDEFINED in shown)}}}",
-            rf"\label{{tab:{layout.label}}}",
-            r"\vspace{3pt}",
-            r"\setlength{\tabcolsep}{2.6pt}",
-            r"\renewcommand{\arraystretch}{1.08}",
-            "\n\n\\vspace{2pt}\n\n".join(blocks),
-            r"\end{table}",
-            "",
-        ]
+    return Grid(
+        title=f"{layout.subject}, {layout.backbone_label}, step {step}",
+        caption=_caption(layout, step, seeds, UNDEFINED in shown),
+        label=layout.label,
+        source=source,
+        blocks=tuple(
+            _block(all_columns[start : start + _BLOCK], layout, cells) for start in range(0, len(all_columns), _BLOCK)
+        ),
+        gap="2.6pt",
     )
 
 
 def _caption(layout: MainLayout, step: int, seeds: int, undefined: bool) -> str:
     chosen = [METHODS[name] for name in layout.methods]
-    count = len(layout.datasets)
     sentences = [
-        f"Accuracy and confidence quality on {count_word(count)} evaluation set{'s' * (count > 1)} "
+        f"{layout.subject} on {counted(len(layout.datasets), 'evaluation set')} "
         f"using {layout.backbone_label} after {step} training steps.",
         layout.caption,
+        layout.remark,
     ]
     if any(method.policy == "base" for method in chosen):
         sentences.append("Base + Verbal uses the pre-RL model; other training-free baselines the GRPO-trained model.")
     if any(method.target for method in chosen):
-        sentences.append(f"Companion results average {count_word(seeds)} seed{'s' * (seeds > 1)}.")
-    sentences.append("Bold and underlined values indicate the best and second-best results, respectively.")
+        sentences.append(f"Companion results average {counted(seeds, 'seed')}.")
+    sentences.append(BOLD_AND_UNDERLINED)
     if undefined:
-        sentences.append(f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class.")
-    return " ".join(escape(sentence) for sentence in sentences)
+        sentences.append(UNDEFINED_VALUE)
+    return " ".join(filter(None, sentences))
 
 
-def _block(block: Sequence[Labelled], methods: Sequence[str], cells: dict[tuple[str, str, str], str]) -> str:
-    """One tabular, scaled to the width of the text, or to its share of it if it holds fewer datasets."""
-    width = len(METRICS)
-    ends = [(2 + width * i, 1 + width * (i + 1)) for i in range(len(block))]
-    lines = [
-        rf"\resizebox{{{_text_width(len(block))}}}{{!}}{{%",
-        rf"\begin{{tabular}}{{l*{{{width * len(block)}}}{{c}}}}",
-        r"\toprule",
-        r"\multirow{2}{*}{Method}",
-        *(rf"& \multicolumn{{{width}}}{{c}}{{{escape(dataset.label)}}}" for dataset in block),
-        r"\\",
-        "".join(rf"\cmidrule(lr){{{first}-{last}}}" for first, last in ends),
-        row(["", *(_HEADS[metric] for _ in block for metric in METRICS)]).lstrip(),
-        r"\midrule",
-    ]
-    group = METHODS[methods[0]].group
-    for name in methods:
-        method = METHODS[name]
-        if method.group != group:
-            lines.append(r"\midrule")
-            group = method.group
-        label = marked(escape(method.label), "best" if name == _OURS else None)
-        lines.append(row([label, *(cells[dataset.name, name, metric] for dataset in block for metric in METRICS)]))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}%", "}"])
+def _block(datasets: Sequence[Labelled], layout: MainLayout, cells: dict[tuple[str, str, str], Cell]) -> Block:
+    def row(name: str) -> Row:
+        values = tuple(cells[dataset.name, name, metric] for dataset in datasets for metric in METRICS)
+        return Row(METHODS[name].label, values, bold=name == layout.highlight)
+
+    return Block(
+        corner="Method",
+        heads=(
+            tuple(Head(dataset.label, len(METRICS)) for dataset in datasets),
+            tuple(Head(HEADS[metric]) for _ in datasets for metric in METRICS),
+        ),
+        groups=tuple(
+            Group(tuple(map(row, names))) for _, names in groupby(layout.methods, lambda name: METHODS[name].group)
+        ),
+        width=_width(len(datasets)),
+    )
 
 
-def _text_width(datasets: int) -> str:
-    """Width that gives a narrower tabular about the type size of a full one (its names are half a dataset wide)."""
-    return r"\textwidth" if datasets == _BLOCK else rf"{(datasets + 0.5) / (_BLOCK + 0.5):.3f}\textwidth"
+def _width(datasets: int) -> float:
+    """Share of the text width that gives a narrower block about the type size of a full one (its names are half a
+    dataset wide)."""
+    return (datasets + 0.5) / (_BLOCK + 0.5)

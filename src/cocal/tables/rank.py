@@ -7,8 +7,8 @@ from typing import Literal
 Mark = Literal["best", "second"]
 Better = Literal["higher", "lower"]
 
-UNDEFINED = "--"
-"""Printed for a value that is not defined; it is never ranked."""
+UNDEFINED = "–"
+"""Printed where there is no value; it is never ranked."""
 
 BETTER: dict[str, Better | None] = {
     "accuracy": "higher",
@@ -19,7 +19,7 @@ BETTER: dict[str, Better | None] = {
 """Direction of each metric; mean confidence is neither good nor bad."""
 
 
-def marks(shown: Sequence[str], better: Better | None) -> list[Mark | None]:
+def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:
     """Marks of one column, decided on the rounded numbers as they are shown: equal ones share a mark.
 
     The second best is the next distinct number, however many share the best.
@@ -27,10 +27,11 @@ def marks(shown: Sequence[str], better: Better | None) -> list[Mark | None]:
     Args:
         shown: printed numbers, or `UNDEFINED`.
         better: direction, or None for a column without marks.
+        kinds: marks that the table has, best first.
     """
     if better is None:
         return [None] * len(shown)
     numbers = [None if text == UNDEFINED else Decimal(text) for text in shown]
     ranking = sorted({number for number in numbers if number is not None}, reverse=better == "higher")
-    by_number: dict[Decimal | None, Mark] = dict(zip(ranking, ("best", "second"), strict=False))
+    by_number: dict[Decimal | None, Mark] = dict(zip(ranking, kinds, strict=False))
     return [by_number.get(number) for number in numbers]

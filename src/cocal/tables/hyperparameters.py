@@ -1,0 +1,155 @@
+"""The hyperparameters of a study (tab:hyperparameters), and those that the paper leaves open."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.config.study import Study
+from cocal.estimators.registry import METHODS
+from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
+
+_STATES = 2
+"""Hidden states that a companion reads: last token || mean over the response (equation 5)."""
+_NAMED = 3
+"""Of several groups of data sets, one larger than this is `other sets`."""
+_SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+_LOSSES = {"grpo": "Within responses first", "dapo": "Over all tokens"}
+_MISSING = {"zero": "0", "invalid": "No confidence"}
+
+
+def prepare_hyperparameters(study: Study) -> pd.DataFrame:
+    """The settings, one a row.
+
+    Returns:
+        Columns section, setting, value (text, as printed).
+    """
+    sections = {
+        "Policy training": _policy(study),
+        "Calibrator training": _companion(study),
+        "Evaluation": _evaluation(study),
+        "Not stated in the paper": _open(study),
+    }
+    rows = [(section, *row) for section, settings in sections.items() for row in settings]
+    return pd.DataFrame(rows, columns=["section", "setting", "value"])
+
+
+def hyperparameters_grid(numbers: pd.DataFrame, study: Study, *, source: str) -> Grid:
+    """The table of the prepared settings."""
+    groups = [
+        Group(
+            tuple(Row(setting, (Cell(value),)) for setting, value in zip(part["setting"], part["value"], strict=True)),
+            str(section),
+        )
+        for section, part in numbers.groupby("section", sort=False)
+    ]
+    return Grid(
+        title="Hyperparameters",
+        caption="Hyperparameters for policy training, calibrator training, and evaluation. Response lengths are "
+        f"measured in tokens. {study.caption}",
+        label="hyperparameters",
+        source=source,
+        blocks=(Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(groups), names=0.6),),
+        size="footnotesize",
+    )
+
+
+def _policy(study: Study) -> Iterator[tuple[str, str]]:
+    policy = study.policy
+    labels = [backbone.label for backbone in study.backbones.values()]
+    yield f"Backbone{'s' * (len(labels) > 1)}", " / ".join(labels)
+    yield "Training steps", f"{policy.steps:,}"
+    yield "Questions per step", f"{policy.questions_per_step:,}"
+    yield "Responses per question", f"{policy.responses_per_question:,}"
+    lengths = {name.upper(): f"{policy.max_response_length[name]:,}" for name in policy.algorithms}
+    yield from _grouped("Maximum response length", lengths)
+    yield "Rollout temperature", _decimal(policy.temperature)
+    yield "Clip ratio (lower / upper)", f"{_decimal(policy.clip_low, 2)} / {_decimal(policy.clip_high, 2)}"
+    yield "KL coefficient", f"{policy.kl_coefficient:g}"
+    if "dcpo" in policy.algorithms:
+        yield "DCPO weight of the group accuracy", _decimal(policy.dcpo_group_weight)
+
+
+def _companion(study: Study) -> Iterator[tuple[str, str]]:
+    companion, layers = study.companion, study.features.layers
+    yield (
+        "Representation layer",
+        f"Transformer block {max(layers)}" if isinstance(layers, tuple) else "Final transformer block",
+    )
+    widths = {backbone.label: f"{_STATES * backbone.width:,}" for backbone in study.backbones.values()}
+    yield f"Input dimension ({' / '.join(widths)})", " / ".join(widths.values())
+    yield "MLP hidden-layer widths", " / ".join(f"{width:,}" for width in companion.widths)
+    yield "Dropout after the first hidden layers", " / ".join(f"{rate:g}" for rate in companion.dropout)
+    held = 100 * companion.validation_share
+    yield "Train / validation split", f"{100 - held:g}% / {held:g}% by question"
+    yield "Loss", "MSE"
+    yield "Optimizer", "Adam"
+    yield "CoCal learning rate", _scientific(companion.learning_rate)
+    yield "CoCal weight decay", f"{companion.weight_decay:g}"
+    yield "CoCal training order", "Chronological"
+    yield "Batch size", f"{companion.batch_size:,}"
+    yield "Checkpoint selection", "Lowest binary validation MSE"
+    yield "Random seeds", ", ".join(map(str, companion.seeds))
+
+
+def _evaluation(study: Study) -> Iterator[tuple[str, str]]:
+    sets = [dataset for dataset in study.datasets.values() if dataset.role == "evaluation"]
+    yield from _grouped("Maximum response length", {d.label: f"{d.max_response_length:,}" for d in sets})
+    yield from _grouped("Responses per question", {d.label: f"{d.samples:,}" for d in sets})
+    generation = study.generation
+    yield "Sampling temperature", _decimal(generation.temperature)
+    yield "Top-p", _decimal(generation.top_p)
+    yield "Top-k", f"{generation.top_k:,}"
+    yield "Presence penalty", _decimal(generation.presence_penalty)
+    if "self-consistency" in study.estimators.methods:
+        yield "SelfConsis pool", f"{generation.pool:,}"
+    yield "ECE bins", f"{study.metrics.bins:,}"
+
+
+def _open(study: Study) -> Iterator[tuple[str, str]]:
+    policy, postcal = study.policy, study.postcal
+    yield "Policy learning rate", _scientific(policy.learning_rate)
+    yield "Policy weight decay", f"{policy.weight_decay:g}"
+    yield "Policy gradient clipping", _decimal(policy.max_gradient_norm)
+    yield "Averaging of the policy loss", _LOSSES[policy.loss]
+    yield "Optimizer updates per step", f"{policy.updates_per_step:,}"
+    if verbal := [name.upper() for name in policy.algorithms if name != "grpo"]:
+        yield f"Error of an invalid confidence ({' / '.join(verbal)})", _decimal(policy.invalid_confidence)
+    yield "Passes over the calibrator's data", f"{study.companion.passes:,}"
+    if len(study.companion.targets) > 1:
+        yield "Optimizer of group targets", "As of binary targets"
+    if any(METHODS[name].experience == "resampled" for name in study.estimators.methods):
+        yield "PostCal sampling temperature", _decimal(postcal.temperature)
+        top_k = f"{postcal.top_k:,}" if postcal.top_k else "All"
+        yield "PostCal top-p / top-k", f"{_decimal(postcal.top_p)} / {top_k}"
+        yield "PostCal presence penalty", f"{postcal.presence_penalty:g}"
+        yield "PostCal training order", f"Shuffled in every pass (seed {postcal.shuffle_seed})"
+        yield "PostCal optimizer", "As of CoCal"
+    if "self-consistency" in study.estimators.methods:
+        yield "SelfConsis of a response without an answer", _MISSING[study.estimators.missing_answer]
+    yield "Prompt set", study.prompts
+
+
+def _grouped(setting: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """One row for each value, with the names that have it; the largest group comes last if it is not named."""
+    groups: dict[str, list[str]] = {}
+    for name, value in values.items():
+        groups.setdefault(value, []).append(name)
+    if len(groups) == 1:
+        yield setting, next(iter(groups))
+        return
+    largest = max(groups, key=lambda value: len(groups[value]))
+    if len(groups[largest]) > _NAMED:
+        groups[largest] = ["other sets"]
+        groups[largest] = groups.pop(largest)
+    for value, names in groups.items():
+        yield f"{setting} ({' / '.join(names)})", value
+
+
+def _decimal(value: float, decimals: int = 1) -> str:
+    """At least so many decimals, and all that there are."""
+    return f"{value:.{decimals}f}" if round(value, decimals) == value else f"{value:g}"
+
+
+def _scientific(value: float) -> str:
+    digits, exponent = f"{value:e}".split("e")
+    return f"{float(digits):g} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"

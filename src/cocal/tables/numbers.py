@@ -1,0 +1,65 @@
+"""Numbers as they are printed, and as CSV."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from cocal.tables.rank import UNDEFINED
+
+HEADS = {"accuracy": "Acc.↑", "mean_confidence": "MeanConf", "ece": "ECE↓", "auroc": "AUROC↑"}
+"""Titles of the metrics' columns; the arrow points to the better values."""
+
+
+def metric_text(metric: str, value: float) -> str:
+    """A metric: accuracy in percent with one decimal, the others with three."""
+    if math.isnan(value):
+        return UNDEFINED
+    # First to 9 decimals: equal accuracies, one of them averaged over seeds, must not round apart at x.x5.
+    return f"{round(100 * value, 9):.1f}" if metric == "accuracy" else f"{round(value, 9):.3f}"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of time and its length in seconds."""
+
+    name: str
+    seconds: float
+
+
+_HOUR, _MINUTE, _SECOND, _MILLISECOND = Unit("h", 3600.0), Unit("min", 60.0), Unit("s", 1.0), Unit("ms", 1e-3)
+LONG = (_HOUR, _MINUTE, _SECOND)
+"""Units of what is done once, longest first."""
+SHORT = (_SECOND, _MILLISECOND)
+"""Units of what is done for every question."""
+
+
+def times(seconds: Sequence[float], units: Sequence[Unit]) -> tuple[Unit, list[str]]:
+    """One column of times in one unit, the longest that the longest time reaches.
+
+    Two decimals; more where the shortest time is below one unit, so that it shows three significant digits.
+
+    Args:
+        seconds: at least one of them a time; NaN where there is none.
+        units: longest first.
+
+    Returns:
+        The unit, and the printed times, `UNDEFINED` where there is none.
+    """
+    known = [time for time in seconds if not math.isnan(time)]
+    unit = next((unit for unit in units if max(known) >= unit.seconds), units[-1])
+    shortest = min(known) / unit.seconds
+    decimals = max(2, 2 - math.floor(math.log10(shortest)))
+    return unit, [UNDEFINED if math.isnan(time) else f"{time / unit.seconds:,.{decimals}f}" for time in seconds]
+
+
+def ratios(values: Sequence[float]) -> list[str]:
+    """One column of ratios: whole numbers, or one decimal where one of them is below ten."""
+    decimals = 0 if min(values) >= 10 else 1
+    return [f"{value:.{decimals}f}×" for value in values]
+
+
+def csv_text(numbers: pd.DataFrame) -> str:
+    """The prepared numbers; twelve digits, so that the last bit of a sum does not show."""
+    return numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")

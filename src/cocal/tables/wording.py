@@ -1,0 +1,22 @@
+"""Pieces of the sentences that captions share."""
+
+from collections.abc import Sequence
+
+from cocal.tables.rank import UNDEFINED
+
+_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+BOLD_AND_UNDERLINED = "Bold and underlined values indicate the best and second-best results, respectively."
+UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class."
+TIMES_DIFFER = "Measured times differ from run to run."
+
+
+def counted(count: int, noun: str) -> str:
+    """A count and what is counted: a word up to ten, figures above."""
+    word = _WORDS[count] if count < len(_WORDS) else f"{count:,}"
+    return f"{word} {noun}{'s' * (count != 1)}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Items as running text: a, b and c."""
+    return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

@@ -1,0 +1,159 @@
+"""What the tables of costs and of companion variants are made from, with the paper's published numbers."""
+
+import pandas as pd
+import xarray as xr
+
+from cocal.config.layout import AggregationLayout, CostLayout, PreGenerationLayout, TimesLayout
+from cocal.config.protocol import Metrics
+from cocal.config.study import Study
+from cocal.costs import Cost, Latency
+from cocal.metrics.cube import metric_cube
+from cocal.tables.cost import Costs
+from sample_predictions import sample_predictions
+
+ORIGIN = {"study": "embedded", "caption": "Tiny policies of 0.4 M parameters & synthetic questions."}
+BACKBONE = {**ORIGIN, "backbone_label": "Tiny A", "step": 60}
+GPU, CPU = "NVIDIA B200", "Xeon, 2 threads"
+AGGREGATIONS = {
+    "qwen3-8b": {"last": (0.093, 0.900), "mean": (0.095, 0.871), "last+mean": (0.096, 0.896)},
+    "qwen3-14b": {"last": (0.087, 0.898), "mean": (0.104, 0.869), "last+mean": (0.082, 0.897)},
+}
+PRE_GENERATION = {
+    "macro-mathematics": {"cocal-pre-generation": (0.124, 0.785), "cocal-group": (0.103, 0.884)},
+    "macro-factual": {"cocal-pre-generation": (0.268, 0.650), "cocal-group": (0.104, 0.725)},
+}
+TIMES = {
+    "math500": ("MATH500", 38.7755, 58.46),
+    "aime24": ("AIME 2024", 43.76, 230.11),
+    "aime25": ("AIME 2025", 41.78, 184.56),
+    "amc23": ("AMC 2023", 24.7055, 62.94),
+    "amc24": ("AMC 2024", 25.2155, 79.72),
+}
+"""Label, milliseconds before and seconds after the response; published with two decimals, ratios from more."""
+
+
+def aggregation_layout(**changes) -> AggregationLayout:
+    backbones = [
+        {"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 35},
+        {"name": "qwen3-14b", "label": "Qwen3-14B", "layer": 39},
+    ]
+    return AggregationLayout(**(ORIGIN | {"backbones": backbones, "macro": "macro-mathematics", "step": 60} | changes))
+
+
+def aggregation_cube(backbone: str, final: int) -> xr.Dataset:
+    """Cube over two layers, the final one with the published numbers, all others 0.5."""
+    sample = sample_predictions("math500", methods=("cocal-binary",))
+    frames = [
+        sample.assign(backbone=backbone, layer=layer, pooling=pooling)
+        for layer in (final - 1, final)
+        for pooling in AGGREGATIONS[backbone]
+    ]
+    groups = {"macro-mathematics": ["math500"]}
+    cube = metric_cube(pd.concat(frames), Metrics(resamples=0), groups, sweep=("layer", "pooling"))
+    cube["value"][:] = 0.5
+    for pooling, values in AGGREGATIONS[backbone].items():
+        cell = {"layer": final, "pooling": pooling, "dataset": "macro-mathematics", "seed": "mean"}
+        _set(cube, cell, values)
+    return cube
+
+
+def pre_generation_layout(**changes) -> PreGenerationLayout:
+    domains = [
+        {"name": "macro-mathematics", "label": "Mathematics"},
+        {"name": "macro-factual", "label": "Factual QA"},
+    ]
+    return PreGenerationLayout(**(BACKBONE | {"backbone": "tiny-a", "domains": domains} | changes))
+
+
+def pre_generation_cube() -> xr.Dataset:
+    """Cube of two domains, their macro averages with the published numbers, all else 0.5."""
+    methods = ("cocal-group", "cocal-binary", "cocal-pre-generation")
+    frame = sample_predictions("math500", "popqa", methods=methods)
+    groups = {"macro-mathematics": ["math500"], "macro-factual": ["popqa"]}
+    cube = metric_cube(frame, Metrics(resamples=0), groups)
+    cube["value"][:] = 0.5
+    for domain, rows in PRE_GENERATION.items():
+        for method, values in rows.items():
+            _set(cube, {"dataset": domain, "method": method, "seed": "mean"}, values)
+    return cube
+
+
+def _set(cube: xr.Dataset, cell: dict, values: tuple[float, float]) -> None:
+    for metric, value in zip(("ece", "auroc"), values, strict=True):
+        cube["value"].loc[cell | {"metric": metric}] = value
+
+
+def times_layout(**changes) -> TimesLayout:
+    datasets = [{"name": name, "label": label} for name, (label, _, _) in TIMES.items()]
+    return TimesLayout(**(BACKBONE | {"datasets": datasets} | changes))
+
+
+def latency(**changes) -> Latency:
+    """Times in another order than the table's."""
+    measured = [
+        {"dataset": name, "pre_ms": pre_ms, "post_s": post_s} for name, (_, pre_ms, post_s) in reversed(TIMES.items())
+    ]
+    content = {
+        "device": GPU,
+        "questions": 8,
+        "generation_questions": 500,
+        "generation_seconds": 0.372,
+        "pool": 10,
+        "pool_seconds": 3.225,
+        "predictions": 1000,
+        "prediction_ms": 0.199,
+        "time_to_confidence": measured,
+    }
+    return Latency(**(content | changes))
+
+
+def cost_layout(**changes) -> CostLayout:
+    return CostLayout(**(BACKBONE | {"generation_label": "MATH500"} | changes))
+
+
+def costs(**changes) -> Costs:
+    """The published costs; PostCal's companions, published as about the same, are a little quicker."""
+    parts = {
+        "training": Cost(seconds=60012.0, items=60, device=GPU),
+        "sampling": Cost(seconds=51192.0, items=245760, device=GPU),
+        "companions": Cost(seconds=15.1, items=10, device=GPU),
+        "postcal_companions": Cost(seconds=14.86, items=10, device=GPU),
+        "latency": latency(),
+    }
+    return Costs(**(parts | changes))
+
+
+def paper_study(**changes) -> Study:
+    """A study with the paper's hyperparameters, lengths and sets; the questions behind the sets are made up."""
+    sets = {
+        "math500": ("MATH500", 4096, 1, "mathematics"),
+        **{name: (name.upper(), 16384, 10, "mathematics") for name in ("aime24", "aime25", "amc23", "amc24")},
+        **{
+            name: (label, 4096, 1, "factual")
+            for name, label in (("squad", "SQuAD"), ("webq", "WebQuestions"), ("musique", "MuSiQue"))
+        },
+    }
+    source = {"kind": "synthetic-mathematics", "questions": 10, "levels": {1: 1}}
+    datasets = {
+        name: {
+            "label": label,
+            "role": "evaluation",
+            "domain": domain,
+            "source": source,
+            "samples": samples,
+            "max_response_length": length,
+        }
+        for name, (label, length, samples, domain) in sets.items()
+    }
+    training = {"label": "DeepScaleR", "role": "training", "domain": "mathematics", "source": source}
+    content = {
+        **ORIGIN,
+        "datasets": {"deepscaler": training, **datasets},
+        "backbones": {
+            name: {"source": "pretraining", "label": label, "architecture": {"hidden_size": hidden}}
+            for name, label, hidden in (("qwen3-8b", "8B", 4096), ("qwen3-14b", "14B", 5120))
+        },
+        "policy": {"algorithms": ["grpo", "rlcr", "dcpo"], "dataset": "deepscaler"},
+        "reports": {"reliability_dataset": "amc24"},
+    }
+    return Study(**(content | changes))

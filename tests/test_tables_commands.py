@@ -1,0 +1,148 @@
+"""Every table by its command, and all of them in one LaTeX document."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cocal.cli import main
+from cocal.config.protocol import Metrics
+from cocal.costs import write_cost
+from cocal.metrics.cube import metric_cube
+from cocal.store import write_dataset
+from sample_predictions import sample_predictions
+from sample_tables import (
+    aggregation_cube,
+    aggregation_layout,
+    cost_layout,
+    costs,
+    paper_study,
+    pre_generation_cube,
+    pre_generation_layout,
+    times_layout,
+)
+from test_tables import DATASETS, layout
+
+NAMES = ("main", "one_set", "hyperparameters", "token_aggregation", "pre_generation", "time_to_confidence", "cost")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> Path:
+    """Folder of metric cubes and cost records."""
+    folder = tmp_path_factory.mktemp("inputs")
+    cube = metric_cube(sample_predictions(*DATASETS), Metrics(resamples=0), {"macro-mathematics": DATASETS})
+    write_dataset(folder / "main.nc", cube, {"digest": "aaaa"})
+    write_dataset(folder / "small.nc", aggregation_cube("qwen3-8b", 35), {"digest": "bbbb"})
+    write_dataset(folder / "large.nc", aggregation_cube("qwen3-14b", 39), {"digest": "cccc"})
+    write_dataset(folder / "pre.nc", pre_generation_cube(), {"digest": "dddd"})
+    for name, cost in vars(costs()).items():
+        write_cost(folder / f"{name}.json", cost)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tables(inputs, tmp_path_factory) -> Path:
+    """Folder of all tables."""
+    folder = tmp_path_factory.mktemp("tables")
+
+    def write(name: str, table: str, *options: str) -> None:
+        suffixes = {"output": "tex", "html": "html", "csv": "csv"}
+        outputs = [f"--{flag}={folder / name}.{suffix}" for flag, suffix in suffixes.items()]
+        assert main(["table", table, *options, *outputs]) == 0
+
+    shown = ["--metrics", f"{inputs}/main.nc", "--backbone", "tiny-a", "--step", "60", "--layout"]
+    write("main", "main", *shown, layout(*DATASETS).model_dump_json())
+    write("one_set", "main", *shown, layout("math500", label="one_set").model_dump_json())
+    write("hyperparameters", "hyperparameters", "--study", paper_study().model_dump_json())
+    options = [
+        "--metrics",
+        f"{inputs}/small.nc",
+        f"{inputs}/large.nc",
+        "--layout",
+        aggregation_layout().model_dump_json(),
+    ]
+    write("token_aggregation", "token_aggregation", *options)
+    options = ["--metrics", f"{inputs}/pre.nc", "--layout", pre_generation_layout().model_dump_json()]
+    write("pre_generation", "pre_generation", *options)
+    options = ["--latency", f"{inputs}/latency.json", "--layout", times_layout().model_dump_json()]
+    write("time_to_confidence", "time_to_confidence", *options)
+    flags = {name: f"--{name.replace('_', '-')}={inputs}/{name}.json" for name in vars(costs())}
+    write("cost", "cost", *flags.values(), "--layout", cost_layout().model_dump_json())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "rows"),
+    [
+        ("main", r"\textbf{CoCal (binary)} & ", 6 * 6 * 4),
+        ("one_set", r"\textbf{CoCal (binary)} & ", 2 * 6 * 4),
+        ("hyperparameters", r"\raggedright Batch size & 256 \\", 48),
+        ("token_aggregation", r"Response mean & 0.095 & 0.871 & 0.104 & 0.869 \\", 12),
+        ("pre_generation", r"Pre-generation & 0.124 & 0.785 & 0.268 & 0.650 \\", 8),
+        ("time_to_confidence", r"AIME 2025 & 41.78 & 184.56 & 4417$\times$ \\", 5),
+        ("cost", r"SelfConsis & 16.67 & -- & -- & 3.225 & -- \\", 3),
+    ],
+)
+def test_a_command_writes_print_page_and_numbers(tables, name, line, rows):
+    text = (tables / f"{name}.tex").read_text()
+    assert "\n" + line in text
+    assert text.startswith("% study embedded; ")
+    page = (tables / f"{name}.html").read_text(encoding="utf-8")
+    source = text.splitlines()[0].removeprefix("% ")
+    assert f'<p class="source">{source}</p>' in page
+    assert "Tiny policies of 0.4 M parameters &amp; synthetic questions." in page
+    assert len(pd.read_csv(tables / f"{name}.csv")) == rows
+
+
+def test_the_digests_of_all_cubes_are_named(tables):
+    assert (tables / "token_aggregation.tex").read_text().startswith("% study embedded; metrics bbbb, cccc; layout ")
+
+
+def test_a_record_of_another_kind_is_refused(inputs, tmp_path, capsys):
+    outputs = [f"--{flag}={tmp_path}/x.{flag}" for flag in ("output", "html", "csv")]
+    wrong = ["--latency", f"{inputs}/training.json", "--layout", times_layout().model_dump_json()]
+    assert main(["table", "time_to_confidence", *wrong, *outputs]) == 2
+    assert "training.json" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_file_is_read(repository, tmp_path):
+    outputs = [f"--{flag}={tmp_path}/x.{flag}" for flag in ("output", "html", "csv")]
+    assert main(["table", "hyperparameters", "--study", str(repository / "config/smoke.yaml"), *outputs]) == 0
+    numbers = pd.read_csv(tmp_path / "x.csv").set_index("setting")["value"]
+    assert numbers["Training steps"] == "4"
+    assert numbers["Input dimension (Smoke-Qwen3)"] == "128"
+
+
+# Document
+
+
+def document(tables: Path, output: Path) -> list[str]:
+    return ["table", "all", "--tables", *(f"{tables}/{name}.tex" for name in NAMES), "--output", str(output)]
+
+
+def test_the_document_names_the_tables_from_its_own_folder(tables, tmp_path):
+    assert main(document(tables, tables / "all.tex")) == 0
+    text = (tables / "all.tex").read_text()
+    assert [line for line in text.splitlines() if "input" in line] == [rf"\input{{{name}.tex}}" for name in NAMES]
+    elsewhere = tables.parent / "elsewhere/all.tex"
+    assert main(document(tables, elsewhere)) == 0
+    assert rf"\input{{../{tables.name}/main.tex}}" in elsewhere.read_text()
+
+
+def test_a_missing_table_is_named(tables, tmp_path, capsys):
+    assert main(["table", "all", "--tables", f"{tables}/none.tex", "--output", f"{tmp_path}/all.tex"]) == 2
+    assert "none.tex: no such table" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_the_document_compiles_and_nothing_is_too_wide_or_too_high(tables):
+    assert main(document(tables, tables / "all.tex")) == 0
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tables, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert "Float too large" not in done.stdout
+    assert "Missing character" not in done.stdout

@@ -1,0 +1,166 @@
+"""Tables of times: units, decimals, ratios, devices."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from cocal.costs import Cost
+from cocal.errors import ContractError
+from cocal.tables.cost import cost_grid, prepare_cost
+from cocal.tables.latex import latex
+from cocal.tables.numbers import LONG, SHORT, ratios, times
+from cocal.tables.time_to_confidence import prepare_time_to_confidence, time_to_confidence_grid
+from sample_tables import CPU, GPU, cost_layout, costs, latency, times_layout
+
+NOTHING = float("nan")
+TIMES = r"""
+Dataset & Pre (ms) & Post (s) & Post/Pre \\
+\midrule
+MATH500 & 38.78 & 58.46 & 1508$\times$ \\
+AIME 2024 & 43.76 & 230.11 & 5258$\times$ \\
+AIME 2025 & 41.78 & 184.56 & 4417$\times$ \\
+AMC 2023 & 24.71 & 62.94 & 2548$\times$ \\
+AMC 2024 & 25.22 & 79.72 & 3162$\times$ \\
+\bottomrule
+"""
+"""As published (tab:pre_generation_latency)."""
+COST = r"""
+\multirow{3}{*}{Method}
+& \multicolumn{3}{c}{Training}
+& \multicolumn{2}{c}{Inference}
+\\
+\cmidrule(lr){2-4}\cmidrule(lr){5-6}
+& LLM & Sampling & MLP & LLM & MLP \\
+& (h) & (h) & (s) & (s) & (ms) \\
+\midrule
+CoCal & 16.67 & -- & 15.10 & 0.372 & 0.199 \\
+PostCal & 16.67 & 14.22 & 14.86 & 0.372 & 0.199 \\
+SelfConsis & 16.67 & -- & -- & 3.225 & -- \\
+\bottomrule
+"""
+"""As published (tab:cost), but for the fits of the companions: two decimals, and PostCal's own."""
+
+
+# Units
+
+
+@pytest.mark.parametrize(
+    ("seconds", "units", "unit", "shown"),
+    [
+        ([7200.0, 5400.0], LONG, "h", ["2.00", "1.50"]),
+        ([3600.0], LONG, "h", ["1.00"]),
+        ([3599.0, 60.0], LONG, "min", ["59.98", "1.00"]),
+        ([59.5, NOTHING, 0.25], LONG, "s", ["59.500", "–", "0.250"]),
+        ([0.02], LONG, "s", ["0.0200"]),
+        ([1.0, 0.05], SHORT, "s", ["1.0000", "0.0500"]),
+        ([0.999], SHORT, "ms", ["999.00"]),
+        ([0.000199], SHORT, "ms", ["0.199"]),
+        ([7200.0], SHORT, "s", ["7,200.00"]),
+    ],
+)
+def test_one_unit_a_column_by_its_longest_time(seconds, units, unit, shown):
+    found, texts = times(seconds, units)
+    assert found.name == unit
+    assert texts == shown
+
+
+def test_ratios_have_a_decimal_where_one_is_small():
+    assert ratios([1507.6, 10.4]) == ["1508×", "10×"]
+    assert ratios([1507.6, 9.96]) == ["1507.6×", "10.0×"]
+
+
+# Time to confidence
+
+
+def test_the_published_table_of_times():
+    layout, measured = times_layout(), latency()
+    numbers = prepare_time_to_confidence(measured, layout, "latency.json")
+    text = latex(time_to_confidence_grid(numbers, layout, measured, source=""))
+    assert TIMES in text
+    assert r"\begin{tabular}{l*{3}{r}}" in text
+    assert "Mean time to confidence on eight questions per dataset, one at a time, using Tiny A after 60" in text
+    assert r"0.4 M parameters \& synthetic questions." in text
+    assert "Measured on NVIDIA B200. Measured times differ from run to run.}" in text
+    assert numbers.loc[3].to_dict() == {
+        "dataset": "amc23",
+        "pre_seconds": pytest.approx(0.0247055),
+        "post_seconds": 62.94,
+        "ratio": pytest.approx(62.94 / 0.0247055),
+    }
+
+
+def test_short_times_after_the_response_are_in_milliseconds():
+    layout = times_layout(datasets=[{"name": "a", "label": "A"}, {"name": "b", "label": "B"}])
+    measured = latency(
+        time_to_confidence=[
+            {"dataset": "a", "pre_ms": 1.4, "post_s": 0.0331},
+            {"dataset": "b", "pre_ms": 2.5, "post_s": 0.0186},
+        ]
+    )
+    numbers = prepare_time_to_confidence(measured, layout, "latency.json")
+    text = latex(time_to_confidence_grid(numbers, layout, measured, source=""))
+    assert r"Dataset & Pre (ms) & Post (ms) & Post/Pre \\" in text
+    assert r"A & 1.40 & 33.10 & 23.6$\times$ \\" in text
+    assert r"B & 2.50 & 18.60 & 7.4$\times$ \\" in text
+
+
+def test_a_set_that_was_not_timed_is_named():
+    layout = times_layout(datasets=[{"name": "math500", "label": "MATH500"}, {"name": "squad", "label": "SQuAD"}])
+    with pytest.raises(ContractError, match=r"latency.json: no time to confidence on squad \(there are: amc24, .*math"):
+        prepare_time_to_confidence(latency(), layout, "latency.json")
+    twice = [{"dataset": "a", "pre_ms": 1, "post_s": 1}] * 2
+    with pytest.raises(ValueError, match="time_to_confidence repeats a dataset"):
+        latency(time_to_confidence=twice)
+
+
+# Cost
+
+
+def test_the_published_table_of_costs():
+    made = costs()
+    numbers = prepare_cost(made)
+    text = latex(cost_grid(numbers, cost_layout(), made, source=""))
+    assert COST in text
+    assert (
+        "Training costs, and inference costs per question, using Tiny A after 60 training steps. Tiny policies of 0.4 "
+        r"M parameters \& synthetic questions. Training: 60 rollout steps of the LLM, sampling of 245,760 responses, "
+        "and ten companions, all fitted together. Inference: the LLM on 500 MATH500 questions in one batch, one "
+        "response each, for SelfConsis ten responses each; the MLP on one response at a time, 1,000 predictions. "
+        "Measured on NVIDIA B200. Measured times differ from run to run.}"
+    ) in text
+    assert r"\label{tab:cost}" in text
+    assert list(numbers.columns[1:]) == [
+        *("training_llm", "training_sampling", "training_mlp", "inference_llm", "inference_mlp")
+    ]
+    assert numbers.loc[0, "inference_mlp"] == pytest.approx(0.000199)
+    assert numbers.loc[1, "training_sampling"] == 51192.0
+    assert math.isnan(numbers.loc[0, "training_sampling"])
+    assert pd.isna(numbers.loc[2, ["training_sampling", "training_mlp", "inference_mlp"]]).all()
+
+
+def test_a_tiny_study_is_in_smaller_units():
+    made = costs(
+        training=Cost(seconds=312.0, items=60, device=CPU),
+        sampling=Cost(seconds=41.3, items=15360, device=CPU),
+        companions=Cost(seconds=75.0, items=10, device=CPU),
+        postcal_companions=Cost(seconds=59.0, items=5, device=CPU),
+        latency=latency(device=CPU, generation_seconds=0.0021, pool_seconds=0.0174, prediction_ms=0.0432),
+    )
+    text = latex(cost_grid(prepare_cost(made), cost_layout(), made, source=""))
+    assert r"& (min) & (s) & (min) & (ms) & (ms) \\" in text
+    assert r"CoCal & 5.20 & -- & 1.250 & 2.10 & 0.0432 \\" in text
+    assert r"PostCal & 5.20 & 41.30 & 0.983 & 2.10 & 0.0432 \\" in text
+    assert r"SelfConsis & 5.20 & -- & -- & 17.40 & -- \\" in text
+    assert "and ten companions of CoCal and five companions of PostCal, all fitted together." in text
+
+
+def test_several_devices_are_told_apart():
+    made = costs(
+        companions=Cost(seconds=75.0, items=10, device=CPU), postcal_companions=Cost(seconds=5.0, items=10, device=CPU)
+    )
+    text = latex(cost_grid(prepare_cost(made), cost_layout(), made, source=""))
+    assert (
+        f"Measured on {GPU} (LLM training, sampling and inference); {CPU} (MLP training of CoCal and MLP training of "
+        "PostCal). Measured times"
+    ) in text

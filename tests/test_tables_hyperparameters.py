@@ -1,0 +1,130 @@
+"""The table of hyperparameters: what it says is what the study is."""
+
+from cocal.tables.hyperparameters import hyperparameters_grid, prepare_hyperparameters
+from cocal.tables.latex import latex
+from sample_tables import paper_study
+
+PUBLISHED = r"""
+Training steps & 120 \\
+Questions per step & 256 \\
+Responses per question & 8 \\
+Maximum response length (GRPO / DCPO) & 3,000 \\
+Maximum response length (RLCR) & 4,096 \\
+Rollout temperature & 1.0 \\
+Clip ratio (lower / upper) & 0.20 / 0.28 \\
+Representation layer & Final transformer block \\
+Input dimension (8B / 14B) & 8,192 / 10,240 \\
+MLP hidden-layer widths & 2,048 / 1,024 / 512 / 256 \\
+Train / validation split & 90\% / 10\% by question \\
+Loss & MSE \\
+Optimizer & Adam \\
+CoCal learning rate & 4 $\times$ 10$^{-4}$ \\
+CoCal weight decay & 0 \\
+CoCal training order & Chronological \\
+Batch size & 256 \\
+Checkpoint selection & Lowest binary validation MSE \\
+Random seeds & 42, 137, 500, 700, 1024 \\
+Sampling temperature & 0.7 \\
+Top-p & 0.8 \\
+Top-k & 20 \\
+Presence penalty & 1.5 \\
+"""
+"""tab:hyperparameters, all rows that name no set."""
+
+
+def settings(**changes) -> dict[str, str]:
+    frame = prepare_hyperparameters(paper_study(**changes))
+    assert frame["setting"].groupby(frame["section"]).value_counts().max() == 1
+    return dict(zip(frame["section"] + ": " + frame["setting"], frame["value"], strict=True))
+
+
+def test_the_published_rows_in_their_order():
+    study = paper_study()
+    lines = latex(hyperparameters_grid(prepare_hyperparameters(study), study, source="")).splitlines()
+    places = [lines.index(rf"\raggedright {row}") for row in PUBLISHED.strip().splitlines()]
+    assert places == sorted(places)
+    titles = [line for line in lines if line.startswith(r"\multicolumn{2}{l}{\textit{")]
+    assert [title.split("{")[-1].split("}")[0] for title in titles] == [
+        *("Policy training", "Calibrator training", "Evaluation", "Not stated in the paper")
+    ]
+    assert r"Response lengths are measured in tokens. Tiny policies of 0.4 M parameters \& synthetic" in "".join(lines)
+
+
+def test_equal_lengths_share_a_row():
+    found = settings()
+    assert found["Evaluation: Maximum response length (AIME24 / AIME25 / AMC23 / AMC24)"] == "16,384"
+    assert found["Evaluation: Maximum response length (other sets)"] == "4,096"
+    assert found["Evaluation: Responses per question (AIME24 / AIME25 / AMC23 / AMC24)"] == "10"
+    assert found["Evaluation: Responses per question (other sets)"] == "1"
+    policy = {"dataset": "deepscaler", "algorithms": ["grpo", "dcpo"]}
+    found = settings(policy=policy)
+    assert found["Policy training: Maximum response length"] == "3,000"
+    policy["max_response_length"] = {"grpo": 64, "dcpo": 76}
+    found = settings(policy=policy)
+    assert found["Policy training: Maximum response length (GRPO)"] == "64"
+    assert found["Policy training: Maximum response length (DCPO)"] == "76"
+
+
+def test_what_the_paper_leaves_open_follows_the_study():
+    changes = {
+        "policy": {
+            "dataset": "deepscaler",
+            "algorithms": ["grpo", "rlcr", "dcpo"],
+            "learning_rate": 2.5e-6,
+            "loss": "dapo",
+            "updates_per_step": 4,
+            "invalid_confidence": 0.25,
+            "clip_low": 0.205,
+        },
+        "companion": {"passes": 30, "learning_rate": 0.001},
+        "postcal": {"temperature": 0.7, "top_p": 0.95, "top_k": 20, "presence_penalty": 1.5, "shuffle_seed": 7},
+        "estimators": {"missing_answer": "invalid"},
+        "prompts": "qwen3",
+    }
+    found = settings(**changes)
+    assert found["Policy training: Clip ratio (lower / upper)"] == "0.205 / 0.28"
+    assert found["Calibrator training: CoCal learning rate"] == "1 × 10⁻³"
+    section = {key.partition(": ")[2]: value for key, value in found.items() if key.startswith("Not stated")}
+    assert section == {
+        "Policy learning rate": "2.5 × 10⁻⁶",
+        "Policy weight decay": "0",
+        "Policy gradient clipping": "1.0",
+        "Averaging of the policy loss": "Over all tokens",
+        "Optimizer updates per step": "4",
+        "Error of an invalid confidence (RLCR / DCPO)": "0.25",
+        "Passes over the calibrator's data": "30",
+        "Optimizer of group targets": "As of binary targets",
+        "PostCal sampling temperature": "0.7",
+        "PostCal top-p / top-k": "0.95 / 20",
+        "PostCal presence penalty": "1.5",
+        "PostCal training order": "Shuffled in every pass (seed 7)",
+        "PostCal optimizer": "As of CoCal",
+        "SelfConsis of a response without an answer": "No confidence",
+        "Prompt set": "qwen3",
+    }
+
+
+def test_what_a_study_does_not_do_has_no_row():
+    found = settings(
+        policy={"dataset": "deepscaler", "algorithms": ["grpo"]},
+        estimators={"methods": ["verbal", "cocal-binary"]},
+        companion={"targets": ["binary"]},
+    )
+    absent = ("PostCal", "SelfConsis", "invalid confidence", "DCPO", "group targets")
+    assert not [setting for setting in found if any(word in setting for word in absent)]
+
+
+def test_layers_by_index():
+    assert (
+        settings(features={"layers": "all"})["Calibrator training: Representation layer"] == "Final transformer block"
+    )
+    assert settings(features={"layers": [3, 20, 11]})["Calibrator training: Representation layer"] == (
+        "Transformer block 20"
+    )
+
+
+def test_a_checkpoint_says_its_own_width():
+    hub = {"source": "checkpoint", "label": "Qwen3-8B", "path": "Qwen/Qwen3-8B", "depth": 36, "width": 4096}
+    found = settings(backbones={"a": hub})
+    assert found["Policy training: Backbone"] == "Qwen3-8B"
+    assert found["Calibrator training: Input dimension (Qwen3-8B)"] == "8,192"

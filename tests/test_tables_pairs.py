@@ -1,0 +1,115 @@
+"""Tables of ECE and AUROC: pooled states, and before against after the response."""
+
+import pytest
+
+from cocal.errors import ContractError
+from cocal.tables.latex import latex
+from cocal.tables.pre_generation import pre_generation_grid, prepare_pre_generation
+from cocal.tables.token_aggregation import prepare_token_aggregation, token_aggregation_grid
+from sample_tables import (
+    aggregation_cube,
+    aggregation_layout,
+    pre_generation_cube,
+    pre_generation_layout,
+)
+
+AGGREGATION = r"""
+\multirow{2}{*}{Feature}
+& \multicolumn{2}{c}{Qwen3-8B}
+& \multicolumn{2}{c}{Qwen3-14B}
+\\
+\cmidrule(lr){2-3}\cmidrule(lr){4-5}
+& ECE$\downarrow$ & AUROC$\uparrow$ & ECE$\downarrow$ & AUROC$\uparrow$ \\
+\midrule
+Last token & \textbf{0.093} & \textbf{0.900} & 0.087 & \textbf{0.898} \\
+Response mean & 0.095 & 0.871 & 0.104 & 0.869 \\
+Last + mean & 0.096 & 0.896 & \textbf{0.082} & 0.897 \\
+\bottomrule
+"""
+"""As published (tab:response_features)."""
+PRE_GENERATION = r"""
+& \multicolumn{2}{c}{Mathematics}
+& \multicolumn{2}{c}{Factual QA}
+\\
+\cmidrule(lr){2-3}\cmidrule(lr){4-5}
+& ECE$\downarrow$ & AUROC$\uparrow$ & ECE$\downarrow$ & AUROC$\uparrow$ \\
+\midrule
+Pre-generation & 0.124 & 0.785 & 0.268 & 0.650 \\
+Post-generation (group) & 0.103 & 0.884 & 0.104 & 0.725 \\
+\bottomrule
+"""
+"""As published (tab:pre_generation)."""
+
+
+@pytest.fixture(scope="module")
+def cubes():
+    """In another order than the layout's."""
+    return [aggregation_cube("qwen3-14b", 39), aggregation_cube("qwen3-8b", 35)]
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return pre_generation_cube()
+
+
+def test_the_published_table_of_aggregations(cubes):
+    layout = aggregation_layout()
+    numbers = prepare_token_aggregation(cubes, layout)
+    assert list(numbers["metric"].unique()) == ["ece", "auroc"]
+    assert len(numbers) == 2 * 3 * 2
+    text = latex(token_aggregation_grid(numbers, layout, seeds=5, source=""))
+    assert AGGREGATION in text
+    assert (
+        r"\caption{Confidence quality of CoCal (binary) with different token aggregations after 60 training steps, "
+        r"averaged over five seeds and the mathematical evaluation sets. Tiny policies of 0.4 M parameters \& "
+        r"synthetic questions. Bold values indicate the best results.}"
+    ) in text
+    assert r"\label{tab:token_aggregation}" in text
+
+
+def test_undefined_values_of_an_aggregation_are_explained(cubes):
+    layout = aggregation_layout()
+    numbers = prepare_token_aggregation(cubes, layout)
+    numbers.loc[1, "value"] = float("nan")  # AUROC of the first backbone's last token
+    text = latex(token_aggregation_grid(numbers, layout, seeds=5, source=""))
+    assert r"Last token & \textbf{0.093} & -- & 0.087 & \textbf{0.898} \\" in text
+    assert r"Last + mean & 0.096 & \textbf{0.896} & \textbf{0.082} & 0.897 \\" in text
+    assert "-- marks an undefined value" in text
+
+
+def test_an_absent_backbone_layer_or_cube_is_named(cubes):
+    with pytest.raises(ContractError, match=r"nothing for backbone qwen3-14b; give its cube"):
+        prepare_token_aggregation(cubes[1:], aggregation_layout())
+    wrong = [{"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 36}]
+    with pytest.raises(ContractError, match=r"no such layer \(there are: 34, 35\)"):
+        prepare_token_aggregation(cubes, aggregation_layout(backbones=wrong))
+    flat = [cube.isel(layer=0, pooling=0, drop=True) for cube in cubes]
+    with pytest.raises(ContractError, match=r"needed are .*layer, pooling"):
+        prepare_token_aggregation(flat, aggregation_layout())
+    with pytest.raises(ValueError, match="repeats a name"):
+        aggregation_layout(backbones=wrong * 2)
+
+
+def test_the_published_table_before_and_after_generation(cube):
+    layout = pre_generation_layout()
+    text = latex(pre_generation_grid(prepare_pre_generation(cube, layout), layout, seeds=2, source=""))
+    assert PRE_GENERATION in text
+    assert (
+        r"\caption{Pre- and post-generation confidence quality of CoCal using Tiny A after 60 training steps. Tiny "
+        r"policies of 0.4 M parameters \& synthetic questions. Results average two seeds and the evaluation sets of "
+        r"each domain.}"
+    ) in text
+    assert r"\label{tab:pre_generation}" in text
+
+
+def test_one_domain_alone(cube):
+    layout = pre_generation_layout(domains=[{"name": "macro-factual", "label": "Factual QA"}])
+    text = latex(pre_generation_grid(prepare_pre_generation(cube, layout), layout, seeds=2, source=""))
+    assert r"Pre-generation & 0.268 & 0.650 \\" in text
+    assert "and the evaluation sets of Factual QA." in text
+
+
+def test_an_absent_domain_is_named(cube):
+    layout = pre_generation_layout(domains=[{"name": "macro-code", "label": "Code"}])
+    with pytest.raises(ContractError, match=r"dataset macro-code, method cocal-pre-generation: no such dataset"):
+        prepare_pre_generation(cube, layout)
