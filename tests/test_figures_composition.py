@@ -75,6 +75,15 @@ def test_a_second_folder_of_the_same_companions_is_refused(folders):
         read_error_shares([*folders, folders[-1]])
 
 
+def test_companions_on_prompts_are_refused(folders):
+    text = (folders[-1] / "spec.json").read_text()
+    spec = json.loads(text)
+    spec["spec"]["settings"]["targets"] = ["question"]
+    (folders[-1] / "spec.json").write_text(json.dumps(spec))
+    with pytest.raises(ContractError, match="learnt from prompts"):
+        read_error_shares(folders)
+
+
 def test_broken_and_missing_specs_are_named(tmp_path, folders):
     with pytest.raises(ContractError, match=r"absent/spec\.json: no such file"):
         read_error_shares([tmp_path / "absent"])

@@ -14,7 +14,15 @@ from cocal.config.layout import ReliabilityLayout
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
 from cocal.figures.reliability import plot_reliability, prepare_reliability, reliability_figure
-from cocal.figures.style import METHOD_COLOURS, METHOD_MARKERS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from cocal.figures.style import (
+    BACKBONE_COLOURS,
+    HOLLOW,
+    METHOD_COLOURS,
+    METHOD_MARKERS,
+    PAGE_HEIGHT,
+    TEXT_WIDTH,
+    paper_style,
+)
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
@@ -117,10 +125,10 @@ def test_nothing_overlaps_or_is_clipped(datasets, methods):
 
 
 def test_every_method_has_a_colour_and_a_marker_and_targets_differ_in_greyscale():
-    assert set(METHODS) <= set(METHOD_COLOURS)
-    assert set(METHODS) == set(METHOD_MARKERS)
-    assert len(set(METHOD_MARKERS.values())) == len(METHODS)
-    assert len(set(METHOD_COLOURS.values())) == len(METHOD_COLOURS)
+    assert set(METHODS) == set(METHOD_COLOURS) == set(METHOD_MARKERS)
+    assert len({(marker, name in HOLLOW) for name, marker in METHOD_MARKERS.items()}) == len(METHODS)
+    own = [colour for name, colour in METHOD_COLOURS.items() if name not in HOLLOW]
+    assert len({*own, *BACKBONE_COLOURS}) == len(own) + len(BACKBONE_COLOURS)
     grey = {name: np.dot(to_rgb(colour), [0.299, 0.587, 0.114]) for name, colour in METHOD_COLOURS.items()}
     for family in ("cocal", "postcal"):
         assert grey[f"{family}-group"] - grey[f"{family}-binary"] > 0.25

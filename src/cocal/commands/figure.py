@@ -1,7 +1,7 @@
 """`cocal figure NAME`: draw a figure of the paper."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from cocal.config.layout import CurvesLayout, Layout
+    from cocal.config.layout import BackboneLayout, CurvesLayout, LayersLayout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
         one.add_argument("--step", type=int, required=True, help="policy step shown")
     cube = "metric cube of `cocal metrics`"
-    one = figure("training_dynamics", "metrics over the stages of training", "CurvesLayout", _write_training_dynamics)
-    one.add_argument("--metrics", required=True, metavar="FILE.nc", help=cube)
+    for name, text, write in (
+        ("training_dynamics", "metrics over the stages of training", _write_training_dynamics),
+        ("cross_policy", "GRPO's companions on RLCR's and DCPO's policies", _write_cross_policy),
+    ):
+        one = figure(name, text, "CurvesLayout", write)
+        one.add_argument("--metrics", required=True, metavar="FILE.nc", help=cube)
+    one = figure(
+        "cross_iteration", "companions of each stage on each stage's policy", "CurvesLayout", _write_cross_iteration
+    )
+    one.add_argument("--metrics", required=True, metavar="FILE.nc", help=f"{cube} over source steps")
 
     def sweep(name: str, text: str, write: Callable) -> argparse.ArgumentParser:
         one = figure(name, text, "CurvesLayout", write)
@@ -47,6 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = sweep("composition", "errors in the training responses, and mean confidence", _write_composition)
     one.add_argument(
         "--companions", nargs="+", required=True, metavar="DIR", help="output folders of `cocal companions`"
+    )
+    one = figure("layers", "confidence quality by extraction layer", "LayersLayout", _write_layers)
+    one.add_argument(
+        "--metrics",
+        nargs="+",
+        required=True,
+        metavar="FILE.nc",
+        help=f"{cube} over layers and poolings, a backbone each",
     )
 
 
@@ -88,14 +104,49 @@ def _write_reliability(options: argparse.Namespace) -> None:
 
 
 def _write_training_dynamics(options: argparse.Namespace) -> None:
-    from cocal.figures.training_dynamics import prepare_training_dynamics, training_dynamics_figure
+    from cocal.figures.training_dynamics import training_dynamics_figure
+    from cocal.metrics.calibration import METRICS
+
+    _write_stages(options, METRICS, training_dynamics_figure)
+
+
+def _write_cross_policy(options: argparse.Namespace) -> None:
+    from cocal.figures.cross_policy import cross_policy_figure
+    from cocal.figures.curves import CONFIDENCE_QUALITY
+
+    _write_stages(options, CONFIDENCE_QUALITY, cross_policy_figure)
+
+
+def _write_stages(
+    options: argparse.Namespace, metrics: Sequence[str], draw: "Callable[[pd.DataFrame, str], Figure]"
+) -> None:
+    from cocal.figures.training_dynamics import prepare_training_dynamics
 
     def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
         return prepare_training_dynamics(
-            cube, backbone=layout.backbone, macro=layout.macro, methods=layout.methods, stages=layout.steps
+            cube,
+            backbone=layout.backbone,
+            macro=layout.macro,
+            methods=layout.methods,
+            stages=layout.steps,
+            metrics=metrics,
         )
 
-    _write_curves(options, prepare, training_dynamics_figure)
+    _write_curves(options, prepare, draw)
+
+
+def _write_cross_iteration(options: argparse.Namespace) -> None:
+    from cocal.errors import ConfigError
+    from cocal.figures.cross_iteration import cross_iteration_figure, prepare_cross_iteration
+
+    def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
+        if len(layout.methods) > 1:
+            raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")
+        return prepare_cross_iteration(
+            cube, backbone=layout.backbone, macro=layout.macro, method=layout.methods[0], stages=layout.steps
+        )
+
+    _write_curves(options, prepare, cross_iteration_figure)
 
 
 def _write_early_steps(options: argparse.Namespace) -> None:
@@ -141,6 +192,24 @@ def _write_composition(options: argparse.Namespace) -> None:
     _write_curves(options, prepare, composition_figure)
 
 
+def _write_layers(options: argparse.Namespace) -> None:
+    from cocal.config import parse_settings
+    from cocal.config.layout import LayersLayout
+    from cocal.figures.layers import layers_figure, prepare_layers
+    from cocal.store import read_dataset
+
+    layout = parse_settings(LayersLayout, options.layout, "--layout")
+    numbers = prepare_layers(
+        [read_dataset(path) for path in options.metrics],
+        backbones=layout.backbones,
+        step=layout.step,
+        macro=layout.macro,
+        method=layout.method,
+        pooling=layout.pooling,
+    )
+    _save(options, layout, numbers, lambda: layers_figure(numbers, layout.backbones, _source(options, layout)))
+
+
 def _write_curves(
     options: argparse.Namespace,
     prepare: "Callable[[xr.Dataset, CurvesLayout], pd.DataFrame]",
@@ -153,12 +222,27 @@ def _write_curves(
 
     layout = parse_settings(CurvesLayout, options.layout, "--layout")
     numbers = prepare(read_dataset(options.metrics), layout)
-    policy = f"step-{options.step} policy, " if "step" in options else ""
-    source = f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
-    _save(options, layout, numbers, lambda: draw(numbers, source))
+    _save(options, layout, numbers, lambda: draw(numbers, _source(options, layout)))
 
 
-def _save(options: argparse.Namespace, layout: "Layout", numbers: "pd.DataFrame", draw: "Callable[[], Figure]") -> None:
+def _source(options: argparse.Namespace, layout: "CurvesLayout | LayersLayout") -> str:
+    """Where the numbers of a macro average come from, for the small print."""
+    step = _step(options, layout)
+    policy = "" if step is None else f"step-{step} policy, "
+    return f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
+
+
+def _step(options: argparse.Namespace, layout: "BackboneLayout | LayersLayout") -> int | None:
+    """The one policy step shown, if it is one."""
+    return getattr(options, "step", getattr(layout, "step", None))
+
+
+def _save(
+    options: argparse.Namespace,
+    layout: "BackboneLayout | LayersLayout",
+    numbers: "pd.DataFrame",
+    draw: "Callable[[], Figure]",
+) -> None:
     """Write the figure, and its numbers beside it."""
     import logging
     from pathlib import Path
@@ -167,7 +251,7 @@ def _save(options: argparse.Namespace, layout: "Layout", numbers: "pd.DataFrame"
     from cocal.store import digest, write_text
 
     output = Path(options.output)
-    step = {"step": options.step} if "step" in options else {}
+    step = {} if (one := _step(options, layout)) is None else {"step": one}
     facts = {
         "study": layout.study,
         "measured": layout.caption,

@@ -13,14 +13,14 @@ from matplotlib.lines import Line2D
 from cocal.companion.spec import ORDERS, read_spec
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
-from cocal.figures.curves import caption_below, logarithmic, method_handles, panel_row, plot_curves
+from cocal.figures.curves import logarithmic, method_handles, panel_row, plot_curves
 from cocal.figures.prefixes import plot_prefixes, prepare_prefixes
 from cocal.figures.style import INK
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_EXPERIENCE = {order: experience for experience, order in ORDERS.items()}
+_EXPERIENCE = {ORDERS[experience]: experience for experience in ("rollouts", "resampled")}
 _ACCURACY = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 
 
@@ -43,11 +43,16 @@ def read_error_shares(folders: Sequence[str | Path]) -> dict[Experience, float]:
         folders: output folders of `cocal companions`; each holds a spec.json.
 
     Raises:
-        ContractError: if a spec is missing or broken, or two folders hold the same experience.
+        ContractError: if a spec is missing or broken, companions learnt from prompts, or two folders hold the same
+            experience.
     """
     shares: dict[Experience, float] = {}
     for folder in folders:
         spec = read_spec(folder)
+        if "question" in spec.settings.targets:
+            raise ContractError(
+                f"{folder}: these companions learnt from prompts; give those that learnt from responses"
+            )
         experience = Experience(_EXPERIENCE[spec.order], spec.steps)
         if experience in shares:
             raise ContractError(f"{folder}: a second folder of companions of {experience}; give one")
@@ -142,13 +147,17 @@ def composition_figure(numbers: pd.DataFrame, source: str) -> Figure:
         source: study, backbone, policy and datasets in a few words.
     """
     by_metric = dict(iter(numbers.groupby("metric")))
-    titles = ["Incorrect training responses (%)", "Mean test confidence"]
-    figure, (left, right) = panel_row(titles, height=1.5, label="Matched budget (rollout steps)")
-    plot_composition(left, by_metric["training_error_share"])
-    plot_mean_confidence(right, by_metric["mean_confidence"], by_metric["accuracy"]["value"].iloc[0])
     handles = [
         *method_handles(list(dict.fromkeys(numbers["method"]))),
         Line2D([], [], **_ACCURACY, label="task accuracy"),
     ]
-    caption_below(figure, handles, f"{source}; whiskers: standard deviation over the seeds")
+    figure, (left, right) = panel_row(
+        ["Incorrect training responses (%)", "Mean test confidence"],
+        height=1.5,
+        label="Matched budget (rollout steps)",
+        handles=handles,
+        source=f"{source}; whiskers: standard deviation over the seeds",
+    )
+    plot_composition(left, by_metric["training_error_share"])
+    plot_mean_confidence(right, by_metric["mean_confidence"], by_metric["accuracy"]["value"].iloc[0])
     return figure

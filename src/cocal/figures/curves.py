@@ -1,6 +1,7 @@
-"""Rows of panels with curves over training steps: what training_dynamics, early_steps, budgets, composition share."""
+"""Rows of panels with curves over training steps: what the figures of macro averages share."""
 
 from collections.abc import Sequence
+from math import ceil
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -11,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from cocal.estimators.registry import METHODS
-from cocal.figures.style import METHOD_COLOURS, METHOD_MARKERS, TEXT_WIDTH
+from cocal.figures.style import HOLLOW, LEGEND, METHOD_COLOURS, METHOD_MARKERS, SMALL_PRINT, TEXT_WIDTH
 
 TITLES = {
     "accuracy": "Accuracy (%)",
@@ -21,11 +22,14 @@ TITLES = {
 }
 """Panel titles."""
 
-_LINE = {"linewidth": 1.1, "markersize": 3.4, "markeredgecolor": "white", "markeredgewidth": 0.4}
+CONFIDENCE_QUALITY = ("ece", "auroc")
+"""Metrics of the figures with two panels."""
+
 _APART = 2.0
 """Points between the markers of two methods at one step: their error bars must not lie on each other."""
-_LEFT, _RIGHT, _TOP, _BOTTOM, _BETWEEN = 0.34, 0.06, 0.22, 0.66, 0.36
-"""Margins and the room for tick labels between panels, in inches."""
+_RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
+"""Inches: right margin; height of a title, of tick labels with their axis's label, of a row of the legend, of a line
+of small print."""
 
 
 def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
@@ -44,10 +48,8 @@ def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0
             curve[steps],
             scale * curve["value"],
             scale * abs(curve[["low", "high"]].sub(curve["value"], axis=0)).to_numpy().T,
-            color=METHOD_COLOURS[method],
-            marker=METHOD_MARKERS[method],
             elinewidth=0.6,
-            **_LINE,
+            **_look(method),
         )
         points = _APART * (place - (len(methods) - 1) / 2)
         beside = ax.transData + ScaledTranslation(points / 72, 0, ax.get_figure().dpi_scale_trans)
@@ -67,46 +69,62 @@ def logarithmic(ax: Axes, steps: Sequence[int]) -> None:
     ax.set_xlim(steps[0] / room, steps[-1] * room)
 
 
-def panel_row(titles: Sequence[str], *, height: float, label: str) -> tuple[Figure, list[Axes]]:
-    """Empty panels side by side.
+def panel_row(
+    titles: Sequence[str],
+    *,
+    height: float | None,
+    label: str,
+    handles: Sequence[Artist],
+    source: str,
+    width: float = TEXT_WIDTH,
+    left: float = 0.34,
+    between: float = 0.36,
+    columns: int | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """Empty panels side by side; below them their label, the legend and the small print.
+
+    All sizes are in inches.
 
     Args:
-        height: of a panel, in inches.
+        height: of a panel; None for square ones.
         label: of the horizontal axes.
+        handles: entries of the legend.
+        source: where the numbers come from and what the error bars are, in one or more lines.
+        width: of the figure.
+        left: room left of the first panel.
+        between: room between two panels.
+        columns: of the legend; None for all entries in one row.
     """
-    total = _TOP + height + _BOTTOM
-    figure = Figure(figsize=(TEXT_WIDTH, total))
-    width = (TEXT_WIDTH - _LEFT - _RIGHT - (len(titles) - 1) * _BETWEEN) / len(titles)
+    panel = (width - left - _RIGHT - (len(titles) - 1) * between) / len(titles)
+    height = panel if height is None else height
+    columns = columns or len(handles)
+    legend = 0.06 + _PRINT * len(source.splitlines())
+    labels = legend + 0.05 + _ENTRY * ceil(len(handles) / columns)
+    bottom = labels + _TICKS
+    total = bottom + height + _TOP
+    figure = Figure(figsize=(width, total))
     panels = []
     for place, title in enumerate(titles):
-        left = (_LEFT + place * (width + _BETWEEN)) / TEXT_WIDTH
-        ax = figure.add_axes((left, _BOTTOM / total, width / TEXT_WIDTH, height / total))
+        corner = (left + place * (panel + between)) / width
+        ax = figure.add_axes((corner, bottom / total, panel / width, height / total))
         ax.set_title(title, pad=4)
         panels.append(ax)
-    figure.text(0.5, (_BOTTOM - 0.32) / total, label, ha="center", va="bottom")
+    figure.text((left + width - _RIGHT) / 2 / width, labels / total, label, ha="center", va="bottom")
+    at = (0.5, legend / total)
+    figure.legend(handles=list(handles), loc="lower center", bbox_to_anchor=at, ncols=columns, **LEGEND)
+    figure.text(0.5, 0.03 / total, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
     return figure, panels
-
-
-def caption_below(figure: Figure, handles: Sequence[Artist], source: str) -> None:
-    """The legend and, below it, small: where the numbers come from and what the error bars are."""
-    height = figure.get_figheight()
-    figure.legend(
-        handles=list(handles),
-        loc="lower center",
-        bbox_to_anchor=(0.5, 0.16 / height),
-        ncols=len(handles),
-        borderaxespad=0,
-        borderpad=0,
-        handlelength=1.8,
-        handletextpad=0.5,
-        columnspacing=1.4,
-    )
-    figure.text(0.5, 0.03 / height, source, ha="center", va="bottom", fontsize=6.5, color="#666666")
 
 
 def method_handles(methods: Sequence[str]) -> list[Line2D]:
     """Legend entries of the curves."""
-    return [
-        Line2D([], [], color=METHOD_COLOURS[m], marker=METHOD_MARKERS[m], label=METHODS[m].label, **_LINE)
-        for m in methods
-    ]
+    return [Line2D([], [], label=METHODS[method].label, **_look(method)) for method in methods]
+
+
+def _look(method: str) -> dict[str, str | float]:
+    """Properties of a method's curve."""
+    colour = METHOD_COLOURS[method]
+    hollow = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 0.8}
+    full = {"markeredgecolor": "white", "markeredgewidth": 0.4}
+    look = {"color": colour, "marker": METHOD_MARKERS[method], "linewidth": 1.1, "markersize": 3.4}
+    return look | (hollow if method in HOLLOW else full)

@@ -9,15 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cocal.estimators.registry import METHODS
-from cocal.figures.curves import TITLES, caption_below, logarithmic, method_handles, panel_row, plot_curves
+from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, logarithmic, method_handles, panel_row, plot_curves
 from cocal.metrics.cells import read_cells
 from cocal.metrics.cube import MEAN
 
 if TYPE_CHECKING:
     import xarray as xr
-
-CONFIDENCE_QUALITY = ("ece", "auroc")
-"""Metrics of the panels."""
 
 
 def prepare_prefixes(
@@ -80,10 +77,13 @@ def prefixes_figure(numbers: pd.DataFrame, source: str, label: str) -> Figure:
         source: study, backbone, policy and datasets in a few words.
         label: of the horizontal axes.
     """
-    titles = [TITLES[metric] for metric in CONFIDENCE_QUALITY]
-    figure, panels = panel_row(titles, height=1.5, label=label)
+    figure, panels = panel_row(
+        [TITLES[metric] for metric in CONFIDENCE_QUALITY],
+        height=1.5,
+        label=label,
+        handles=method_handles(list(dict.fromkeys(numbers["method"]))),
+        source=f"{source}; whiskers: standard deviation over the seeds",
+    )
     for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
         plot_prefixes(ax, numbers[numbers["metric"] == metric])
-    methods = list(dict.fromkeys(numbers["method"]))
-    caption_below(figure, method_handles(methods), f"{source}; whiskers: standard deviation over the seeds")
     return figure

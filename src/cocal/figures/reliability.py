@@ -15,7 +15,15 @@ from matplotlib.ticker import MaxNLocator
 
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
-from cocal.figures.style import INK, METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH
+from cocal.figures.style import (
+    INK,
+    LEGEND,
+    METHOD_COLOURS,
+    PAGE_HEIGHT,
+    SMALL_PRINT,
+    TEXT_WIDTH,
+    three_decimals,
+)
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import UNSEEDED
@@ -212,7 +220,7 @@ class _Grid:
 
 
 def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, grid: _Grid) -> None:
-    metrics = (f"ECE {_number(one['ece'])}", f"AUROC {_number(one['auroc'])}")
+    metrics = (f"ECE {three_decimals(one['ece'])}", f"AUROC {three_decimals(one['auroc'])}")
     text = ("\n" if grid.narrow else "   ").join(metrics)
     diagram.text(
         0.5,
@@ -234,10 +242,6 @@ def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | N
     histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)
 
 
-def _number(value: float) -> str:
-    return "--" if np.isnan(value) else f"{value:.3f}"
-
-
 def _captions(figure: Figure, grid: _Grid, source: str) -> None:
     middle, end = (grid.left + TEXT_WIDTH - grid.right) / 2, TEXT_WIDTH - grid.right
     figure.text(*grid.point(middle, grid.height - 0.26), "Confidence", ha="center", va="bottom")
@@ -250,11 +254,7 @@ def _captions(figure: Figure, grid: _Grid, source: str) -> None:
         loc="lower left",
         bbox_to_anchor=grid.point(grid.left, grid.height - 0.02),
         ncols=3,
-        borderaxespad=0,
-        borderpad=0,
-        handlelength=1.8,
-        handletextpad=0.5,
-        columnspacing=1.4,
+        **LEGEND,
     )
     at = grid.point(end, grid.height - 0.04)
-    figure.text(*at, source, ha="right", va="bottom", fontsize=6.5, color="#666666")
+    figure.text(*at, source, ha="right", va="bottom", **SMALL_PRINT)

@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from cocal.store import atomic_path
+from cocal.tables.rank import UNDEFINED
 
 TEXT_WIDTH = 5.5
 """Width of the text in inches; figures are drawn at the size they are printed in."""
+
+HALF_WIDTH = 0.48 * TEXT_WIDTH
+"""Width in inches of a figure that another one stands beside."""
 
 PAGE_HEIGHT = 8.6
 """Greatest height of a figure in inches; it leaves room for a caption on a page of 9 inches of text."""
@@ -31,9 +36,12 @@ METHOD_COLOURS = {
     "cocal-group": "#4ec4e1",
     "cocal-binary": "#3035c4",
     "cocal-pre-generation": "#459f82",
+    "cocal-on-rlcr": "#3035c4",
+    "cocal-on-dcpo": "#3035c4",
 }
-"""One colour a method in every figure. Chosen to stay apart for protanopes, deuteranopes and tritanopes; the two
-targets of one method are light (group) and dark (binary) of one hue, and differ in greyscale."""
+"""One colour a method in every figure; CoCal (binary) keeps its own on other policies. Chosen to stay apart for
+protanopes, deuteranopes and tritanopes; the two targets of one method are light (group) and dark (binary) of one
+hue, and differ in greyscale."""
 
 METHOD_MARKERS = {
     "base-verbal": "<",
@@ -47,8 +55,25 @@ METHOD_MARKERS = {
     "postcal-binary": "D",
     "cocal-group": "h",
     "cocal-binary": "o",
+    "cocal-pre-generation": "p",
+    "cocal-on-rlcr": "s",
+    "cocal-on-dcpo": "^",
 }
-"""One marker a method, so that curves stay apart without colours."""
+"""One marker a method, so that curves stay apart without colours. A companion on another policy has the marker of
+that policy's own method, hollow."""
+
+HOLLOW = ("cocal-on-rlcr", "cocal-on-dcpo")
+"""Methods whose marker is white inside."""
+
+BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
+"""Of the first and the second backbone where they are compared: brown, which no method is; dark and light in
+greyscale."""
+
+SMALL_PRINT = {"fontsize": 6.5, "color": "#666666"}
+"""Text below a figure: where its numbers come from."""
+
+LEGEND = {"borderaxespad": 0, "borderpad": 0, "handlelength": 1.8, "handletextpad": 0.5, "columnspacing": 1.4}
+"""Spacing of a legend below a figure."""
 
 _RC = {
     # Matplotlib brings these fonts along: the same glyphs on every machine.
@@ -81,6 +106,11 @@ _RC = {
     "figure.dpi": 300,
     "savefig.dpi": 300,
 }
+
+
+def three_decimals(value: float) -> str:
+    """A metric in print, a dash as in the tables if it is undefined."""
+    return UNDEFINED if isnan(value) else f"{value:.3f}"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cocal.figures.curves import TITLES, caption_below, method_handles, panel_row, plot_curves
+from cocal.figures.curves import TITLES, method_handles, panel_row, plot_curves
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 def prepare_training_dynamics(
-    cube: "xr.Dataset", *, backbone: str, macro: str, methods: Sequence[str], stages: Sequence[int]
+    cube: "xr.Dataset",
+    *,
+    backbone: str,
+    macro: str,
+    methods: Sequence[str],
+    stages: Sequence[int],
+    metrics: Sequence[str] = METRICS,
 ) -> pd.DataFrame:
     """Macro averages at every stage; companions are averaged over their seeds.
 
@@ -27,7 +33,7 @@ def prepare_training_dynamics(
 
     Returns:
         Columns step, method, metric, value, lower, upper (bootstrap interval over the questions), n, valid_rate,
-        truncation_rate, seed_sd; in the order of `stages`, `methods`, then the metrics.
+        truncation_rate, seed_sd; in the order of `stages`, `methods`, then the cube's metrics.
 
     Raises:
         ContractError: if the cube lacks a method at a stage.
@@ -38,7 +44,8 @@ def prepare_training_dynamics(
             algorithm, step = policy_cell(method, stage)
             cell = {"backbone": backbone, "algorithm": algorithm, "step": step, "dataset": macro}
             cells[stage, method] = {**cell, "method": method, "seed": MEAN}
-    return read_cells(cube, cells, ["step", "method"])
+    numbers = read_cells(cube, cells, ["step", "method"])
+    return numbers[numbers["metric"].isin(metrics)].reset_index(drop=True)
 
 
 def plot_training_dynamics(ax: Axes, panel: pd.DataFrame) -> None:
@@ -60,9 +67,13 @@ def training_dynamics_figure(numbers: pd.DataFrame, source: str) -> Figure:
         numbers: what `prepare_training_dynamics` returns.
         source: study, backbone and datasets in a few words.
     """
-    figure, panels = panel_row([TITLES[metric] for metric in METRICS], height=1.25, label="Training step")
+    figure, panels = panel_row(
+        [TITLES[metric] for metric in METRICS],
+        height=1.25,
+        label="Training step",
+        handles=method_handles(list(dict.fromkeys(numbers["method"]))),
+        source=f"{source}; whiskers: bootstrap interval over the questions",
+    )
     for ax, metric in zip(panels, METRICS, strict=True):
         plot_training_dynamics(ax, numbers[numbers["metric"] == metric])
-    methods = list(dict.fromkeys(numbers["method"]))
-    caption_below(figure, method_handles(methods), f"{source}; whiskers: bootstrap interval over the questions")
     return figure

@@ -1,0 +1,111 @@
+"""Companions of one stage on the policies of the others (fig:rq3_cross_iter)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
+from cocal.figures.style import HALF_WIDTH, INK, TEXT_WIDTH, three_decimals
+from cocal.metrics.cells import policy_cell, read_cells
+from cocal.metrics.cube import MEAN
+from cocal.tables.rank import BETTER
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_FRAME = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.1}
+_UNDEFINED = "#eeeeee"
+_MOST_AT_HALF_WIDTH = 3
+"""Stages whose numbers can be read in a figure of half the text's width."""
+
+
+def shades() -> Colormap:
+    """Colours from the worst value to the best: one hue, ever darker, and light enough for ink at the end."""
+    blues = colormaps["Blues"](np.linspace(0.05, 0.6, 128))
+    return ListedColormap(blues).with_extremes(bad=_UNDEFINED)
+
+
+def prepare_cross_iteration(
+    cube: "xr.Dataset", *, backbone: str, macro: str, method: str, stages: Sequence[int]
+) -> pd.DataFrame:
+    """Macro averages of every stage's companion on the responses of every stage's policy.
+
+    Args:
+        cube: metric cube of a sweep, with the dimension `source_step`.
+        macro: label of the macro average in the dimension `dataset`.
+        method: companion method.
+
+    Returns:
+        Columns source_step (rollout steps that the companion learnt from), step (of the policy), metric (ece,
+        auroc), value (mean over the seeds), lower, upper (bootstrap interval over the questions), n, valid_rate,
+        truncation_rate, seed_sd; in the order of source steps, steps, metrics.
+
+    Raises:
+        ContractError: if the cube lacks a pair of stages.
+    """
+    cells = {}
+    for source_step in stages:
+        for stage in stages:
+            algorithm, step = policy_cell(method, stage)
+            cell = {"backbone": backbone, "algorithm": algorithm, "step": step, "source_step": source_step}
+            cells[source_step, stage] = {**cell, "dataset": macro, "method": method, "seed": MEAN}
+    numbers = read_cells(cube, cells, ["source_step", "step"])
+    return numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
+
+
+def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> None:
+    """A square a pair of stages, with its value: a row a source, a column a target, matched stages framed.
+
+    The colours span the values of the panel, the best one darkest.
+
+    Args:
+        panel: rows of `prepare_cross_iteration` of one metric.
+    """
+    values = panel.pivot(index="source_step", columns="step", values="value")
+    goodness = values if BETTER[panel["metric"].iloc[0]] == "higher" else -values
+    edges = np.arange(len(values) + 1)
+    ax.pcolormesh(edges, edges, np.ma.masked_invalid(goodness), cmap=shades(), edgecolors="white", linewidth=1.5)
+    for row, source_step in enumerate(values.index):
+        for column, step in enumerate(values.columns):
+            value = three_decimals(values.loc[source_step, step])
+            ax.text(column + 0.5, row + 0.5, value, ha="center", va="center", fontsize=fontsize)
+            if source_step == step:
+                ax.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, **_FRAME))
+    ax.set(xlim=(0, len(values)), ylim=(len(values), 0), aspect="equal")  # the first source on top
+    ax.set_xticks(edges[:-1] + 0.5, values.columns)
+    ax.set_yticks(edges[:-1] + 0.5, values.index)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+
+
+def cross_iteration_figure(numbers: pd.DataFrame, source: str) -> Figure:
+    """Heat maps of the ECE and of the AUROC.
+
+    Args:
+        numbers: what `prepare_cross_iteration` returns.
+        source: study, backbone and datasets in a few words.
+    """
+    stages = numbers["step"].nunique()
+    figure, panels = panel_row(
+        [TITLES[metric] for metric in CONFIDENCE_QUALITY],
+        height=None,
+        label="Target policy (training step)",
+        handles=[Patch(**_FRAME, label="matched stage")],
+        source=f"{source}\ndarker is better, each panel on its own scale",
+        width=HALF_WIDTH if stages <= _MOST_AT_HALF_WIDTH else TEXT_WIDTH,
+        left=0.46,
+        between=0.14,
+    )
+    cell = panels[0].get_position().width * figure.get_figwidth() / stages
+    for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
+        plot_cross_iteration(ax, numbers[numbers["metric"] == metric], fontsize=min(7, 72 * cell / 3))
+    panels[0].set_ylabel("Source (rollout steps)")
+    panels[1].tick_params(labelleft=False)
+    return figure

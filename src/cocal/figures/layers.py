@@ -1,0 +1,128 @@
+"""Confidence quality by the layer that the companions read (fig:layer_depth)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from cocal.errors import ContractError
+from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
+from cocal.figures.style import BACKBONE_COLOURS, INK
+from cocal.metrics.cells import policy_cell, read_cells
+from cocal.metrics.cube import MEAN
+from cocal.tables.rank import BETTER
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from cocal.config.layout import LayeredBackbone
+
+_BEST = {"linestyle": "none", "marker": "o", "markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 0.7}
+_FINAL = {"linestyle": "none", "marker": "D", "markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.4}
+_CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
+
+
+def prepare_layers(
+    cubes: Sequence["xr.Dataset"],
+    *,
+    backbones: Sequence["LayeredBackbone"],
+    step: int,
+    macro: str,
+    method: str,
+    pooling: str,
+) -> pd.DataFrame:
+    """Macro averages of companions that read one layer each.
+
+    Args:
+        cubes: metric cubes of sweeps over layers and poolings; each backbone is in one of them.
+        step: step of the policy whose responses are scored.
+        macro: label of the macro average in the dimension `dataset`.
+        method: companion method.
+        pooling: pooled states that the companions read.
+
+    Returns:
+        Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
+        over the questions), n, valid_rate, truncation_rate, seed_sd (standard deviation of the macro average over
+        the seeds), final (bool: the backbone's last layer) and best (bool: no layer of the backbone has a better
+        value); in the order of `backbones`, layers, metrics.
+
+    Raises:
+        ContractError: if a backbone is in no cube or in several, or its cube lacks a layer.
+    """
+    tables = []
+    for backbone in backbones:
+        algorithm, policy_step = policy_cell(method, step)
+        fixed = {"backbone": backbone.name, "algorithm": algorithm, "step": policy_step, "pooling": pooling}
+        cells = {
+            (backbone.name, layer): {**fixed, "layer": layer, "dataset": macro, "method": method, "seed": MEAN}
+            for layer in backbone.layers
+        }
+        table = read_cells(_cube_of(backbone.name, cubes), cells, ["backbone", "layer"])
+        tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))
+    numbers = pd.concat(tables, ignore_index=True)
+    numbers = numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
+    goodness = numbers["value"].where(numbers["metric"].map(BETTER) == "higher", -numbers["value"])
+    return numbers.assign(best=goodness == goodness.groupby([numbers["backbone"], numbers["metric"]]).transform("max"))
+
+
+def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
+    """One metric against the block index: a curve a backbone, a band of one seed standard deviation on either side.
+
+    Final layers have a diamond, the best ones a ring.
+
+    Args:
+        panel: rows of `prepare_layers` of one metric.
+    """
+    curves = panel.groupby("backbone", sort=False)
+    for colour, (_, curve) in zip(BACKBONE_COLOURS, curves, strict=False):
+        low, high = curve["value"] - curve["seed_sd"], curve["value"] + curve["seed_sd"]
+        ax.fill_between(curve["layer"], low, high, color=colour, alpha=0.2, linewidth=0)
+        ax.plot(curve["layer"], curve["value"], color=colour, **_CURVE)
+        final, best = curve[curve["final"]], curve[curve["best"]]
+        ax.plot(final["layer"], final["value"], color=colour, **_FINAL)
+        ax.plot(best["layer"], best["value"], color=colour, **_BEST)
+    ax.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    ax.margins(x=0.04, y=0.08)
+
+
+def layers_figure(numbers: pd.DataFrame, backbones: Sequence["LayeredBackbone"], source: str) -> Figure:
+    """A panel of the ECE and one of the AUROC.
+
+    Args:
+        numbers: what `prepare_layers` returns.
+        backbones: the same as there.
+        source: study, backbones, policy and datasets in a few words.
+    """
+    handles = [
+        *(
+            Line2D([], [], color=colour, label=backbone.label, **_CURVE)
+            for colour, backbone in zip(BACKBONE_COLOURS, backbones, strict=False)
+        ),
+        Line2D([], [], color=INK, label="final layer", **_FINAL),
+        Line2D([], [], color=INK, label="best layer", **_BEST),
+    ]
+    figure, panels = panel_row(
+        [TITLES[metric] for metric in CONFIDENCE_QUALITY],
+        height=1.5,
+        label="Layer (zero-based block index)",
+        handles=handles,
+        source=f"{source}; band: standard deviation over the seeds",
+    )
+    for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
+        plot_layers(ax, numbers[numbers["metric"] == metric])
+    return figure
+
+
+def _cube_of(backbone: str, cubes: Sequence["xr.Dataset"]) -> "xr.Dataset":
+    """The one cube that holds `backbone`."""
+    holding = [cube for cube in cubes if backbone in cube.indexes["backbone"]]
+    if len(holding) != 1:
+        files = ", ".join(str(cube.encoding.get("source", "metrics")) for cube in holding or cubes)
+        problem = "in several cubes" if holding else "in none of the cubes"
+        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube a backbone")
+    return holding[0]

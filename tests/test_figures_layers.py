@@ -1,0 +1,203 @@
+"""Confidence quality by extraction layer: cubes of several backbones, the best and the final layer, the command."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from cocal.cli import main
+from cocal.config.layout import LayersLayout
+from cocal.config.protocol import Metrics
+from cocal.errors import ContractError
+from cocal.figures.layers import layers_figure, plot_layers, prepare_layers
+from cocal.figures.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
+from cocal.metrics.cube import metric_cube
+from cocal.store import write_dataset
+from drawn_texts import assert_texts_apart
+from sample_predictions import SEEDS, sample_predictions
+
+DATASETS = ("amc23", "amc24")
+MACRO = "macro-mathematics"
+DEPTHS = {"tiny-a": 3, "tiny-b": 5}
+
+
+def layout(depths=DEPTHS, **changes) -> LayersLayout:
+    content = {
+        "study": "embedded",
+        "caption": "Tiny policies.",
+        "backbones": [
+            {"name": name, "label": name.title().replace("-", " "), "layers": tuple(range(depth))}
+            for name, depth in depths.items()
+        ],
+        "macro": MACRO,
+        "step": 60,
+    }
+    return LayersLayout(**(content | changes))
+
+
+@pytest.fixture(scope="module")
+def cubes() -> list[xr.Dataset]:
+    """One cube a backbone, of two steps, two methods and two poolings."""
+    made = []
+    for backbone, depth in DEPTHS.items():
+        parts = []
+        for step in (20, 60):
+            frame = sample_predictions("amc23", "amc24", methods=("cocal-group", "cocal-binary"), step=step)
+            frame = frame.assign(backbone=backbone)
+            for layer in range(depth):
+                for pooling, share in (("last", 0.5), ("last+mean", 0.2)):
+                    noise = np.random.default_rng([depth, layer, len(pooling)]).random(len(frame))
+                    confidence = (1 - share) * frame["confidence"] + share * noise
+                    parts.append(frame.assign(layer=layer, pooling=pooling, confidence=confidence))
+        frame = pd.concat(parts)
+        made.append(metric_cube(frame, Metrics(resamples=20), {MACRO: DATASETS}, sweep=["layer", "pooling"]))
+    return made
+
+
+def prepare(cubes, chosen=None) -> pd.DataFrame:
+    chosen = chosen or layout()
+    return prepare_layers(
+        cubes, backbones=chosen.backbones, step=60, macro=MACRO, method="cocal-binary", pooling=chosen.pooling
+    )
+
+
+def coded(cube: xr.Dataset, right_values: dict[str, list[float]]) -> xr.Dataset:
+    """`cube` with these values a layer in the cells that belong in the figure, and -9 in all others."""
+    right = (cube["seed"] == "mean") & (cube["method"] == "cocal-binary") & (cube["dataset"] == MACRO)
+    right = right & (cube["step"] == 60) & (cube["pooling"] == "last+mean") & cube["metric"].isin(list(right_values))
+    values = xr.concat(
+        [xr.DataArray(v, dims="layer", coords={"layer": cube["layer"]}) for v in right_values.values()],
+        pd.Index(list(right_values), name="metric"),
+    ).reindex(metric=cube["metric"])
+    return cube.assign(value=xr.zeros_like(cube["value"]) + values.where(right, -9.0))
+
+
+# Numbers
+
+
+def test_each_layer_of_each_backbone_is_its_own_cell(cubes):
+    first = coded(cubes[0], {"ece": [0.3, 0.2, 0.1], "auroc": [0.7, 0.8, 0.75]})
+    second = coded(cubes[1], {"ece": [0.35, 0.25, 0.15, 0.12, 0.14], "auroc": [0.6, 0.7, 0.8, 0.8, 0.79]})
+    numbers = prepare([second, first])  # in another order than the layout
+    shown = numbers.set_index(["backbone", "metric"])["value"]
+    assert shown["tiny-a", "ece"].tolist() == [0.3, 0.2, 0.1]
+    assert shown["tiny-b", "auroc"].tolist() == [0.6, 0.7, 0.8, 0.8, 0.79]
+    assert list(dict.fromkeys(numbers["backbone"])) == ["tiny-a", "tiny-b"]
+
+
+def test_the_best_layer_has_the_lowest_ece_and_the_highest_auroc_and_ties_share_it(cubes):
+    first = coded(cubes[0], {"ece": [0.3, 0.2, 0.1], "auroc": [0.7, 0.8, 0.75]})
+    second = coded(cubes[1], {"ece": [0.35, 0.25, 0.15, 0.12, 0.14], "auroc": [0.6, np.nan, 0.8, 0.8, 0.79]})
+    numbers = prepare([first, second])
+    best = numbers[numbers["best"]].groupby(["backbone", "metric"])["layer"].agg(list).to_dict()
+    assert best == {
+        ("tiny-a", "ece"): [2],
+        ("tiny-a", "auroc"): [1],
+        ("tiny-b", "ece"): [3],
+        ("tiny-b", "auroc"): [2, 3],
+    }
+    final = numbers[numbers["final"]].groupby(["backbone", "metric"])["layer"].agg(list)
+    assert final.to_dict() == {(name, m): [depth - 1] for name, depth in DEPTHS.items() for m in ("ece", "auroc")}
+
+
+def test_the_band_is_the_sd_of_the_macro_average_over_seeds(cubes):
+    one = prepare(cubes).query("backbone == 'tiny-b' and layer == 3 and metric == 'ece'").iloc[0]
+    cell = {"backbone": "tiny-b", "algorithm": "grpo", "step": 60, "layer": 3, "pooling": "last+mean"}
+    cell |= {"method": "cocal-binary", "metric": "ece", "dataset": list(DATASETS), "seed": [*map(str, SEEDS)]}
+    macro = cubes[1]["value"].sel(cell).mean("dataset").to_numpy()
+    assert one["value"] == pytest.approx(macro.mean())
+    assert one["seed_sd"] == pytest.approx(np.std(macro, ddof=1))
+
+
+def test_absent_and_repeated_backbones_and_absent_layers_are_named(cubes):
+    with pytest.raises(ContractError, match="backbone tiny-b is in none of the cubes"):
+        prepare(cubes[:1])
+    with pytest.raises(ContractError, match="backbone tiny-a is in several cubes"):
+        prepare([cubes[0], *cubes])
+    with pytest.raises(ContractError, match=r"no such layer \(there are: 0, 1, 2\)"):
+        prepare(cubes, chosen=layout({"tiny-a": 4}))
+    with pytest.raises(ContractError, match=r"pooling mean.*no such pooling"):
+        prepare(cubes, chosen=layout(pooling="mean"))
+
+
+# Drawing
+
+
+def test_curves_bands_and_marks(cubes):
+    panel = prepare(cubes).query("metric == 'ece'")
+    ax = Figure().subplots()
+    plot_layers(ax, panel)
+    drawn = iter(ax.lines)
+    for (_, curve), colour, band in zip(
+        panel.groupby("backbone", sort=False), BACKBONE_COLOURS, ax.collections, strict=True
+    ):
+        line, final, best = next(drawn), next(drawn), next(drawn)
+        assert {to_hex(artist.get_color()) for artist in (line, final, best)} == {colour}
+        assert line.get_xydata() == pytest.approx(curve[["layer", "value"]].to_numpy())
+        assert final.get_xydata().tolist() == curve[["layer", "value"]].tail(1).to_numpy().tolist()
+        lowest = curve.loc[curve["value"].idxmin()]
+        assert best.get_xydata().tolist() == [[lowest["layer"], lowest["value"]]]
+        outline = band.get_paths()[0].vertices
+        middle = curve.iloc[1]
+        heights = outline[outline[:, 0] == middle["layer"], 1]
+        ends = [middle["value"] - middle["seed_sd"], middle["value"] + middle["seed_sd"]]
+        assert sorted(set(heights.round(12))) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize("depths", [{"tiny-a": 3, "tiny-b": 5}, {"qwen3-8b": 36, "qwen3-14b": 40}, {"tiny-a": 1}])
+def test_nothing_overlaps_and_block_indices_are_whole(depths):
+    chosen = layout(depths)
+    rows = [
+        {"backbone": name, "layer": layer, "metric": metric, "value": 0.5 + 0.01 * layer, "seed_sd": 0.01}
+        | {"final": layer == depth - 1, "best": layer == 0}
+        for name, depth in depths.items()
+        for layer in range(depth)
+        for metric in ("ece", "auroc")
+    ]
+    source = "rehearsal study, Tiny-Qwen3 and Tiny-Qwen3-deep, step-120 policy, macro average"
+    with paper_style():
+        figure = layers_figure(pd.DataFrame(rows), chosen.backbones, source)
+        assert_texts_apart(figure)
+    assert figure.get_figwidth() == TEXT_WIDTH
+    for ax in figure.axes:
+        assert (ax.get_xticks() % 1 == 0).all()
+
+
+# Command
+
+
+def test_layouts_refuse_unordered_layers_and_repeated_or_too_many_backbones():
+    one = {"name": "tiny-a", "label": "Tiny A", "layers": (0, 1)}
+    with pytest.raises(ValueError, match="layers must rise"):
+        layout(backbones=[one | {"layers": (1, 0)}])
+    with pytest.raises(ValueError, match="repeats a name"):
+        layout(backbones=[one, one])
+    with pytest.raises(ValueError, match="at most 2"):
+        layout({"tiny-a": 1, "tiny-b": 1, "tiny-c": 1})
+
+
+def test_the_command_writes_the_same_bytes_again(tmp_path, cubes):
+    files = [tmp_path / "b.nc", tmp_path / "a.nc"]
+    for file, cube in zip(files, reversed(cubes), strict=True):
+        write_dataset(file, cube, {})
+    written = []
+    for folder in ("a", "b"):
+        output = tmp_path / folder / "layers.pdf"
+        options = ["--metrics", *map(str, files), "--layout", layout().model_dump_json()]
+        assert main(["figure", "layers", *options, "--output", str(output)]) == 0
+        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
+    assert written[0] == written[1]
+    assert b"backbone: Tiny A and Tiny B; step: 60" in written[0][1]
+    numbers = pd.read_csv(tmp_path / "a" / "layers.csv")
+    pd.testing.assert_frame_equal(numbers, prepare(cubes), rtol=1e-11, check_dtype=False)
+
+
+def test_the_command_names_the_files_that_lack_a_backbone(tmp_path, cubes, capsys):
+    write_dataset(tmp_path / "a.nc", cubes[0], {})
+    options = ["--metrics", str(tmp_path / "a.nc"), "--layout", layout().model_dump_json()]
+    assert main(["figure", "layers", *options, "--output", str(tmp_path / "x.pdf")]) == 2
+    message = capsys.readouterr().err
+    assert "a.nc: backbone tiny-b is in none of the cubes" in message
+    assert not (tmp_path / "x.pdf").exists()

@@ -1,0 +1,273 @@
+"""Transfer between stages (cross_iteration) and between policies (cross_policy): cells, marks, colours, commands."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from cocal.cli import main
+from cocal.config.layout import CurvesLayout
+from cocal.config.protocol import Metrics
+from cocal.errors import ContractError
+from cocal.figures.cross_iteration import (
+    cross_iteration_figure,
+    plot_cross_iteration,
+    prepare_cross_iteration,
+    shades,
+)
+from cocal.figures.cross_policy import cross_policy_figure
+from cocal.figures.curves import CONFIDENCE_QUALITY
+from cocal.figures.style import HALF_WIDTH, INK, METHOD_COLOURS, TEXT_WIDTH, paper_style
+from cocal.figures.training_dynamics import prepare_training_dynamics
+from cocal.metrics.cube import metric_cube
+from cocal.store import write_dataset
+from cocal.tables.rank import UNDEFINED
+from drawn_texts import assert_texts_apart
+from sample_predictions import sample_predictions
+
+DATASETS = ("amc23", "amc24")
+MACRO = "macro-mathematics"
+STAGES = (20, 40, 60)
+POLICIES = ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
+
+
+def layout(methods, steps=STAGES) -> CurvesLayout:
+    return CurvesLayout(
+        study="embedded",
+        caption="Tiny policies.",
+        backbone="tiny-a",
+        backbone_label="Tiny A",
+        macro=MACRO,
+        methods=methods,
+        steps=steps,
+    )
+
+
+@pytest.fixture(scope="module")
+def sweep() -> xr.Dataset:
+    """Companions of every stage, and of one more prefix, on every stage's policy."""
+    parts = []
+    for target in STAGES:
+        frame = sample_predictions(*DATASETS, methods=("cocal-group", "cocal-binary"), step=target)
+        for place, source in enumerate((5, *STAGES)):
+            noise = np.random.default_rng([target, source]).random(len(frame))
+            mixed = (0.9 - 0.1 * place) * frame["confidence"] + (0.1 + 0.1 * place) * noise
+            parts.append(frame.assign(source_step=source, confidence=mixed))
+    return metric_cube(pd.concat(parts), Metrics(resamples=20), {MACRO: DATASETS}, sweep=["source_step"])
+
+
+@pytest.fixture(scope="module")
+def coded(sweep) -> xr.Dataset:
+    """The same cube with values that tell where they come from, and -9 in cells that do not belong in the figure."""
+    right = (sweep["seed"] == "mean") & (sweep["method"] == "cocal-binary") & (sweep["dataset"] == MACRO)
+    code = sweep["source_step"] / 100 + sweep["step"] / 1000 + 0.001 * (sweep["metric"] == "auroc")
+    return sweep.assign(value=xr.zeros_like(sweep["value"]) + code.where(right, -9.0))
+
+
+@pytest.fixture(scope="module")
+def policies() -> xr.Dataset:
+    methods = (*POLICIES, "cocal-binary")
+    frame = pd.concat([sample_predictions(*DATASETS, methods=methods, step=step) for step in STAGES])
+    return metric_cube(frame, Metrics(resamples=20), {MACRO: DATASETS})
+
+
+def iterations(cube, stages=STAGES) -> pd.DataFrame:
+    return prepare_cross_iteration(cube, backbone="tiny-a", macro=MACRO, method="cocal-binary", stages=stages)
+
+
+def transferred(cube, stages=STAGES) -> pd.DataFrame:
+    return prepare_training_dynamics(
+        cube, backbone="tiny-a", macro=MACRO, methods=POLICIES, stages=stages, metrics=CONFIDENCE_QUALITY
+    )
+
+
+def luminance(colour) -> float:
+    """Relative luminance of sRGB (WCAG 2)."""
+    parts = np.array(to_rgb(colour))
+    return float(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])
+
+
+def labels(axis) -> dict[float, int]:
+    return {tick: int(label.get_text()) for tick, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)}
+
+
+# Cross-iteration: numbers
+
+
+def test_each_pair_is_the_companion_of_the_source_on_the_policy_of_the_target(coded):
+    numbers = iterations(coded)
+    assert len(numbers) == 3 * 3 * 2
+    assert list(dict.fromkeys(numbers["metric"])) == ["ece", "auroc"]
+    expected = numbers["source_step"] / 100 + numbers["step"] / 1000 + 0.001 * (numbers["metric"] == "auroc")
+    assert numbers["value"].to_numpy() == pytest.approx(expected.to_numpy())
+
+
+def test_a_stage_without_companions_is_named(sweep):
+    with pytest.raises(ContractError, match=r"no such step \(there are: 20, 40, 60\)"):
+        iterations(sweep, (20, 80))
+    here = (sweep["source_step"] == 20) & (sweep["step"] == 60)
+    with pytest.raises(ContractError, match=r"step 60, source_step 20.*run its predictions"):
+        iterations(sweep.assign(n=sweep["n"].where(~here, 0)))
+
+
+# Cross-iteration: drawing
+
+
+def test_a_row_is_a_source_and_a_column_a_target(coded):
+    ax = Figure().subplots()
+    plot_cross_iteration(ax, iterations(coded).query("metric == 'auroc'"))
+    columns, rows = labels(ax.xaxis), labels(ax.yaxis)
+    assert list(columns.values()) == list(rows.values()) == list(STAGES)
+    written = {text.get_position(): text.get_text() for text in ax.texts}
+    assert written == {
+        (x, y): f"{source / 100 + target / 1000 + 0.001:.3f}"
+        for y, source in rows.items()
+        for x, target in columns.items()
+    }
+    assert ax.yaxis_inverted()  # the first source on top, so that the matched stages fall from left to right
+    assert not ax.xaxis_inverted()
+
+
+def test_colours_stand_under_their_numbers(coded):
+    ax = Figure().subplots()
+    plot_cross_iteration(ax, iterations(coded).query("metric == 'auroc'"))
+    (mesh,) = ax.collections
+    below = np.asarray(mesh.get_array()).reshape(3, 3)
+    for text in ax.texts:
+        x, y = text.get_position()
+        assert below[int(y), int(x)] == pytest.approx(float(text.get_text()))
+
+
+def test_matched_stages_alone_are_framed(coded):
+    ax = Figure().subplots()
+    plot_cross_iteration(ax, iterations(coded).query("metric == 'ece'"))
+    columns, rows = labels(ax.xaxis), labels(ax.yaxis)
+    frames = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+    framed = [(columns[frame.get_center()[0]], rows[frame.get_center()[1]]) for frame in frames]
+    assert framed == [(20, 20), (40, 40), (60, 60)]
+
+
+@pytest.mark.parametrize(("metric", "best"), [("ece", "idxmin"), ("auroc", "idxmax")])
+def test_the_best_cell_is_the_darkest(sweep, metric, best):
+    panel = iterations(sweep).query("metric == @metric").reset_index(drop=True)
+    figure = Figure()
+    ax = figure.subplots()
+    plot_cross_iteration(ax, panel)
+    figure.draw_without_rendering()
+    shown = [luminance(colour) for colour in ax.collections[0].get_facecolors()]
+    assert panel["value"].nunique() == len(panel)
+    assert np.argmin(shown) == getattr(panel["value"], best)()
+
+
+def test_ink_can_be_read_on_every_shade_and_shades_darken():
+    cmap = shades()
+    shown = np.array([luminance(colour) for colour in cmap(np.arange(cmap.N))])
+    assert (np.diff(shown) < 0).all()
+    for background in (*shown, luminance(cmap.get_bad())):
+        assert (background + 0.05) / (luminance(INK) + 0.05) >= 4.5
+
+
+def test_an_undefined_value_is_no_number_and_leaves_the_others_their_colours(sweep):
+    numbers = iterations(sweep).query("metric == 'auroc'")
+    ax = Figure().subplots()
+    plot_cross_iteration(ax, numbers.assign(value=numbers["value"].mask(numbers["source_step"] == 40)))
+    assert [text.get_text() for text in ax.texts].count(UNDEFINED) == 3
+    low, high = ax.collections[0].get_clim()
+    rest = numbers.loc[numbers["source_step"] != 40, "value"]
+    assert (low, high) == pytest.approx((rest.min(), rest.max()))
+
+
+@pytest.mark.parametrize(("stages", "width"), [(1, HALF_WIDTH), (3, HALF_WIDTH), (4, TEXT_WIDTH), (9, TEXT_WIDTH)])
+def test_cells_are_square_and_texts_apart(stages, width):
+    steps = [40 * (place + 1) for place in range(stages)]
+    rows = [
+        {"source_step": source, "step": step, "metric": metric, "value": 0.8 + 0.001 * source - 0.002 * step}
+        for source in steps
+        for step in steps
+        for metric in CONFIDENCE_QUALITY
+    ]
+    with paper_style():
+        figure = cross_iteration_figure(pd.DataFrame(rows), "rehearsal study, Tiny-Qwen3-deep, macro average")
+        assert_texts_apart(figure)
+    assert figure.get_figwidth() == width
+    for ax in figure.axes:
+        box = ax.get_window_extent()
+        assert box.width == pytest.approx(box.height)
+        assert all(text.get_window_extent().width < box.width / stages for text in ax.texts), (
+            "a number is wider than its cell"
+        )
+
+
+# Cross-policy
+
+
+def test_every_method_is_read_on_the_policy_it_scores(policies):
+    numbers = transferred(policies)
+    value = numbers.set_index(["step", "method", "metric"])["value"]
+    mean = policies["value"].sel({"backbone": "tiny-a", "dataset": MACRO, "seed": "mean"})
+    assert len(value) == len(STAGES) * len(POLICIES) * 2
+    for step in STAGES:
+        for method, algorithm in zip(POLICIES, ("rlcr", "rlcr", "dcpo", "dcpo"), strict=True):
+            for metric in CONFIDENCE_QUALITY:
+                cell = {"step": step, "method": method, "algorithm": algorithm, "metric": metric}
+                assert value[step, method, metric] == mean.sel(cell)
+
+
+def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_hollow(policies):
+    with paper_style():
+        figure = cross_policy_figure(transferred(policies), "embedded study, Tiny A, macro average")
+    for ax, metric in zip(figure.axes, CONFIDENCE_QUALITY, strict=True):
+        lines = dict(zip(POLICIES, (box.lines[0] for box in ax.containers), strict=True))
+        panel = transferred(policies)
+        for policy in ("rlcr", "dcpo"):
+            native, companion = lines[policy], lines[f"cocal-on-{policy}"]
+            assert native.get_marker() == companion.get_marker()
+            assert to_hex(companion.get_markerfacecolor()) == "#ffffff"
+            assert native.get_markerfacecolor() == METHOD_COLOURS[policy]
+            assert companion.get_color() == METHOD_COLOURS["cocal-binary"]
+        for method, box in zip(POLICIES, ax.containers, strict=True):
+            rows = panel[(panel["method"] == method) & (panel["metric"] == metric)]
+            assert box.lines[0].get_xydata() == pytest.approx(rows[["step", "value"]].to_numpy())
+            ends = np.array([segment[:, 1] for segment in box.lines[2][0].get_segments()])
+            assert ends == pytest.approx(rows[["lower", "upper"]].to_numpy())
+
+
+@pytest.mark.parametrize("stages", [STAGES, (40,)])
+def test_nothing_overlaps_in_half_the_width(policies, stages):
+    with paper_style():
+        figure = cross_policy_figure(transferred(policies, stages), "rehearsal study, Tiny-Qwen3-deep, macro average")
+        assert_texts_apart(figure)
+    assert figure.get_figwidth() == HALF_WIDTH
+
+
+# Commands
+
+
+@pytest.mark.parametrize("name", ["cross_iteration", "cross_policy"])
+def test_the_commands_write_the_same_bytes_again(tmp_path, sweep, policies, name):
+    iteration = name == "cross_iteration"
+    write_dataset(tmp_path / "m.nc", sweep if iteration else policies, {})
+    chosen = layout(("cocal-binary",) if iteration else POLICIES).model_dump_json()
+    written = []
+    for folder in ("a", "b"):
+        output = tmp_path / folder / f"{name}.pdf"
+        options = ["--metrics", str(tmp_path / "m.nc"), "--layout", chosen, "--output", str(output)]
+        assert main(["figure", name, *options]) == 0
+        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
+    assert written[0] == written[1]
+    assert b"study: embedded" in written[0][1]
+    numbers = pd.read_csv(tmp_path / "a" / f"{name}.csv")
+    expected = iterations(sweep) if iteration else transferred(policies)
+    pd.testing.assert_frame_equal(numbers, expected, rtol=1e-11, check_dtype=False)
+
+
+def test_heat_maps_of_two_methods_are_refused(tmp_path, sweep, capsys):
+    write_dataset(tmp_path / "m.nc", sweep, {})
+    chosen = layout(("cocal-group", "cocal-binary")).model_dump_json()
+    options = ["--metrics", str(tmp_path / "m.nc"), "--layout", chosen, "--output", str(tmp_path / "x.pdf")]
+    assert main(["figure", "cross_iteration", *options]) == 2
+    assert "shows one method, not cocal-group, cocal-binary" in capsys.readouterr().err
+    assert not (tmp_path / "x.pdf").exists()
