@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
-from cocal.figures.style import HALF_WIDTH, INK, TEXT_WIDTH, three_decimals
+from cocal.figures.style import HALF_WIDTH, INK, TEXT_WIDTH
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
+from cocal.tables.numbers import metric_text
 from cocal.tables.rank import BETTER
 
 if TYPE_CHECKING:
@@ -69,12 +70,13 @@ def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> 
         panel: rows of `prepare_cross_iteration` of one metric.
     """
     values = panel.pivot(index="source_step", columns="step", values="value")
-    goodness = values if BETTER[panel["metric"].iloc[0]] == "higher" else -values
+    metric = panel["metric"].iloc[0]
+    goodness = values if BETTER[metric] == "higher" else -values
     edges = np.arange(len(values) + 1)
     ax.pcolormesh(edges, edges, np.ma.masked_invalid(goodness), cmap=shades(), edgecolors="white", linewidth=1.5)
     for row, source_step in enumerate(values.index):
         for column, step in enumerate(values.columns):
-            value = three_decimals(values.loc[source_step, step])
+            value = metric_text(metric, values.loc[source_step, step])
             ax.text(column + 0.5, row + 0.5, value, ha="center", va="center", fontsize=fontsize)
             if source_step == step:
                 ax.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, **_FRAME))

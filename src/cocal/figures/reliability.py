@@ -15,18 +15,11 @@ from matplotlib.ticker import MaxNLocator
 
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
-from cocal.figures.style import (
-    INK,
-    LEGEND,
-    METHOD_COLOURS,
-    PAGE_HEIGHT,
-    SMALL_PRINT,
-    TEXT_WIDTH,
-    three_decimals,
-)
+from cocal.figures.style import INK, LEGEND, METHOD_COLOURS, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import UNSEEDED
+from cocal.tables.numbers import metric_text
 
 if TYPE_CHECKING:
     from cocal.config.layout import Labelled
@@ -220,7 +213,7 @@ class _Grid:
 
 
 def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, grid: _Grid) -> None:
-    metrics = (f"ECE {three_decimals(one['ece'])}", f"AUROC {three_decimals(one['auroc'])}")
+    metrics = (f"ECE {metric_text('ece', one['ece'])}", f"AUROC {metric_text('auroc', one['auroc'])}")
     text = ("\n" if grid.narrow else "   ").join(metrics)
     diagram.text(
         0.5,

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from math import isnan
 from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from cocal.store import atomic_path
-from cocal.tables.rank import UNDEFINED
 
 TEXT_WIDTH = 5.5
 """Width of the text in inches; figures are drawn at the size they are printed in."""
@@ -106,11 +104,6 @@ _RC = {
     "figure.dpi": 300,
     "savefig.dpi": 300,
 }
-
-
-def three_decimals(value: float) -> str:
-    """A metric in print, a dash as in the tables if it is undefined."""
-    return UNDEFINED if isnan(value) else f"{value:.3f}"
 
 
 @contextmanager
