@@ -19,6 +19,7 @@ COMMANDS = {
     "prompts": "extract hidden-state features of the prompts of policy training",
     "companions": "fit companions on the rollouts and features of a policy",
     "predictions": "estimate confidences with every method",
+    "latency": "time a policy and its companions on this device",
     "metrics": "compute the metric cube with bootstrap intervals",
     "checks": "refuse a study that breaks the protocol, or say what was checked",
     "table": "write a table of the paper",

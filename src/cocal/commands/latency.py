@@ -1,0 +1,97 @@
+"""`cocal latency`: inference times of one checkpoint and its companions on the device at hand."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the command."""
+    parser.add_argument("--settings", default="{}", help="JSON: sampling parameters, pool")
+    parser.add_argument(
+        "--datasets", required=True, help="JSON: mathematical evaluation set -> longest response in tokens"
+    )
+    parser.add_argument("--questions", required=True, type=Path, help="folder of question sets")
+    parser.add_argument("--checkpoint", required=True, type=Path, help="policy to time")
+    parser.add_argument(
+        "--companions", required=True, type=Path, metavar="FOLDER", help="CoCal's steps-N, on last+mean states"
+    )
+    parser.add_argument(
+        "--prompt-companions",
+        required=True,
+        type=Path,
+        metavar="FOLDER",
+        help="pre-generation's steps-N, on prompt states",
+    )
+    parser.add_argument("--prompts", default="tiny", help="prompt set")
+    parser.add_argument(
+        "--samples", type=int, default=8, metavar="N", help="questions of each set, one at a time, to a confidence"
+    )
+    parser.add_argument(
+        "--questions-limit", type=int, metavar="N", help="questions of the largest set that are generated; all of it"
+    )
+    parser.add_argument(
+        "--concurrent", type=int, default=64, metavar="N", help="responses that are generated together, at most"
+    )
+    parser.add_argument(
+        "--predictions", type=int, default=1000, metavar="N", help="predictions of a companion, one response each"
+    )
+    parser.add_argument("--seed", type=int, default=42, help="of the choice of questions")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE.json", help="times to write")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Load, measure, write.
+
+    Raises:
+        ConfigError: if a number is below 1, or a set has too few questions.
+        ContractError: if a file is broken, or companions read other states than theirs.
+    """
+    from cocal.config import ConfigError, parse_settings
+    from cocal.config.protocol import Generation
+    from cocal.prompts import Prompts
+
+    for flag in ("samples", "questions_limit", "concurrent", "predictions"):
+        number = getattr(options, flag)
+        if number is not None and number < 1:
+            raise ConfigError(f"--{flag.replace('_', '-')} must be 1 or more, not {number}")
+    settings = parse_settings(Generation, options.settings)
+    prompts = Prompts(options.prompts)
+
+    from cocal.companion.companions import load_companions
+    from cocal.costs import write_cost
+    from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
+    from cocal.generation.responses import chat_ids
+    from cocal.generation.transformers_engine import TransformersEngine
+    from cocal.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
+    from cocal.policy.checkpoints import load_policy
+    from cocal.runtime import fix_threads
+    from cocal.schemas import QUESTIONS
+    from cocal.store import read_frame
+
+    fix_threads()
+    lengths = parse_settings(ResponseLengths, options.datasets, "--datasets").root
+    questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS)["question"] for name in lengths}
+    model, tokenizer = load_policy(options.checkpoint)
+    pre, post = (
+        SingleCompanion(load_companions(path), model, pad=tokenizer.pad_token_id, poolings=poolings, source=path)
+        for path, poolings in ((options.prompt_companions, [PROMPT]), (options.companions, RESPONSE_POOLINGS))
+    )
+    sets = {
+        name: PromptSet(chat_ids(tokenizer, [prompts.message("answer", text) for text in texts]), lengths[name])
+        for name, texts in questions.items()
+    }
+    latency = measure_latency(
+        sets,
+        engine=TransformersEngine(
+            model, end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, batch_size=options.concurrent
+        ),
+        pre=pre,
+        post=post,
+        settings=settings,
+        questions=options.samples,
+        predictions=options.predictions,
+        concurrent=options.concurrent,
+        limit=options.questions_limit,
+        seed=options.seed,
+    )
+    write_cost(options.output, latency)

@@ -1,0 +1,273 @@
+"""Inference times: what is timed, on which questions, and that the timed routes give the evaluated confidences."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cocal import cli, latency
+from cocal.companion.companions import Companions, build_model, load_companions, save_companions
+from cocal.companion.spec import ORDERS, CompanionSpec
+from cocal.config.protocol import Companion, Generation
+from cocal.costs import Latency, read_cost
+from cocal.errors import ConfigError, ContractError
+from cocal.features.forward import score
+from cocal.generation.engine import Completion, Sampling
+from cocal.generation.transformers_engine import TransformersEngine
+from cocal.latency import PromptSet, SingleCompanion, measure_latency, time_to_confidence
+
+HIDDEN, FINAL = 32, 1
+RESPONSE, PROMPT = ("last", "mean"), ("prompt",)
+POOLINGS = {"pre": PROMPT, "post": RESPONSE}
+SAMPLING = Sampling(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=1.5, max_tokens=24)
+PROMPTS = [[1, 30 + k, 40, 50][: 2 + k % 3] for k in range(12)]
+TICK = 0.001
+
+
+def write_companions(folder: Path, experience: str, poolings, targets, *, hidden=HIDDEN, layer=FINAL) -> Path:
+    """Companions of the micro policy, with the weights that training would start from."""
+    settings = Companion(widths=(6, 5, 4), dropout=(0.5,), targets=targets, seeds=(42, 137))
+    spec = CompanionSpec(
+        settings=settings,
+        inputs=len(poolings) * hidden,
+        layer=layer,
+        poolings=poolings,
+        steps=60,
+        order=ORDERS[experience],
+        shuffle_seed=None,
+        training_responses=1,
+        validation_responses=1,
+        training_error_share=0.5,
+        best_pass=(1,) * len(targets) * 2,
+    )
+    model = build_model(settings, spec.inputs)
+    model.initialise()
+    model.output.bias.data += torch.arange(len(spec.members))[:, None] / 2  # members of one seed start equal
+    folder.mkdir()
+    save_companions(folder / "companions.safetensors", Companions(spec, model.eval()), {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    """Companions of responses and of prompts."""
+    folder = tmp_path_factory.mktemp("companions")
+    return {
+        "post": write_companions(folder / "post", "rollouts", RESPONSE, ("group", "binary")),
+        "pre": write_companions(folder / "pre", "prompts", PROMPT, ("question",)),
+    }
+
+
+def single(folder: Path, model, poolings) -> SingleCompanion:
+    return SingleCompanion(load_companions(folder), model, pad=0, poolings=poolings, source=folder)
+
+
+@pytest.fixture(scope="module")
+def routes(folders, micro_policy) -> dict[str, SingleCompanion]:
+    return {name: single(folders[name], micro_policy[0], poolings) for name, poolings in POOLINGS.items()}
+
+
+@pytest.fixture(scope="module")
+def engine(micro_policy):
+    model, tokenizer = micro_policy
+    return TransformersEngine(model, end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, batch_size=4)
+
+
+class Clock:
+    """Advances by a tick whenever it is read, and by what is planted."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += TICK
+        return self.now
+
+
+class SlowEngine:
+    """Takes a second for each response; remembers what it was asked."""
+
+    def __init__(self, clock: Clock):
+        self.clock = clock
+        self.asked: list[tuple[list, Sampling, list]] = []
+
+    def generate(self, prompts, sampling, seeds):
+        self.asked.append((list(prompts), sampling, list(seeds)))
+        self.clock.now += len(prompts) * sampling.samples
+        completion = Completion([60, 2], np.zeros(2, dtype=np.float32), "stop")
+        return [[completion] * sampling.samples for _ in prompts]
+
+
+@pytest.fixture
+def slow(monkeypatch) -> SlowEngine:
+    clock = Clock()
+    monkeypatch.setattr(latency, "time", clock)
+    return SlowEngine(clock)
+
+
+def measure(engine, routes, sizes=(5, 12, 7), **changed) -> Latency:
+    sets = {f"set{size}": PromptSet(PROMPTS[:size], 10 + size) for size in sizes}
+    options = {"questions": 3, "predictions": 10, "concurrent": 4, "limit": None, "seed": 42}
+    return measure_latency(sets, engine=engine, settings=Generation(pool=3), **routes, **options | changed)
+
+
+def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_policy):
+    """Each route alone, as it is timed, against all responses in one padded batch and all members at once."""
+    prompts, seeds = PROMPTS[:5], [10, 20, 30, 40, 50]
+    responses = [group[0].token_ids for group in engine.generate(prompts, SAMPLING, seeds)]
+    assert len(set(map(len, responses))) > 1
+    for name, given in (("pre", [()] * 5), ("post", responses)):
+        companions = load_companions(folders[name])
+        (batch,) = score(
+            micro_policy[0], prompts, given, [np.arange(5)], layers=[FINAL], pad=0, poolings=POOLINGS[name]
+        )
+        expected = companions.predict(batch.features.reshape(5, -1))
+        assert np.abs(expected[0] - expected[1:]).min() > 1e-3  # another member would show
+        found = [routes[name].confidence(prompt, response) for prompt, response in zip(prompts, given, strict=True)]
+        np.testing.assert_allclose(found, expected[0], atol=1e-5)
+
+
+def test_timed_responses_are_those_whose_confidence_is_read(engine, routes, monkeypatch):
+    read = []
+    confidence = SingleCompanion.confidence
+    monkeypatch.setattr(
+        SingleCompanion, "confidence", lambda self, *tokens: read.append((self, *tokens)) or confidence(self, *tokens)
+    )
+    prompts, seeds = PROMPTS[:3], [10, 20, 30]
+    timed = time_to_confidence("set", prompts, SAMPLING, seeds, engine=engine, **routes)
+    alone = [engine.generate([p], SAMPLING, [s])[0][0].token_ids for p, s in zip(prompts, seeds, strict=True)]
+    expected = [(routes["post"], p, r) for p, r in zip(prompts, alone, strict=True)]
+    assert [call for call in read if len(call) == 3] == [expected[0], *expected]  # the warm-up, then those timed
+    assert [call for call in read if len(call) == 2] == [(routes["pre"], p) for p in prompts] * 2
+    assert timed.pre_ms > 0 < timed.post_s
+
+
+def test_a_number_is_the_mean_without_the_warm_up(slow, routes):
+    """Planted: every response takes a second, everything else a tick; a warm-up within a time would add to it."""
+    times = measure(slow, routes)
+    assert [time.dataset for time in times.time_to_confidence] == ["set5", "set12", "set7"]
+    for time in times.time_to_confidence:
+        assert time.pre_ms == pytest.approx(1000 * TICK)
+        assert time.post_s == pytest.approx(1 + TICK)
+    assert (times.questions, times.generation_questions, times.pool, times.predictions) == (3, 12, 3, 10)
+    assert times.generation_seconds == pytest.approx(1 + TICK / 12)
+    assert times.pool_seconds == pytest.approx(3 + TICK / 12)
+    assert times.prediction_ms == pytest.approx(1000 * TICK / 10)
+
+
+def test_a_gpu_is_idle_when_the_clock_is_read(monkeypatch):
+    """Kernels run behind the program's back: what is not waited for would not be timed."""
+    events = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _device: events.append("idle"))
+    monkeypatch.setattr(latency.time, "perf_counter", lambda: events.append("clock") or len(events))
+    assert latency._seconds(lambda: events.append("work"), torch.device("cuda")) == 3
+    assert events == ["idle", "clock", "work", "idle", "clock"]
+
+
+def test_the_largest_set_is_generated_at_once(slow, routes):
+    measure(slow, routes)
+    single, batches = slow.asked[:-4], slow.asked[-4:]
+    # a warm-up and three questions of each set, one response in a submission
+    assert [len(prompts) for prompts, _, _ in single] == [1] * 12
+    assert [sampling.max_tokens for _, sampling, _ in single] == [15] * 4 + [22] * 4 + [17] * 4
+    # a batch of four responses to warm up, then every question, with one response and with three
+    assert [len(prompts) for prompts, _, _ in batches] == [4, 12, 2, 12]
+    assert [sampling.samples for _, sampling, _ in batches] == [1, 1, 3, 3]
+    for prompts, sampling, seeds in batches:
+        assert sampling.max_tokens == 22
+        assert prompts == PROMPTS[: len(prompts)]
+        assert len({seed + j for seed in seeds for j in range(sampling.samples)}) == len(seeds) * sampling.samples
+    default = Generation()
+    for _, sampling, _ in slow.asked:
+        assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.presence_penalty) == (
+            default.temperature,
+            default.top_k,
+            default.top_p,
+            default.presence_penalty,
+        )
+
+
+def test_the_choice_of_questions_is_seeded(slow, routes):
+    def asked(**changed):
+        slow.asked.clear()
+        times = measure(slow, routes, sizes=(12,), **changed)
+        chosen = [prompts[0] for prompts, _, _ in slow.asked[1:-4]]
+        return chosen, slow.asked[-1][0], times.generation_questions
+
+    first, again, other = asked(seed=1, limit=6), asked(seed=1, limit=6), asked(seed=2, limit=6)
+    assert first == again
+    assert first[0] != other[0]
+    assert first[1] != other[1]
+    assert first[2] == 6
+    for chosen, generated, _ in (first, other):
+        for prompts in (chosen, generated):
+            places = [PROMPTS.index(prompt) for prompt in prompts]
+            assert places == sorted(set(places))
+    assert asked(limit=100)[1:] == (PROMPTS, 12)
+
+
+def test_too_few_questions_are_refused_before_anything_is_timed(slow, routes):
+    with pytest.raises(ConfigError, match="set5 has 5 questions, not the 6 to be timed; ask for fewer"):
+        measure(slow, routes, questions=6, sizes=(12, 5))
+    assert not slow.asked
+
+
+def test_companions_of_other_states_are_refused(folders, micro_policy, tmp_path):
+    model = micro_policy[0]
+    with pytest.raises(ContractError, match=r"post: the companions read last\+mean states, here prompt states are"):
+        single(folders["post"], model, PROMPT)
+    with pytest.raises(ContractError, match=r"pre: the companions read prompt states, here last\+mean states are"):
+        single(folders["pre"], model, RESPONSE)
+    for change, message in (
+        ({"hidden": 16}, r"read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
+        ({"layer": 2}, r"read 64 numbers of layer 2, but the policy has layers 0 to 1"),
+    ):
+        folder = write_companions(tmp_path / next(iter(change)), "rollouts", RESPONSE, ("group",), **change)
+        with pytest.raises(ContractError, match=message):
+            single(folder, model, RESPONSE)
+
+
+def command(folders, questions: Path, checkpoint: Path, output: Path, *flags: str) -> list[str]:
+    return [
+        "latency",
+        '--settings={"pool": 2}',
+        f"--datasets={json.dumps({'micro-eval': 24})}",
+        f"--questions={questions}",
+        f"--checkpoint={checkpoint}",
+        f"--companions={folders['post']}",
+        f"--prompt-companions={folders['pre']}",
+        "--samples=2",
+        "--predictions=5",
+        "--concurrent=8",
+        f"--output={output}",
+        *flags,
+    ]
+
+
+def test_command_writes_positive_times(folders, micro_questions, micro_checkpoint, tmp_path):
+    output = tmp_path / "latency" / "micro.json"
+    assert cli.main(command(folders, micro_questions, micro_checkpoint, output, "--questions-limit=4")) == 0
+    times = read_cost(output, Latency)  # refuses what is not positive
+    assert (times.questions, times.generation_questions, times.pool, times.predictions) == (2, 4, 2, 5)
+    (time,) = times.time_to_confidence
+    assert time.dataset == "micro-eval"
+    assert times.device
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--samples=0"], "--samples must be 1 or more, not 0"),
+        (["--questions-limit=0"], "--questions-limit must be 1 or more, not 0"),
+        (["--datasets={}"], "--datasets: 1 problem"),
+        (["--samples=10"], "micro-eval has 9 questions, not the 10 to be timed"),
+        (["--prompt-companions={post}"], "companions that were fitted on these"),
+    ],
+)
+def test_command_refuses_wrong_flags(folders, micro_questions, micro_checkpoint, tmp_path, capsys, flags, message):
+    flags = [flag.replace("{post}", str(folders["post"])) for flag in flags]
+    assert cli.main(command(folders, micro_questions, micro_checkpoint, tmp_path / "times.json", *flags)) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "times.json").exists()
