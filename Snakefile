@@ -3,9 +3,13 @@
 #   snakemake                              everything of the configured study (config/config.yaml by default)
 #   snakemake results/tables/main.tex      one table
 #   snakemake --configfile config/smoke.yaml ...     another study: it replaces the default, it never merges
+#   snakemake --report results/report.html           what has been built, as one page
 from snakemake.utils import min_version
 
 min_version("9.27")
+
+
+report: "workflow/report/study.rst"
 
 
 include: "workflow/rules/common.smk"
@@ -17,12 +21,14 @@ include: "workflow/rules/companions.smk"
 include: "workflow/rules/predictions.smk"
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/checks.smk"
-include: "workflow/rules/reports.smk"
+include: "workflow/rules/costs.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
 
 
 rule all:
     default_target: True
     input:
-        "results/tables/main.tex",
-        [f"results/tables/main_step{step}.tex" for step in STUDY.policy.stages[:-1]],
+        expand("results/tables/{table}.tex", table=[*TABLES, "all"]),
         expand("results/figures/{figure}.pdf", figure=FIGURES),
+        expand("results/checks/{backbone}.json", backbone=STUDY.backbones),

@@ -14,6 +14,7 @@ from cocal.estimators.responses import EvaluationSets, Inputs
 from cocal.features.store import create_features
 from cocal.schemas import PREDICTIONS, RESPONSES
 from cocal.store import atomic_path, write_frame
+from cocal.verify.judge import ExactMatch
 
 POOL = 10
 QUESTIONS = 4
@@ -119,7 +120,7 @@ class EvaluatedStudy:
     """Everything on disk below `folder`; `run(names, ...)` predicts."""
 
     def __init__(self, folder, verifier):
-        self.folder, self.verifier = folder, verifier
+        self.folder, self.judges = folder, {"mathematics": verifier, "factual": ExactMatch()}
         self.frame = responses()
         self.verbal = responses(pool=SAMPLES, seed=5)  # in the format of `protocol`
         self.protocol = "verbal"
@@ -137,7 +138,7 @@ class EvaluatedStudy:
             given["companions"] = self.companions = load_experiences(
                 {e: [write_companions(self.folder / e, experience=e)] for e in ORDERS}
             )
-        inputs = Inputs(self.estimators, self.verifier, POOL, **given)
+        inputs = Inputs(self.estimators, self.judges, POOL, **given)
         table = predict(names, sets, folders, inputs, backbone="tiny", algorithm=self.algorithm, step=STEP)
         return PREDICTIONS.check(table, "test")
 

@@ -153,7 +153,7 @@ def test_truncated_checkpoint_is_named(micro_checkpoint, tmp_path):
 
 
 def test_the_prompt_state_is_that_of_the_last_prompt_token(model):
-    """Appendix E.4: the same with a response behind it and without one."""
+    """Appendix F.4: the same with a response behind it and without one."""
     last = model.config.num_hidden_layers - 1
     poolings = ("last", "mean", "prompt")
     features, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings)

@@ -10,10 +10,14 @@ from cocal.errors import ConfigError, ContractError
 from cocal.estimators.p_true import p_true
 from cocal.estimators.predictions import check_shared_responses
 from cocal.estimators.registry import METHODS
+from cocal.estimators.responses import EvaluationSets
 from cocal.estimators.self_consistency import self_consistency
 from cocal.estimators.token_probability import token_probability
+from cocal.schemas import QUESTIONS as QUESTION_TABLE
+from cocal.store import write_frame
 from cocal.verify.confidence import parse_confidence
 from cocal.verify.equivalence import Verifier
+from cocal.verify.judge import ExactMatch
 from evaluated_study import POOL, QUESTIONS, SAMPLES, SHARED, EvaluatedStudy
 
 
@@ -57,24 +61,46 @@ def test_p_true_is_a_ratio_without_underflow():
 
 def test_self_consistency_is_the_share_of_the_pool_with_itself(verifier):
     answers = ["1/2", "0.5", "3", None, "7", "7", "7", "7"]
-    shares = self_consistency(answers, ["a"] * 4 + ["b"] * 4, verifier, "mathematics")
+    shares = self_consistency(answers, ["a"] * 4 + ["b"] * 4, verifier)
     np.testing.assert_array_equal(shares, [0.5, 0.5, 0.25, np.nan, 1, 1, 1, 1])
 
 
 def test_self_consistency_does_not_depend_on_the_order_of_the_pool(study, verifier):
     frame = study.frame
     answers = [None if pd.isna(a) else a for a in frame["answer"]]
-    shares = self_consistency(answers, frame["question_id"].tolist(), verifier, "mathematics")
+    shares = self_consistency(answers, frame["question_id"].tolist(), verifier)
     order = np.random.default_rng(3).permutation(len(frame))
-    shuffled = self_consistency(
-        [answers[i] for i in order], frame["question_id"].iloc[order].tolist(), verifier, "mathematics"
-    )
+    shuffled = self_consistency([answers[i] for i in order], frame["question_id"].iloc[order].tolist(), verifier)
     np.testing.assert_array_equal(shuffled, shares[order])
 
 
-def test_self_consistency_of_factual_answers_matches_their_normal_form(verifier):
-    shares = self_consistency(["The Nile", "nile.", "Amazon"], [0, 0, 0], verifier, "factual")
+def test_self_consistency_of_factual_answers_is_the_judges():
+    shares = self_consistency(["The Nile", "nile.", "Amazon"], [0, 0, 0], ExactMatch(), ["Which river?"] * 3)
     np.testing.assert_allclose(shares, [2 / 3, 2 / 3, 1 / 3])
+
+
+def test_a_judge_of_factual_answers_is_told_the_question(study, tmp_path):
+    told = []
+
+    class Recording(ExactMatch):
+        def classes(self, answers, pools, questions):
+            told.extend(questions)
+            return super().classes(answers, pools, questions)
+
+    study.judges["factual"] = Recording()
+    sets = EvaluationSets.model_validate({"sums": {"samples": SAMPLES, "domain": "factual"}})
+    with pytest.raises(ConfigError, match="give --questions"):
+        study.run("self-consistency", sets=sets)
+    texts = [f"Who is {i}?" for i in range(QUESTIONS)]
+    ids = [f"q{i}" for i in range(QUESTIONS)]
+    frame = pd.DataFrame({"dataset": "sums", "question_id": ids, "question": texts, "answer": "x", "level": 0})
+    frame = frame.assign(aliases=[[]] * QUESTIONS, domain="factual", split="evaluation", subject="")
+    write_frame(tmp_path / "questions/sums.parquet", frame, QUESTION_TABLE, {})
+    study.run("self-consistency", sets=sets, questions=tmp_path / "questions")
+    assert told == [text for text in texts for _ in range(POOL)]
+    write_frame(tmp_path / "questions/sums.parquet", frame[1:], QUESTION_TABLE, {})
+    with pytest.raises(ContractError, match=r"question 'q0' of .* is not in it"):
+        study.run("self-consistency", sets=sets, questions=tmp_path / "questions")
 
 
 def test_pool_is_all_ten_responses_though_two_are_evaluated(study):

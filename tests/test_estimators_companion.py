@@ -89,7 +89,7 @@ def test_pre_generation_reads_the_prompt_state(study):
 
 
 def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
-    """Appendix C: features of the response up to <reason>; nothing before it means no confidence."""
+    """Appendix D: features of the response up to <reason>; nothing before it means no confidence."""
     study.verbal["confidence"] = 0.5
     study.protocol, study.algorithm = "rlcr", "rlcr"
     begun = study.verbal.assign(length=study.verbal["length"] - 1)

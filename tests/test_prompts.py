@@ -1,4 +1,4 @@
-"""Pre-generation: prompt states of the stage checkpoints, question-level targets (appendix E.4)."""
+"""Pre-generation: prompt states of the stage checkpoints, question-level targets (appendix F.4)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which tokens of a response are the task's (appendix C), and from characters to tokens."""
+"""Which tokens of a response are the task's (appendix D), and from characters to tokens."""
 
 import pytest
 

@@ -1,12 +1,13 @@
-"""What follows from a study: which checkpoints are evaluated, in which formats, with how many responses."""
+"""What follows from a study: which checkpoints are evaluated, on what, in which formats, with how many responses.
+
+The first backbone, that of the main table, has every part of the study; the others have the end of training and the
+mathematics: what tables/scale, tables/token_aggregation and figures/layers show.
+"""
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.layout import CurvesLayout, Labelled, MainLayout, ReliabilityLayout
+from cocal.config.protocol import Companion, Features
 from cocal.config.study import Study
 from cocal.estimators.registry import METHODS
-
-MACRO_MATHEMATICS = "macro-mathematics"
-"""Macro average over the mathematical evaluation sets."""
 
 
 class SetPlan(Model):
@@ -27,63 +28,123 @@ class ResponsePlan(Model):
     sets: dict[Name, SetPlan]
 
 
-def evaluated_cells(study: Study) -> list[tuple[str, int]]:
+def evaluated_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
     """Checkpoints whose responses are evaluated, as (algorithm, step): the base policy at step 0, then the stages."""
     cells = [("base", 0), *((algorithm, step) for step in study.policy.stages for algorithm in study.policy.algorithms)]
-    return [cell for cell in cells if methods_of(study, *cell)]
+    return [cell for cell in cells if methods_of(study, backbone, *cell)]
 
 
-def methods_of(study: Study, algorithm: str, step: int) -> list[str]:
+def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
     """The study's methods that are evaluated on responses of this checkpoint.
 
-    All of them at the end of training, `reports.stage_methods` at the earlier stages.
+    Main backbone: all of them at the end of training, `reports.stage_methods` and transferred companions at the
+    earlier stages. Others: those of the main table, at the end.
     """
+    own = [m for m in study.estimators.methods if METHODS[m].policy == algorithm]
     final = algorithm == "base" or step == study.policy.steps
-    shown = study.estimators.methods if final else study.reports.stage_methods
-    return [m for m in study.estimators.methods if METHODS[m].policy == algorithm and m in shown]
+    if backbone != study.main_backbone:
+        return [m for m in own if final and METHODS[m].group is not None]
+    return [m for m in own if final or m in study.reports.stage_methods or _is_transfer(m)]
 
 
-def protocols_of(study: Study, algorithm: str, step: int) -> list[str]:
+def _is_transfer(method: str) -> bool:
+    """A companion of one policy on responses of another (appendix D)."""
+    return METHODS[method].experience is not None and METHODS[method].policy != "grpo"
+
+
+def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
+    """Domains that this checkpoint is evaluated on: factual questions at the end of training, main backbone."""
+    final = algorithm == "base" or step == study.policy.steps
+    domains = ["mathematics"]
+    if final and backbone == study.main_backbone and study.evaluation_sets("factual"):
+        domains.append("factual")
+    return domains
+
+
+def protocols_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
     """Prompt formats that those methods need."""
-    return list(dict.fromkeys(METHODS[m].protocol for m in methods_of(study, algorithm, step)))
+    return list(dict.fromkeys(METHODS[m].protocol for m in methods_of(study, backbone, algorithm, step)))
+
+
+def feature_protocols(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
+    """Prompt formats in which companions read the responses of a checkpoint."""
+    methods = [METHODS[m] for m in methods_of(study, backbone, algorithm, step)]
+    return list(dict.fromkeys(method.protocol for method in methods if method.experience))
 
 
 def experiences_of(methods: list[str]) -> list[str]:
-    """What the companions of these methods learnt from: "rollouts", "resampled", both or none."""
+    """What the companions of these methods learnt from: "rollouts", "resampled", "prompts"; or none of them."""
     return list(dict.fromkeys(METHODS[m].experience for m in methods if METHODS[m].experience))
 
 
-def companion_steps(study: Study, experience: str) -> list[int]:
+def companion_steps(study: Study, backbone: str, experience: str) -> list[int]:
     """Rollout prefixes, or budgets of resampled responses, that companions are fitted on."""
     steps = {study.policy.steps}
-    if experience == "rollouts":
-        steps |= {*study.policy.stages, *study.reports.early_steps}
-    return sorted(steps | {*study.reports.budgets})
+    if backbone == study.main_backbone and experience != "prompts":
+        steps |= {*study.reports.budgets}
+        if experience == "rollouts":
+            steps |= {*study.policy.stages, *study.reports.early_steps}
+    return sorted(steps)
 
 
 def sweep_steps(study: Study, step: int) -> dict[str, list[int]]:
-    """Companions that are compared on the responses of GRPO's `step`: experience -> rollout steps.
+    """Companions that are compared on the main backbone's responses of GRPO's `step`: experience -> rollout steps.
 
-    Prefixes of the first stage on the first stage (figures/early_steps), budgets of both kinds of experience at
-    the end (figures/budgets, figures/composition).
+    Those of every stage on every stage (figures/cross_iteration), prefixes of the first stage on the first stage
+    (figures/early_steps), budgets of both kinds of experience at the end (figures/budgets, figures/composition).
     """
-    steps: dict[str, set[int]] = {}
+    steps = {"rollouts": {*study.policy.stages}}
     if step == study.policy.stages[0]:
-        steps.setdefault("rollouts", set()).update(study.reports.early_steps)
+        steps["rollouts"].update(study.reports.early_steps)
     if step == study.policy.steps:
-        for experience in experiences_of(list(study.estimators.methods)):
+        for experience in set(experiences_of(list(study.estimators.methods))) - {"prompts"}:
             steps.setdefault(experience, set()).update(study.reports.budgets)
-    return {experience: sorted(found) for experience, found in steps.items()}
+    return {experience: sorted(found) for experience, found in sorted(steps.items())}
 
 
 def sweep_methods(study: Study, step: int) -> list[str]:
     """Companion methods of that comparison."""
-    return [m for m in study.estimators.methods if METHODS[m].experience in sweep_steps(study, step)]
+    steps = sweep_steps(study, step)
+    return [m for m in study.estimators.methods if METHODS[m].experience in steps and METHODS[m].policy == "grpo"]
 
 
-def response_plan(study: Study, algorithm: str, step: int, protocol: str, datasets: list[str]) -> ResponsePlan:
+def layers_of(study: Study, backbone: str) -> list[int]:
+    """Zero-based indices of the blocks whose states are kept, the final one last."""
+    count, wanted = study.backbones[backbone].depth, study.features.layers
+    if wanted == "all":
+        return list(range(count))
+    return sorted({*(() if wanted == "final" else wanted), count - 1})
+
+
+def ablation_states(study: Study, backbone: str) -> list[str]:
+    """What the companions of the ablations read, as LAYER/POOLINGS: every layer (figures/layers), and each pooling
+    of the final layer alone (tables/token_aggregation). Last + mean of the final layer is the default companion's."""
+    *earlier, final = layers_of(study, backbone)
+    return [*(f"{layer}/last+mean" for layer in earlier), f"{final}/last", f"{final}/mean"]
+
+
+def ablation_companion(study: Study) -> Companion:
+    """Settings of those companions: binary supervision (appendices F.2 and F.3)."""
+    return study.companion.model_copy(update={"targets": ("binary",)})
+
+
+def prompt_companion(study: Study) -> Companion:
+    """Settings of the pre-generation companions: a batch covers as many rollouts as CoCal's, a row all of a group."""
+    questions = max(1, study.companion.batch_size // study.policy.responses_per_question)
+    return study.companion.model_copy(update={"targets": ("question",), "batch_size": questions})
+
+
+def feature_settings(study: Study, algorithm: str, step: int, domain: str) -> Features:
+    """What is kept of evaluation responses: all of the study's layers where layers are compared, else the final one."""
+    compared = (algorithm, step, domain) == ("grpo", study.policy.steps, "mathematics")
+    return study.features if compared else study.features.model_copy(update={"layers": "final"})
+
+
+def response_plan(
+    study: Study, backbone: str, algorithm: str, step: int, protocol: str, datasets: list[str]
+) -> ResponsePlan:
     """Sampling of `datasets` from a checkpoint under one prompt format."""
-    methods = [METHODS[m] for m in methods_of(study, algorithm, step) if METHODS[m].protocol == protocol]
+    methods = [METHODS[m] for m in methods_of(study, backbone, algorithm, step) if METHODS[m].protocol == protocol]
     needs = {need for method in methods for need in method.needs}
 
     def plan(name: str) -> SetPlan:
@@ -103,41 +164,7 @@ def evaluation_sets(study: Study, names: list[str]) -> dict[str, dict[str, int |
     return {n: {"samples": study.datasets[n].samples, "domain": study.datasets[n].domain} for n in names}
 
 
-def main_layout(study: Study, step: int) -> MainLayout:
-    """Layout of the main table, or of its counterpart at an earlier stage."""
-    final = step == study.policy.steps
-    return MainLayout(
-        **_common(study),
-        datasets=_labelled(study, study.evaluation_sets("mathematics")),
-        methods=study.estimators.methods if final else study.reports.stage_methods,
-        macro=MACRO_MATHEMATICS,
-        label="main" if final else f"main_step{step}",
-    )
-
-
-def reliability_layout(study: Study, names: list[str]) -> ReliabilityLayout:
-    """Layout of the reliability diagrams of some data sets."""
-    return ReliabilityLayout(
-        **_common(study),
-        datasets=_labelled(study, names),
-        methods=study.reports.reliability_methods,
-        backbone=study.main_backbone,
-        seed=study.reports.reliability_seed,
-        bins=study.metrics.bins,
-    )
-
-
-def curves_layout(study: Study, methods: tuple[str, ...], steps: tuple[int, ...]) -> CurvesLayout:
-    """Layout of the figures that follow the macro average over training steps."""
-    return CurvesLayout(
-        **_common(study), methods=methods, backbone=study.main_backbone, macro=MACRO_MATHEMATICS, steps=steps
-    )
-
-
-def _common(study: Study) -> dict[str, str]:
-    label = study.backbones[study.main_backbone].label
-    return {"study": study.study, "caption": study.caption, "backbone_label": label}
-
-
-def _labelled(study: Study, names: list[str]) -> tuple[Labelled, ...]:
-    return tuple(Labelled(name=name, label=study.datasets[name].label) for name in names)
+def macro_averages(study: Study, backbone: str) -> dict[str, list[str]]:
+    """Groups of data sets whose unweighted mean is shown, by name."""
+    domains = domains_of(study, backbone, "grpo", study.policy.steps)
+    return {f"macro-{domain}": study.evaluation_sets(domain) for domain in domains}

@@ -1,15 +1,7 @@
 # What a reviewer will check of the protocol; a violation fails the run with its name.
 rule checks:
     input:
-        rollouts="results/rollouts/{backbone}/grpo",
-        resampled="results/rollouts/{backbone}/postcal",
-        questions=f"results/questions/{STUDY.policy.dataset}.parquet",
-        companions=[
-            f"results/companions/{{backbone}}/{folder}/steps-{n}"
-            for experience, folder in EXPERIENCES.items()
-            for n in plan.companion_steps(STUDY, experience)
-        ],
-        predictions=[*prediction_files(plan.evaluated_cells(STUDY)), *SWEEP_FILES],
+        unpack(check_inputs),
     output:
         "results/checks/{backbone}.json",
     log:
@@ -20,8 +12,11 @@ rule checks:
         "../../envs/cocal.yaml"
     params:
         settings=canonical(STUDY.companion),
+        prompt_settings=canonical(plan.prompt_companion(STUDY)),
+        resampled=resampled_flag,
         companions=check_companions,
     shell:
-        "cocal checks --settings {params.settings:q} --backbone {wildcards.backbone} --rollouts {input.rollouts}"
-        " --resampled {input.resampled} --questions {input.questions} --companions {params.companions}"
-        " --predictions {input.predictions} --output {output} > {log} 2>&1"
+        "cocal checks --settings {params.settings:q} --prompt-settings {params.prompt_settings:q}"
+        " --backbone {wildcards.backbone} --rollouts {input.rollouts} {params.resampled}"
+        " --questions {input.questions} --companions {params.companions} --predictions {input.predictions}"
+        " --output {output} > {log} 2>&1"

@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from cocal import plan
+from cocal import layouts, plan
 from cocal.config.load import load_study, study_from_mapping
 from cocal.store.provenance import canonical
 
@@ -21,8 +21,11 @@ if "study" in config:
 else:
     STUDY = load_study(Path(workflow.basedir) / "config/config.yaml", config)
 
-MATHEMATICS = STUDY.evaluation_sets("mathematics")
-MACRO = {plan.MACRO_MATHEMATICS: MATHEMATICS}
+MAIN = STUDY.main_backbone
+SETS = {domain: STUDY.evaluation_sets(domain) for domain in ("mathematics", "factual")}
+FINAL = STUDY.policy.steps
+EARLIER_STAGES = STUDY.policy.stages[:-1]
+TRAINING_SET = f"results/questions/{STUDY.policy.dataset}.parquet"
 
 
 wildcard_constraints:
@@ -30,11 +33,6 @@ wildcard_constraints:
     algorithm="|".join(["base", *STUDY.policy.algorithms]),
     step=r"\d+",
     protocol=r"[a-z_]+",
-
-
-def samples_of(datasets):
-    """JSON: question set -> evaluated responses a question."""
-    return canonical({name: STUDY.datasets[name].samples for name in datasets})
 
 
 def backbone_settings(wildcards):
@@ -45,81 +43,145 @@ def training_settings(wildcards):
     return canonical(STUDY.policy.for_training(wildcards.algorithm))
 
 
+def samples_of(domain):
+    """JSON: question set -> evaluated responses a question."""
+    return canonical({name: STUDY.datasets[name].samples for name in SETS[domain]})
+
+
+def cell_of(wildcards):
+    """Backbone, algorithm and step, as the functions of cocal.plan take them."""
+    return wildcards.backbone, wildcards.algorithm, int(wildcards.step)
+
+
 def response_plan(wildcards):
-    cell = (wildcards.algorithm, int(wildcards.step), wildcards.protocol)
-    return canonical(plan.response_plan(STUDY, *cell, MATHEMATICS))
-
-
-# Folder of the companions, and of the rollouts, of each kind of experience.
-EXPERIENCES = {"rollouts": "grpo", "resampled": "postcal"}
-
-
-def companion_folders(wildcards, experience, steps):
-    return [
-        f"results/companions/{wildcards.backbone}/{EXPERIENCES[experience]}/steps-{n}"
-        for n in steps
-    ]
-
-
-def cell_companions(wildcards):
-    """Experience -> companions of a checkpoint's own step."""
-    methods = plan.methods_of(STUDY, wildcards.algorithm, int(wildcards.step))
-    return {
-        e: companion_folders(wildcards, e, [wildcards.step]) for e in plan.experiences_of(methods)
-    }
-
-
-def sweep_companions(wildcards):
-    """Experience -> companions of several steps, to be compared on one checkpoint's responses."""
-    steps = plan.sweep_steps(STUDY, int(wildcards.step))
-    return {e: companion_folders(wildcards, e, found) for e, found in steps.items()}
-
-
-def answer_files(cell):
-    """Responses in the answer format, and their features."""
-    return {
-        "answer": expand(
-            f"results/responses/{cell}/answer/{{dataset}}.parquet", dataset=MATHEMATICS
-        ),
-        "features": expand(f"results/features/{cell}/answer/{{dataset}}.zarr", dataset=MATHEMATICS),
-    }
-
-
-def prediction_inputs(wildcards):
-    cell = f"{wildcards.backbone}/{wildcards.algorithm}/step-{wildcards.step}"
-    protocols = plan.protocols_of(STUDY, wildcards.algorithm, int(wildcards.step))
-    inputs = {
-        p: expand(f"results/responses/{cell}/{p}/{{dataset}}.parquet", dataset=MATHEMATICS)
-        for p in protocols
-    }
-    companions = cell_companions(wildcards)
-    return inputs | companions | (answer_files(cell) if companions else {})
-
-
-def sweep_inputs(wildcards):
-    return answer_files(f"{wildcards.backbone}/grpo/step-{wildcards.step}") | sweep_companions(
-        wildcards
+    return canonical(
+        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.protocol, SETS["mathematics"])
     )
 
 
-def prediction_flags(wildcards, input):
+def factual_response_plan(wildcards):
+    return canonical(
+        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.protocol, SETS["factual"])
+    )
+
+
+def feature_settings(wildcards):
+    return canonical(
+        plan.feature_settings(STUDY, wildcards.algorithm, int(wildcards.step), "mathematics")
+    )
+
+
+def pooled_flags(wildcards):
+    """The prompt's state is pooled too where pre-generation is evaluated; RLCR's task response ends early."""
+    return {"answer": "--prompt", "rlcr": "--task-response"}.get(wildcards.protocol, "")
+
+
+# Folder of the companions of each kind of experience.
+EXPERIENCES = {"rollouts": "grpo", "resampled": "postcal", "prompts": "prompts"}
+
+
+def companion_folder(backbone, experience):
+    return f"results/companions/{backbone}/{EXPERIENCES[experience]}"
+
+
+def companion_steps(experience):
+    """A function of the wildcards: the prefixes or budgets that a backbone's companions are fitted on."""
+
+    def steps(wildcards):
+        return plan.companion_steps(STUDY, wildcards.backbone, experience)
+
+    return steps
+
+
+def ablation_flags(wildcards):
+    return ["--states", *plan.ablation_states(STUDY, wildcards.backbone)]
+
+
+def evaluated_files(cell, room, suffix, protocol):
+    """Responses or features of a checkpoint in one prompt format, of all sets that it is evaluated on."""
+    backbone, algorithm, step = cell
+    folder = f"results/{room}/{backbone}/{algorithm}/step-{step}/{protocol}"
+    domains = plan.domains_of(STUDY, *cell)
+    return [f"{folder}/{name}.{suffix}" for domain in domains for name in SETS[domain]]
+
+
+def prediction_inputs(wildcards):
+    cell = cell_of(wildcards)
+    methods = plan.methods_of(STUDY, *cell)
+    return {
+        "responses": [
+            file
+            for protocol in plan.protocols_of(STUDY, *cell)
+            for file in evaluated_files(cell, "responses", "parquet", protocol)
+        ],
+        "features": [
+            file
+            for protocol in plan.feature_protocols(STUDY, *cell)
+            for file in evaluated_files(cell, "features", "zarr", protocol)
+        ],
+        "companions": [
+            companion_folder(cell[0], experience) for experience in plan.experiences_of(methods)
+        ],
+        "questions": [
+            f"results/questions/{name}.parquet"
+            for domain in plan.domains_of(STUDY, *cell)
+            for name in SETS[domain]
+        ],
+    }
+
+
+def prediction_flags(wildcards):
     """Where the inputs lie, as flags of `cocal predictions`."""
-    inputs = {name: [str(path) for path in files] for name, files in input.items()}
-    companions = [f"{e}={folder}" for e in EXPERIENCES for folder in inputs.pop(e, [])]
-    features = inputs.pop("features", None)
-    flags = [
-        "--responses",
-        *(f"{protocol}={Path(files[0]).parent}" for protocol, files in inputs.items()),
-    ]
-    if companions:
-        flags += ["--features", str(Path(features[0]).parent), "--companions", *companions]
+    cell = cell_of(wildcards)
+    backbone, algorithm, step = cell
+    place = f"{backbone}/{algorithm}/step-{step}"
+    flags = ["--responses"]
+    flags += [f"{p}=results/responses/{place}/{p}" for p in plan.protocols_of(STUDY, *cell)]
+    experiences = plan.experiences_of(plan.methods_of(STUDY, *cell))
+    if experiences:
+        protocols = plan.feature_protocols(STUDY, *cell)
+        flags += ["--features", *(f"{p}=results/features/{place}/{p}" for p in protocols)]
+        flags += ["--companions"]
+        flags += [f"{e}={companion_folder(backbone, e)}/steps-{step}" for e in experiences]
     return flags
+
+
+def prediction_sets(wildcards):
+    domains = plan.domains_of(STUDY, *cell_of(wildcards))
+    return canonical(
+        plan.evaluation_sets(STUDY, [name for domain in domains for name in SETS[domain]])
+    )
 
 
 def prediction_settings(wildcards):
     """The estimator settings with the methods of this checkpoint: other methods do not touch its file."""
-    methods = plan.methods_of(STUDY, wildcards.algorithm, int(wildcards.step))
+    methods = plan.methods_of(STUDY, *cell_of(wildcards))
     return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
+
+
+def answers_in_mathematics(wildcards):
+    """GRPO's responses in the answer format, and their features."""
+    cell = f"{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
+    return {
+        "responses": [f"results/responses/{cell}/{name}.parquet" for name in SETS["mathematics"]],
+        "features": [f"results/features/{cell}/{name}.zarr" for name in SETS["mathematics"]],
+    }
+
+
+def sweep_inputs(wildcards):
+    experiences = plan.sweep_steps(STUDY, int(wildcards.step))
+    return answers_in_mathematics(wildcards) | {
+        "companions": [companion_folder(wildcards.backbone, e) for e in experiences]
+    }
+
+
+def sweep_companions(wildcards):
+    """Companions of several steps, to be compared on one checkpoint's responses."""
+    return [
+        f"{e}={companion_folder(wildcards.backbone, e)}/steps-{n}"
+        for e, steps in plan.sweep_steps(STUDY, int(wildcards.step)).items()
+        for n in steps
+    ]
 
 
 def sweep_settings(wildcards):
@@ -127,38 +189,152 @@ def sweep_settings(wildcards):
     return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
 
 
-def prediction_files(cells):
+def ablation_inputs(wildcards):
+    return answers_in_mathematics(wildcards) | {
+        "companions": companion_folder(wildcards.backbone, "rollouts"),
+        "ablations": f"results/companions/{wildcards.backbone}/ablations",
+    }
+
+
+def ablation_companions(wildcards):
+    """The default companions, and those that read other states."""
+    backbone, steps = wildcards.backbone, f"steps-{wildcards.step}"
+    folders = [f"{companion_folder(backbone, 'rollouts')}/{steps}"]
+    folders += [
+        f"results/companions/{backbone}/ablations/{states}/{steps}"
+        for states in plan.ablation_states(STUDY, backbone)
+    ]
+    return [f"rollouts={folder}" for folder in folders]
+
+
+def prediction_files(wildcards):
     return [
-        f"results/predictions/{{backbone}}/{algorithm}/step-{step}.parquet"
-        for algorithm, step in cells
+        f"results/predictions/{wildcards.backbone}/{algorithm}/step-{step}.parquet"
+        for algorithm, step in plan.evaluated_cells(STUDY, wildcards.backbone)
     ]
 
 
-def check_companions(wildcards, input):
+def sweep_files(wildcards):
+    """Only the main backbone has sweeps."""
+    steps = STUDY.policy.stages if wildcards.backbone == MAIN else []
+    folder = f"results/predictions/{wildcards.backbone}/grpo"
+    return [f"{folder}/step-{step}-sweep.parquet" for step in steps]
+
+
+def macro_averages(wildcards):
+    return canonical(plan.macro_averages(STUDY, wildcards.backbone))
+
+
+def checked_experiences(backbone):
+    methods = plan.methods_of(STUDY, backbone, "grpo", FINAL)
+    return plan.experiences_of(methods)
+
+
+def check_inputs(wildcards):
+    backbone = wildcards.backbone
+    experiences = checked_experiences(backbone)
+    inputs = {
+        "rollouts": f"results/rollouts/{backbone}/grpo",
+        "questions": TRAINING_SET,
+        "companions": [companion_folder(backbone, e) for e in experiences],
+        "predictions": [*prediction_files(wildcards), *sweep_files(wildcards)],
+    }
+    if "resampled" in experiences:
+        inputs["resampled"] = f"results/rollouts/{backbone}/postcal"
+    return inputs
+
+
+def check_companions(wildcards):
     """All companions with the kind of experience they learnt from, as `cocal checks` wants them."""
-    kinds = {folder: experience for experience, folder in EXPERIENCES.items()}
-    return [f"{kinds[Path(folder).parent.name]}={folder}" for folder in input.companions]
+    return [
+        f"{e}={companion_folder(wildcards.backbone, e)}/steps-{n}"
+        for e in checked_experiences(wildcards.backbone)
+        for n in plan.companion_steps(STUDY, wildcards.backbone, e)
+    ]
 
 
-# Checkpoints on which companions of several steps are compared.
-SWEPT = [step for step in STUDY.policy.stages if plan.sweep_steps(STUDY, step)]
-SWEEP_FILES = [f"results/predictions/{{backbone}}/grpo/step-{step}-sweep.parquet" for step in SWEPT]
+def features_flag(wildcards, output):
+    return f"--output-features {output.features}"
+
+
+def resampled_flag(wildcards, input):
+    return f"--resampled {input.resampled}" if "resampled" in input.keys() else ""
+
+
+def timing_flags():
+    timing = STUDY.timing
+    flags = ["--samples", timing.samples, "--concurrent", timing.concurrent]
+    return [*flags, "--predictions", timing.predictions, "--seed", timing.seed]
+
+
+# The set whose questions are answered to time inference: the one with the most.
+GENERATED = max(SETS["mathematics"], key=lambda name: STUDY.datasets[name].source.questions)
+# The backbone of tables/scale, if there is one.
+SECOND = next((name for name in STUDY.backbones if name != MAIN), None)
+ABLATION_CUBES = [f"results/metrics/{backbone}-ablations.nc" for backbone in STUDY.backbones]
+FINAL_PREDICTIONS = [
+    f"results/predictions/{MAIN}/{algorithm}/step-{step}.parquet"
+    for algorithm, step in plan.evaluated_cells(STUDY, MAIN)
+    if step in (0, FINAL)
+]
+
+
+def tables_of_study():
+    """Names of results/tables/{name}.tex."""
+    names = ["main", "cost", *(["ood"] if SETS["factual"] else []), "hyperparameters"]
+    names += [f"main_step{step}" for step in EARLIER_STAGES]
+    names += ["scale"] if SECOND else []
+    return [*names, "token_aggregation", "pre_generation", "time_to_confidence"]
+
+
+FIGURES = (
+    "paradigms",
+    "overview",
+    "reliability",
+    "training_dynamics",
+    "cross_iteration",
+    "cross_policy",
+    "early_steps",
+    "reliability_all",
+    "budgets",
+    "composition",
+    "layers",
+)
+
+
+def labels(title, data, methods):
+    """How the report lists a table or figure."""
+    return {
+        "shows": title,
+        "backbone": STUDY.backbones[MAIN].label,
+        "data": data,
+        "methods": methods,
+    }
 
 
 def table_step(wildcards):
     """Step of results/tables/main{stage}.tex."""
-    return int(wildcards.stage.removeprefix("_step") or STUDY.policy.steps)
+    return int(wildcards.stage.removeprefix("_step") or FINAL)
 
 
-def table_layout(wildcards):
-    return canonical(plan.main_layout(STUDY, table_step(wildcards)))
+def main_table_flags(wildcards):
+    step = table_step(wildcards)
+    return f"--metrics results/metrics/{MAIN}.nc --backbone {MAIN} --step {step}"
 
 
-FIGURES = (
-    "reliability",
-    "reliability_all",
-    "training_dynamics",
-    "early_steps",
-    "budgets",
-    "composition",
-)
+def main_table_layout(wildcards):
+    return canonical(layouts.main_layout(STUDY, table_step(wildcards)))
+
+
+def cost_flags(wildcards, input):
+    return [f"--{name.replace('_', '-')}={file}" for name, file in input.items()]
+
+
+def composition_flags():
+    folders = [
+        f"{companion_folder(MAIN, experience)}/steps-{step}"
+        for experience in ("rollouts", "resampled")
+        for step in STUDY.reports.budgets
+    ]
+    metrics = f"results/metrics/{MAIN}-sweep.nc"
+    return ["--metrics", metrics, "--step", FINAL, "--companions", *folders]

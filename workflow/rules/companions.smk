@@ -3,12 +3,10 @@ rule companions:
     input:
         rollouts="results/rollouts/{backbone}/grpo",
         features="results/features/{backbone}/grpo/rollouts.zarr",
-        questions=f"results/questions/{STUDY.policy.dataset}.parquet",
+        questions=TRAINING_SET,
     output:
-        [
-            directory(f"results/companions/{{backbone}}/grpo/steps-{n}")
-            for n in plan.companion_steps(STUDY, "rollouts")
-        ],
+        companions=directory("results/companions/{backbone}/grpo"),
+        cost="results/costs/{backbone}/companions-grpo.json",
     log:
         "logs/companions/{backbone}-grpo.log",
     benchmark:
@@ -17,30 +15,61 @@ rule companions:
         "../../envs/cocal.yaml"
     params:
         settings=canonical(STUDY.companion),
-        order="--order chronological",
-        steps=plan.companion_steps(STUDY, "rollouts"),
-        folder=subpath(output[0], parent=True),
+        how="--order chronological",
+        steps=companion_steps("rollouts"),
     shell:
         "cocal companions --settings {params.settings:q} --rollouts {input.rollouts} --features {input.features}"
-        " --questions {input.questions} --steps {params.steps} {params.order} --output {params.folder} > {log} 2>&1"
+        " --questions {input.questions} --steps {params.steps} {params.how} --output {output.companions}"
+        " --cost {output.cost} > {log} 2>&1"
 
 
 use rule companions as postcal_companions with:
     input:
         rollouts="results/rollouts/{backbone}/postcal",
         features="results/features/{backbone}/postcal/rollouts.zarr",
-        questions=f"results/questions/{STUDY.policy.dataset}.parquet",
+        questions=TRAINING_SET,
     output:
-        [
-            directory(f"results/companions/{{backbone}}/postcal/steps-{n}")
-            for n in plan.companion_steps(STUDY, "resampled")
-        ],
+        companions=directory("results/companions/{backbone}/postcal"),
+        cost="results/costs/{backbone}/companions-postcal.json",
     log:
         "logs/companions/{backbone}-postcal.log",
     benchmark:
         "results/benchmarks/companions/{backbone}-postcal.tsv"
     params:
         settings=canonical(STUDY.companion),
-        order=f"--order shuffled --shuffle-seed {STUDY.postcal.shuffle_seed}",
-        steps=plan.companion_steps(STUDY, "resampled"),
-        folder=subpath(output[0], parent=True),
+        how=f"--order shuffled --shuffle-seed {STUDY.postcal.shuffle_seed}",
+        steps=companion_steps("resampled"),
+
+
+# Before generation: from the states of the prompts, towards the accuracy of their groups.
+use rule companions as prompt_companions with:
+    input:
+        rollouts="results/rollouts/{backbone}/grpo",
+        features="results/features/{backbone}/grpo/prompts.zarr",
+        questions=TRAINING_SET,
+    output:
+        companions=directory("results/companions/{backbone}/prompts"),
+        cost="results/costs/{backbone}/companions-prompts.json",
+    log:
+        "logs/companions/{backbone}-prompts.log",
+    benchmark:
+        "results/benchmarks/companions/{backbone}-prompts.tsv"
+    params:
+        settings=canonical(plan.prompt_companion(STUDY)),
+        how="--prompts",
+        steps=companion_steps("prompts"),
+
+
+# Every layer, and each pooling alone.
+use rule companions as ablation_companions with:
+    output:
+        companions=directory("results/companions/{backbone}/ablations"),
+        cost="results/costs/{backbone}/companions-ablations.json",
+    log:
+        "logs/companions/{backbone}-ablations.log",
+    benchmark:
+        "results/benchmarks/companions/{backbone}-ablations.tsv"
+    params:
+        settings=canonical(plan.ablation_companion(STUDY)),
+        how=ablation_flags,
+        steps=FINAL,

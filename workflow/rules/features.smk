@@ -4,14 +4,14 @@ rule features:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
         responses=expand(
             "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
-            dataset=MATHEMATICS,
+            dataset=SETS["mathematics"],
         ),
     output:
         [
             directory(
                 f"results/features/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.zarr"
             )
-            for dataset in MATHEMATICS
+            for dataset in SETS["mathematics"]
         ],
     log:
         "logs/features/{backbone}-{algorithm}-{step}-{protocol}.log",
@@ -20,11 +20,60 @@ rule features:
     conda:
         "../../envs/cocal.yaml"
     params:
-        settings=canonical(STUDY.features),
-        samples=samples_of(MATHEMATICS),
+        settings=feature_settings,
+        samples=samples_of("mathematics"),
+        pooled=pooled_flags,
         # input[0] is the checkpoint, the responses follow
         responses=subpath(input[1], parent=True),
         folder=subpath(output[0], parent=True),
     shell:
         "cocal features --settings {params.settings:q} --samples {params.samples:q} --responses {params.responses}"
-        " --checkpoint {input.checkpoint} --output {params.folder} 2>&1 | tee {log}"
+        " --checkpoint {input.checkpoint} {params.pooled} --output {params.folder} 2>&1 | tee {log}"
+
+
+use rule features as factual_features with:
+    input:
+        checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
+        responses=expand(
+            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
+            dataset=SETS["factual"],
+        ),
+    output:
+        [
+            directory(
+                f"results/features/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.zarr"
+            )
+            for dataset in SETS["factual"]
+        ],
+    log:
+        "logs/features/{backbone}-{algorithm}-{step}-{protocol}-factual.log",
+    benchmark:
+        "results/benchmarks/features/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
+    params:
+        settings=canonical(STUDY.features.model_copy(update={"layers": "final"})),
+        samples=samples_of("factual"),
+        pooled=pooled_flags,
+        responses=subpath(input[1], parent=True),
+        folder=subpath(output[0], parent=True),
+
+
+# Prompts of the rollouts: states of the past are read by the checkpoint of the stage that followed (appendix F.4).
+rule prompt_features:
+    input:
+        checkpoints=[
+            f"results/policies/{{backbone}}/grpo/step-{step}" for step in STUDY.policy.stages
+        ],
+        rollouts="results/rollouts/{backbone}/grpo",
+    output:
+        directory("results/features/{backbone}/grpo/prompts.zarr"),
+    log:
+        "logs/features/{backbone}-prompts.log",
+    benchmark:
+        "results/benchmarks/features/{backbone}-prompts.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        settings=canonical(STUDY.features.model_copy(update={"layers": "final"})),
+    shell:
+        "cocal prompts --settings {params.settings:q} --rollouts {input.rollouts} --checkpoints {input.checkpoints}"
+        " --output {output} 2>&1 | tee {log}"

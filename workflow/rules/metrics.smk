@@ -1,7 +1,7 @@
 # The metric cubes of a backbone: every policy, method, data set and seed, with bootstrap intervals.
 rule metrics:
     input:
-        prediction_files(plan.evaluated_cells(STUDY)),
+        prediction_files,
     output:
         "results/metrics/{backbone}.nc",
     log:
@@ -12,7 +12,7 @@ rule metrics:
         "../../envs/cocal.yaml"
     params:
         settings=canonical(STUDY.metrics),
-        groups=canonical(MACRO),
+        groups=macro_averages,
         seeds=STUDY.companion.seeds,
         sweep="",
     shell:
@@ -23,7 +23,7 @@ rule metrics:
 # The same by the rollout steps that a companion learnt from.
 use rule metrics as sweep_metrics with:
     input:
-        SWEEP_FILES,
+        sweep_files,
     output:
         "results/metrics/{backbone}-sweep.nc",
     log:
@@ -32,6 +32,23 @@ use rule metrics as sweep_metrics with:
         "results/benchmarks/metrics/{backbone}-sweep.tsv"
     params:
         settings=canonical(STUDY.metrics),
-        groups=canonical(MACRO),
+        groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
-        sweep="--sweep",
+        sweep="--sweep source_step",
+
+
+# And by the states that it reads.
+use rule metrics as ablation_metrics with:
+    input:
+        f"results/predictions/{{backbone}}/grpo/step-{FINAL}-ablations.parquet",
+    output:
+        "results/metrics/{backbone}-ablations.nc",
+    log:
+        "logs/metrics/{backbone}-ablations.log",
+    benchmark:
+        "results/benchmarks/metrics/{backbone}-ablations.tsv"
+    params:
+        settings=canonical(STUDY.metrics),
+        groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
+        seeds=STUDY.companion.seeds,
+        sweep="--sweep layer pooling",

@@ -21,48 +21,72 @@ rule backbone:
         " --world {params.world:q} --seed {params.seed} --output {output} 2>&1 | tee {log}"
 
 
-# Everything unfinished lies in results/runs, out of reach of the deletion of a failed job's outputs:
-# the next attempt resumes from it.
+# GRPO, whose rollouts and live features companions learn from. Everything unfinished lies in results/runs, out of
+# reach of the deletion of a failed job's outputs: the next attempt resumes from it.
 rule train:
     input:
         base="results/policies/{backbone}/base/step-0",
-        questions=f"results/questions/{STUDY.policy.dataset}.parquet",
+        questions=TRAINING_SET,
     output:
         stages=[
             directory(f"results/policies/{{backbone}}/{{algorithm}}/step-{s}")
             for s in STUDY.policy.stages
         ],
         rollouts=directory("results/rollouts/{backbone}/{algorithm}"),
+        cost="results/costs/{backbone}/train-{algorithm}.json",
         features=directory("results/features/{backbone}/{algorithm}/rollouts.zarr"),
     log:
         "logs/train/{backbone}-{algorithm}.log",
     benchmark:
         "results/benchmarks/train/{backbone}-{algorithm}.tsv"
+    wildcard_constraints:
+        algorithm="grpo",
     conda:
         "../../envs/cocal.yaml"
     threads: 2
     params:
         settings=training_settings,
-        features=canonical(STUDY.features),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
+        features=canonical(STUDY.features),
+        output_features=features_flag,
     shell:
         "cocal train --algorithm {wildcards.algorithm} --settings {params.settings:q}"
         " --features {params.features:q} --verifier {params.verifier:q} --prompts {params.prompts}"
         " --base {input.base} --questions {input.questions}"
         " --run-folder results/runs/train/{wildcards.backbone}/{wildcards.algorithm}"
-        " --stages results/policies/{wildcards.backbone}/{wildcards.algorithm}"
-        " --rollouts {output.rollouts} --output-features {output.features} 2>&1 | tee {log}"
+        " --stages results/policies/{wildcards.backbone}/{wildcards.algorithm} --rollouts {output.rollouts}"
+        " --cost {output.cost} {params.output_features} 2>&1 | tee {log}"
+
+
+# RLCR and DCPO: no companion learns from them, so no features are kept.
+use rule train as train_coupled with:
+    output:
+        stages=[
+            directory(f"results/policies/{{backbone}}/{{algorithm}}/step-{s}")
+            for s in STUDY.policy.stages
+        ],
+        rollouts=directory("results/rollouts/{backbone}/{algorithm}"),
+        cost="results/costs/{backbone}/train-{algorithm}.json",
+    wildcard_constraints:
+        algorithm="rlcr|dcpo",
+    params:
+        settings=training_settings,
+        verifier=canonical(STUDY.verifier),
+        prompts=STUDY.prompts,
+        features="{}",
+        output_features="",
 
 
 # PostCal: the final policy answers the questions of every rollout step again.
 rule resample:
     input:
-        checkpoint=f"results/policies/{{backbone}}/grpo/step-{STUDY.policy.steps}",
-        questions=f"results/questions/{STUDY.policy.dataset}.parquet",
+        checkpoint=f"results/policies/{{backbone}}/grpo/step-{FINAL}",
+        questions=TRAINING_SET,
     output:
         rollouts=directory("results/rollouts/{backbone}/postcal"),
         features=directory("results/features/{backbone}/postcal/rollouts.zarr"),
+        cost="results/costs/{backbone}/resample.json",
     log:
         "logs/resample/{backbone}.log",
     benchmark:
@@ -72,7 +96,7 @@ rule resample:
     params:
         settings=canonical(STUDY.postcal),
         policy=canonical(STUDY.policy.for_training("grpo")),
-        features=canonical(STUDY.features),
+        features=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
         batch=STUDY.generation.batch_size,
@@ -80,5 +104,5 @@ rule resample:
         "cocal resample --settings {params.settings:q} --policy {params.policy:q} --features {params.features:q}"
         " --verifier {params.verifier:q} --prompts {params.prompts} --batch-size {params.batch}"
         " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --questions {input.questions}"
-        " --run-folder results/runs/resample/{wildcards.backbone}"
-        " --rollouts {output.rollouts} --output-features {output.features} 2>&1 | tee {log}"
+        " --run-folder results/runs/resample/{wildcards.backbone} --rollouts {output.rollouts}"
+        " --output-features {output.features} --cost {output.cost} 2>&1 | tee {log}"

@@ -13,13 +13,15 @@ rule predictions:
     params:
         settings=prediction_settings,
         verifier=canonical(STUDY.verifier),
-        datasets=canonical(plan.evaluation_sets(STUDY, MATHEMATICS)),
+        judge=canonical(STUDY.judge),
+        datasets=prediction_sets,
         pool=STUDY.generation.pool,
         flags=prediction_flags,
     shell:
-        "cocal predictions --settings {params.settings:q} --verifier {params.verifier:q}"
-        " --datasets {params.datasets:q} --pool {params.pool} --backbone {wildcards.backbone}"
-        " --algorithm {wildcards.algorithm} --step {wildcards.step} {params.flags} --output {output} > {log} 2>&1"
+        "cocal predictions --settings {params.settings:q} --verifier {params.verifier:q} --judge {params.judge:q}"
+        " --datasets {params.datasets:q} --pool {params.pool} --questions results/questions"
+        " --backbone {wildcards.backbone} --algorithm {wildcards.algorithm} --step {wildcards.step} {params.flags}"
+        " --output {output} > {log} 2>&1"
 
 
 # Companions of several prefixes and budgets on the same responses.
@@ -36,9 +38,27 @@ rule sweep_predictions:
         "../../envs/cocal.yaml"
     params:
         settings=sweep_settings,
-        datasets=canonical(plan.evaluation_sets(STUDY, MATHEMATICS)),
-        flags=prediction_flags,
+        datasets=canonical(plan.evaluation_sets(STUDY, SETS["mathematics"])),
+        companions=sweep_companions,
     shell:
         "cocal predictions --settings {params.settings:q} --datasets {params.datasets:q}"
-        " --backbone {wildcards.backbone} --algorithm grpo --step {wildcards.step} {params.flags}"
-        " --output {output} > {log} 2>&1"
+        " --backbone {wildcards.backbone} --algorithm grpo --step {wildcards.step}"
+        " --responses answer=results/responses/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
+        " --features answer=results/features/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
+        " --companions {params.companions} --output {output} > {log} 2>&1"
+
+
+# Companions that read other layers and poolings.
+use rule sweep_predictions as ablation_predictions with:
+    input:
+        unpack(ablation_inputs),
+    output:
+        "results/predictions/{backbone}/grpo/step-{step}-ablations.parquet",
+    log:
+        "logs/predictions/{backbone}-grpo-{step}-ablations.log",
+    benchmark:
+        "results/benchmarks/predictions/{backbone}-grpo-{step}-ablations.tsv"
+    params:
+        settings=canonical(STUDY.estimators.model_copy(update={"methods": ("cocal-binary",)})),
+        datasets=canonical(plan.evaluation_sets(STUDY, SETS["mathematics"])),
+        companions=ablation_companions,

@@ -2,11 +2,11 @@
 rule responses:
     input:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
-        questions=expand("results/questions/{dataset}.parquet", dataset=MATHEMATICS),
+        questions=expand("results/questions/{dataset}.parquet", dataset=SETS["mathematics"]),
     output:
         expand(
             "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
-            dataset=MATHEMATICS,
+            dataset=SETS["mathematics"],
         ),
     log:
         "logs/responses/{backbone}-{algorithm}-{step}-{protocol}.log",
@@ -17,13 +17,39 @@ rule responses:
     params:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),
+        judge=canonical(STUDY.judge),
         plan=response_plan,
         prompts=STUDY.prompts,
+        domain="mathematics",
         folder=subpath(output[0], parent=True),
     shell:
-        "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --plan {params.plan:q}"
-        " --protocol {wildcards.protocol} --questions results/questions --checkpoint {input.checkpoint}"
-        " --backbone {wildcards.backbone} --algorithm {wildcards.algorithm} --step {wildcards.step}"
-        " --prompts {params.prompts} --output {params.folder}"
-        " --run-folder results/runs/responses/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.protocol}"
+        "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --judge {params.judge:q}"
+        " --plan {params.plan:q} --protocol {wildcards.protocol} --questions results/questions"
+        " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --algorithm {wildcards.algorithm}"
+        " --step {wildcards.step} --prompts {params.prompts} --output {params.folder} --run-folder results/runs/responses"
+        "/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.protocol}-{params.domain}"
         " 2>&1 | tee {log}"
+
+
+# The same on factual questions: out of domain for every companion and every policy.
+use rule responses as factual_responses with:
+    input:
+        checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
+        questions=expand("results/questions/{dataset}.parquet", dataset=SETS["factual"]),
+    output:
+        expand(
+            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
+            dataset=SETS["factual"],
+        ),
+    log:
+        "logs/responses/{backbone}-{algorithm}-{step}-{protocol}-factual.log",
+    benchmark:
+        "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
+    params:
+        settings=canonical(STUDY.generation),
+        verifier=canonical(STUDY.verifier),
+        judge=canonical(STUDY.judge),
+        plan=factual_response_plan,
+        prompts=STUDY.prompts,
+        domain="factual",
+        folder=subpath(output[0], parent=True),

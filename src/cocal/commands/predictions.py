@@ -9,8 +9,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: methods, missing_answer")
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
+    parser.add_argument("--judge", default="{}", help="JSON: judge of factual answers")
     parser.add_argument("--datasets", required=True, help='JSON: question set -> {"samples": n, "domain": ...}')
     parser.add_argument("--pool", type=int, default=10, help="responses a question in the self-consistency pool")
+    parser.add_argument("--questions", type=Path, help="folder of {set}.parquet; for self-consistency of factual sets")
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--algorithm", required=True, help="how the policy was trained; base if it was not")
     parser.add_argument("--step", required=True, type=int, help="rollout step of the checkpoint")
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Estimate and write. Torch is loaded for companions alone."""
     from cocal.config import parse_settings
-    from cocal.config.protocol import Estimators
+    from cocal.config.protocol import Estimators, Judge
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.estimators.predictions import predict
     from cocal.estimators.registry import METHODS
@@ -49,9 +51,11 @@ def run(options: argparse.Namespace) -> None:
     from cocal.schemas import PREDICTIONS
     from cocal.store import provenance, write_frame
     from cocal.verify.equivalence import Verifier
+    from cocal.verify.judge import make_judge
 
     settings = parse_settings(Estimators, options.settings)
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
+    judge = parse_settings(Judge, options.judge, "--judge")
     sets = parse_settings(EvaluationSets, options.datasets, "--datasets")
     if options.methods:
         names = options.methods.split(",")
@@ -59,10 +63,17 @@ def run(options: argparse.Namespace) -> None:
         names = [name for name in settings.methods if METHODS[name].policy == options.algorithm]
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
     with Verifier(bounds, options.workers) as verifier:
-        features = _formats("--features", options.features)
-        inputs = Inputs(settings, verifier, options.pool, features, _companions(options.companions))
+        inputs = Inputs(
+            settings,
+            {"mathematics": verifier, "factual": make_judge(judge)},
+            options.pool,
+            options.questions,
+            _formats("--features", options.features),
+            _companions(options.companions),
+        )
         table = predict(names, sets, _formats("--responses", options.responses), inputs, **cell)
-    slice_ = {"estimators": settings, "verifier": bounds, "datasets": sets, "pool": options.pool, "methods": names}
+    slice_ = {"estimators": settings, "verifier": bounds, "judge": judge, "datasets": sets, "pool": options.pool}
+    slice_["methods"] = names
     write_frame(options.output, table, PREDICTIONS, provenance("predictions", slice_, **cell))
     logging.info("%s: %d rows", options.output, len(table))
 

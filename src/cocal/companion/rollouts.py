@@ -57,7 +57,7 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
 
 
 def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
-    """The questions that steps 1 to `steps` asked, chronologically, one row a group of responses (appendix E.4).
+    """The questions that steps 1 to `steps` asked, chronologically, one row a group of responses (appendix F.4).
 
     Args:
         folder, questions, steps: see `read_rollouts`.

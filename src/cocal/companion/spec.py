@@ -15,7 +15,7 @@ Experience = Literal["rollouts", "resampled", "prompts"]
 
 ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "shuffled", "prompts": "chronological"}
 """How companions of each experience see their training data: CoCal replays the policy's rollouts, or the prompts of
-them, PostCal shuffles responses of the final policy (appendices A.1, B.2 and E.4)."""
+them, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4)."""
 
 
 class CompanionSpec(Model):

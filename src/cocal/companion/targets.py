@@ -12,7 +12,7 @@ def confidence_targets(target: "Target", correct: np.ndarray, group_accuracy: np
     """What a companion of `target` learns to predict.
 
     binary: the correctness y. group: the accuracy of the response's group if y = 1, else 0. question: the accuracy
-    of the group whatever y is, for there is no response yet (appendix E.4).
+    of the group whatever y is, for there is no response yet (appendix F.4).
 
     Args:
         correct: bool (n,), or the mean correctness of a question's responses.

@@ -65,6 +65,16 @@ class Pretraining(Model):
     warmup: Share = 0.05
     """Share of the steps with a rising learning rate; it falls to zero linearly afterwards."""
 
+    @property
+    def depth(self) -> int:
+        """Number of transformer blocks."""
+        return self.architecture.layers
+
+    @property
+    def width(self) -> int:
+        """Size of a hidden state."""
+        return self.architecture.hidden_size
+
 
 class Checkpoint(Model):
     """A Hugging Face checkpoint that exists already."""
@@ -75,6 +85,10 @@ class Checkpoint(Model):
     """Folder or hub name."""
     revision: str | None = None
     """Commit on the hub; required to be reproducible when `path` is a hub name."""
+    depth: Count
+    """Number of transformer blocks: the jobs are planned before the checkpoint is here."""
+    width: Count
+    """Size of a hidden state."""
 
 
 Backbone = Annotated[Pretraining | Checkpoint, Field(discriminator="source")]

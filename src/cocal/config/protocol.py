@@ -112,6 +112,13 @@ class Verifier(Model):
     """Address space of one checking process."""
 
 
+class Judge(Model):
+    """Who decides whether factual answers are right, and whether two of them are the same."""
+
+    kind: Literal["exact-match"] = "exact-match"
+    """exact-match: equal but for case, punctuation and articles, as SQuAD scores."""
+
+
 class Metrics(Model):
     """Confidence metrics and their intervals (appendix A.2)."""
 
@@ -120,6 +127,19 @@ class Metrics(Model):
     """Bootstrap resamples of the questions; 0 leaves the intervals out."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     seed: int = 42
+
+
+class Timing(Model):
+    """Measurements of inference time (appendices E.2 and F.4)."""
+
+    samples: Count = 8
+    """Questions of each mathematical set whose time to confidence is measured, one after another."""
+    concurrent: Count = 64
+    """Responses that are generated together, at most."""
+    predictions: Count = 1000
+    """Predictions of a companion, one response each."""
+    seed: int = 42
+    """Of the choice of questions."""
 
 
 class Reports(Model):

@@ -6,7 +6,7 @@ from cocal.config.backbone import Backbone
 from cocal.config.base import Model, Name
 from cocal.config.data import Dataset, FactsWorld
 from cocal.config.policy import Policy
-from cocal.config.protocol import Companion, Estimators, Features, Generation, Metrics, PostCal, Reports, Verifier
+from cocal.config.protocol import Companion, Estimators, Features, Generation, Judge, Metrics, PostCal, Reports, Timing, Verifier
 
 
 class Study(Model):
@@ -31,7 +31,9 @@ class Study(Model):
     postcal: PostCal = PostCal()
     estimators: Estimators = Estimators()
     verifier: Verifier = Verifier()
+    judge: Judge = Judge()
     metrics: Metrics = Metrics()
+    timing: Timing = Timing()
     reports: Reports
 
     @model_validator(mode="after")

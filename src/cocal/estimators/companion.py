@@ -16,7 +16,7 @@ from cocal.features.store import FeatureReader, open_features
 COLUMNS = ()
 
 TASK_RESPONSES = ("rlcr",)
-"""Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix C)."""
+"""Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix D)."""
 _ROWS = 4096
 """Feature rows read at a time: 128 MiB at a hidden size of 4,096."""
 

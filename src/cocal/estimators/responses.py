@@ -14,7 +14,7 @@ from cocal.config.protocol import Estimators
 from cocal.errors import ContractError
 from cocal.schemas import RESPONSES
 from cocal.store import read_frame
-from cocal.verify.equivalence import Verifier
+from cocal.verify.judge import Judge
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
@@ -80,15 +80,17 @@ class Inputs:
 
     Attributes:
         settings: of the estimators.
-        verifier: judges answer equivalence.
+        judges: of answer equivalence, by domain.
         pool: responses a question in the self-consistency pool (M of appendix B.1).
+        questions: folder of {dataset}.parquet with the question texts; needed for factual self-consistency.
         features: by prompt format, folder of {dataset}.zarr with the features of the evaluated responses.
         companions: fitted companions by experience; those of one differ in their steps, layer or poolings.
     """
 
     settings: Estimators
-    verifier: Verifier
+    judges: Mapping[str, Judge]
     pool: int
+    questions: Path | None = None
     features: Mapping[str, Path] = field(default_factory=dict)
     companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from torch import nn
 RESPONSE_POOLINGS = ("last", "mean")
 """Last response token || mean over the response (equation 5)."""
 PROMPT = "prompt"
-"""Pooling of its own: the last prompt token, before a response exists (appendix E.4)."""
+"""Pooling of its own: the last prompt token, before a response exists (appendix F.4)."""
 
 
 def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Features of the prompts that policy training asked (appendix E.4, pre-generation)."""
+"""Features of the prompts that policy training asked (appendix F.4, pre-generation)."""
 
 from collections.abc import Mapping
 from pathlib import Path

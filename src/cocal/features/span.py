@@ -1,4 +1,4 @@
-"""How much of a response is pooled (appendix C, cross-policy transfer)."""
+"""How much of a response is pooled (appendix D, cross-policy transfer)."""
 
 from collections.abc import Callable, Sequence
 

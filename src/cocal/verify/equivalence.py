@@ -2,24 +2,23 @@
 
 import logging
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.errors import ConfigError
 from cocal.verify.comparison import compare_all, prepare
-from cocal.verify.normalise import canonical_integer, normalise_text
+from cocal.verify.normalise import canonical_integer
+from cocal.verify.partition import Rows, forms_of, partition
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
 
 logger = logging.getLogger(__name__)
 
-Kind = Literal["mathematics", "factual"]
 Pair = tuple[str, str]
 """Gold answer, answer: math-verify is not symmetric."""
 
@@ -32,12 +31,12 @@ _BARREN_POOLS = 3
 
 
 class Verifier:
-    """Judges answers (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
+    """Judges mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
 
-    Mathematics: answers that are the same text but for white space are equivalent; two plain integers are
+    Answers that are the same text but for white space are equivalent; two plain integers are
     equivalent if they are the same number; all else is math-verify's to decide, in processes that are killed when a
     comparison takes too long or too much memory. Such a comparison counts as not equivalent, as does one with an
-    answer longer than `settings.max_answer_length`. Factual answers: exact match of `normalise_text`.
+    answer longer than `settings.max_answer_length`. The judge of mathematics (`cocal.verify.judge.Judge`).
 
     Processes start with the first comparison that needs one; close the verifier, or use it as a context manager, to
     end them.
@@ -66,13 +65,14 @@ class Verifier:
             self._processes = None
 
     def correct(
-        self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], kind: Kind = "mathematics"
+        self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str] = ()
     ) -> np.ndarray:
         """Whether each answer is equivalent to any of its gold answers.
 
         Args:
             golds: accepted answers (the answer and its aliases) of each of n responses.
             answers: extracted answers, None without one.
+            questions: not needed.
 
         Returns:
             Booleans, shape (n,); False without an answer.
@@ -83,10 +83,10 @@ class Verifier:
                 pairs += [(gold, answer) for gold in accepted]
                 rows += [row] * len(accepted)
         verdicts = np.zeros(len(answers), dtype=bool)
-        np.logical_or.at(verdicts, np.array(rows, dtype=np.intp), self.equivalent(pairs, kind))
+        np.logical_or.at(verdicts, np.array(rows, dtype=np.intp), self.equivalent(pairs))
         return verdicts
 
-    def equivalent(self, pairs: Sequence[Pair], kind: Kind = "mathematics") -> np.ndarray:
+    def equivalent(self, pairs: Sequence[Pair]) -> np.ndarray:
         """Whether the second answer of each (gold, answer) pair is equivalent to the first.
 
         Equal pairs are judged once.
@@ -97,62 +97,42 @@ class Verifier:
         Raises:
             ConfigError: if no checking process can start within `settings.memory_mb`.
         """
-        forms = {text: self._form(text, kind) for pair in pairs for text in pair}
+        forms = {text: self._form(text) for pair in pairs for text in pair}
         known = [(forms[gold], forms[answer]) for gold, answer in pairs]
-        verdicts = {pair: _obvious(*pair, kind) for pair in known}
+        verdicts = {pair: _obvious(*pair) for pair in known}
         verdicts |= self._judge([pair for pair, verdict in verdicts.items() if verdict is None])
         return np.array([verdicts[pair] for pair in known], dtype=bool)
 
     def classes(
-        self, answers: Sequence[str | None], pools: Sequence[object] | None = None, kind: Kind = "mathematics"
+        self, answers: Sequence[str | None], pools: Sequence[Hashable] | None = None, questions: Sequence[str] = ()
     ) -> np.ndarray:
         """Equivalence classes of the answers within each pool.
 
-        Two answers share a class if either, as gold, is equivalent to the other, or a chain of such pairs links
-        them: the partition does not depend on the order of the pool.
+        Two answers share a class if either, as gold, is equivalent to the other, or a chain of such pairs links them.
 
         Args:
             answers: extracted answers of n responses, None without one.
             pools: pool of each response (any hashable, such as the question); one pool by default.
+            questions: not needed.
 
         Returns:
-            Integers, shape (n,): equal within a pool for equivalent answers, different across pools; -1 without an
-            answer.
+            int64 (n,): equal within a pool for equivalent answers, different across pools; -1 without an answer.
         """
-        forms = {answer: self._form(answer, kind) for answer in answers if answer is not None}
-        members: dict[object, dict[str, list[int]]] = {}
-        labels = np.full(len(answers), -1, dtype=np.int64)
-        label = 0
-        for row, answer in enumerate(answers):
-            if answer is None:
-                continue
-            if forms[answer] is None:  # over-long: not even equivalent to its like
-                labels[row] = label
-                label += 1
-            else:
-                pool = members.setdefault(pools[row] if pools is not None else None, {})
-                pool.setdefault(forms[answer], []).append(row)
-        undecided = [
-            pair for pool in members.values() for pair in combinations(pool, 2) if _obvious(*pair, kind) is None
-        ]
-        verdicts = self._judge(list(dict.fromkeys(both for a, b in undecided for both in ((a, b), (b, a)))))
-        for pool in members.values():
-            rest = list(pool)
-            while rest:
-                linked = [rest.pop(0)]
-                for a in linked:  # grows while it is walked
-                    linked += [b for b in rest if verdicts.get((a, b)) or verdicts.get((b, a))]
-                    rest = [b for b in rest if b not in linked]
-                labels[[row for form in linked for row in pool[form]]] = label
-                label += 1
-        return labels
 
-    def _form(self, text: str, kind: Kind) -> str | None:
+        def linked(pairs: list[Rows]) -> list[bool]:
+            texts = [(self._form(answers[first]), self._form(answers[second])) for first, second in pairs]
+            verdicts = {pair: _obvious(*pair) for pair in texts}
+            undecided = [pair for pair, verdict in verdicts.items() if verdict is None]
+            judged = self._judge(list(dict.fromkeys(both for a, b in undecided for both in ((a, b), (b, a)))))
+            return [bool(verdicts[a, b]) or judged.get((a, b), False) or judged.get((b, a), False) for a, b in texts]
+
+        forms = forms_of(answers, self._form)
+        return partition(forms, [0] * len(answers) if pools is None else pools, linked)
+
+    def _form(self, text: str) -> str | None:
         """The form in which equal texts are equivalent; None if the text is too long to be compared."""
         if len(text) > self._settings.max_answer_length:
             return None
-        if kind == "factual":
-            return normalise_text(text)
         return canonical_integer(text) or " ".join(text.split())
 
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool]:
@@ -207,14 +187,14 @@ class Verifier:
         return self._processes
 
 
-def _obvious(gold: str | None, answer: str | None, kind: Kind) -> bool | None:
+def _obvious(gold: str | None, answer: str | None) -> bool | None:
     """The verdict on two forms where no computer algebra is needed, else None."""
     if gold is None or answer is None:
         return False
     if gold == answer:
         return True
     both_integers = canonical_integer(gold) is not None and canonical_integer(answer) is not None
-    return False if kind == "factual" or both_integers else None
+    return False if both_integers else None
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":

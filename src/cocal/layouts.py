@@ -1,0 +1,162 @@
+"""What each table and figure of a study shows."""
+
+from collections.abc import Sequence
+
+from cocal.config.layout import (
+    AggregationBackbone,
+    AggregationLayout,
+    CostLayout,
+    CurvesLayout,
+    Labelled,
+    LayeredBackbone,
+    LayersLayout,
+    MainLayout,
+    PreGenerationLayout,
+    ReliabilityLayout,
+    TimesLayout,
+)
+from cocal.config.study import Study
+from cocal.estimators.registry import METHODS
+from cocal.plan import layers_of
+
+MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
+"""Macro averages, as `cocal.plan.macro_averages` names them."""
+
+
+def main_layout(study: Study, step: int) -> MainLayout:
+    """tables/main, or its counterpart at an earlier stage."""
+    final = step == study.policy.steps
+    return MainLayout(
+        **_backbone(study, study.main_backbone),
+        datasets=_labelled(study, "mathematics"),
+        methods=_main_methods(study) if final else study.reports.stage_methods,
+        macro=MATHEMATICS,
+        label="main" if final else f"main_step{step}",
+        highlight="cocal-binary" if final else None,
+    )
+
+
+def ood_layout(study: Study) -> MainLayout:
+    """tables/ood: factual questions."""
+    return MainLayout(
+        **_backbone(study, study.main_backbone),
+        datasets=_labelled(study, "factual"),
+        methods=_main_methods(study),
+        macro=FACTUAL,
+        label="ood",
+        highlight="cocal-binary",
+        subject="Math-to-factual transfer: accuracy and confidence quality",
+        remark="All companions learnt from mathematics alone.",
+    )
+
+
+def scale_layout(study: Study, backbone: str) -> MainLayout:
+    """tables/scale: the main table of another backbone."""
+    return MainLayout(
+        **_backbone(study, backbone),
+        datasets=_labelled(study, "mathematics"),
+        methods=_main_methods(study),
+        macro=MATHEMATICS,
+        label="scale",
+    )
+
+
+def token_aggregation_layout(study: Study) -> AggregationLayout:
+    """tables/token_aggregation: all backbones."""
+    return AggregationLayout(
+        study=study.study,
+        caption=study.caption,
+        backbones=tuple(
+            AggregationBackbone(name=name, label=backbone.label, layer=layers_of(study, name)[-1])
+            for name, backbone in study.backbones.items()
+        ),
+        macro=MATHEMATICS,
+        step=study.policy.steps,
+    )
+
+
+def pre_generation_layout(study: Study) -> PreGenerationLayout:
+    """tables/pre_generation: both domains."""
+    labels = {"mathematics": (MATHEMATICS, "Mathematics"), "factual": (FACTUAL, "Factual QA")}
+    return PreGenerationLayout(
+        **_backbone(study, study.main_backbone),
+        backbone=study.main_backbone,
+        domains=tuple(
+            Labelled(name=name, label=label) for domain, (name, label) in labels.items() if study.evaluation_sets(domain)
+        ),
+        step=study.policy.steps,
+    )
+
+
+def times_layout(study: Study) -> TimesLayout:
+    """tables/time_to_confidence: mathematical sets."""
+    return TimesLayout(
+        **_backbone(study, study.main_backbone),
+        datasets=_labelled(study, "mathematics"),
+        step=study.policy.steps,
+    )
+
+
+def cost_layout(study: Study, generated: str) -> CostLayout:
+    """tables/cost; `generated` is the set whose questions were answered to time inference."""
+    return CostLayout(
+        **_backbone(study, study.main_backbone),
+        generation_label=study.datasets[generated].label,
+        step=study.policy.steps,
+    )
+
+
+def reliability_layout(study: Study, names: Sequence[str]) -> ReliabilityLayout:
+    """figures/reliability and reliability_all: diagrams of some data sets."""
+    return ReliabilityLayout(
+        **_backbone(study, study.main_backbone),
+        datasets=tuple(Labelled(name=name, label=study.datasets[name].label) for name in names),
+        methods=study.reports.reliability_methods,
+        backbone=study.main_backbone,
+        seed=study.reports.reliability_seed,
+        bins=study.metrics.bins,
+    )
+
+
+def curves_layout(study: Study, methods: Sequence[str], steps: Sequence[int]) -> CurvesLayout:
+    """The figures that show the macro average over training steps."""
+    return CurvesLayout(
+        **_backbone(study, study.main_backbone),
+        methods=tuple(methods),
+        backbone=study.main_backbone,
+        macro=MATHEMATICS,
+        steps=tuple(steps),
+    )
+
+
+def cross_policy_layout(study: Study) -> CurvesLayout:
+    """figures/cross_policy: the coupled methods beside CoCal's companions on their policies."""
+    coupled = [m for m in ("rlcr", "dcpo") if m in study.policy.algorithms]
+    methods = [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
+    return curves_layout(study, methods, study.policy.stages)
+
+
+def layers_layout(study: Study) -> LayersLayout:
+    """figures/layers: all backbones."""
+    return LayersLayout(
+        study=study.study,
+        caption=study.caption,
+        backbones=tuple(
+            LayeredBackbone(name=name, label=backbone.label, layers=tuple(layers_of(study, name)))
+            for name, backbone in study.backbones.items()
+        ),
+        macro=MATHEMATICS,
+        step=study.policy.steps,
+    )
+
+
+def _main_methods(study: Study) -> tuple[str, ...]:
+    return tuple(m for m in study.estimators.methods if METHODS[m].group is not None)
+
+
+def _backbone(study: Study, name: str) -> dict[str, str]:
+    return {"study": study.study, "caption": study.caption, "backbone_label": study.backbones[name].label}
+
+
+def _labelled(study: Study, domain: str) -> tuple[Labelled, ...]:
+    return tuple(Labelled(name=name, label=study.datasets[name].label) for name in study.evaluation_sets(domain))

@@ -1,0 +1,74 @@
+"""Who decides whether an answer is right, and whether two are the same: one interface for every domain."""
+
+from collections.abc import Hashable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from cocal.config.protocol import Judge as JudgeSettings
+from cocal.verify.normalise import normalise_text
+from cocal.verify.partition import forms_of, partition
+
+LONGEST = 512
+"""Characters of a factual answer; a longer one is not an answer and matches nothing."""
+
+
+class Judge(Protocol):
+    """Judges answers to questions of one domain: `cocal.verify.equivalence.Verifier` those of mathematics."""
+
+    def correct(
+        self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
+    ) -> np.ndarray:
+        """Whether each answer is right.
+
+        Args:
+            golds: accepted answers (the answer and its aliases) of each of n responses.
+            answers: extracted answers, None without one.
+            questions: text of each response's question.
+
+        Returns:
+            bool (n,); False without an answer.
+        """
+        ...
+
+    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> np.ndarray:
+        """Equivalence classes of the answers within each pool (`cocal.verify.partition.partition`).
+
+        Args:
+            answers: extracted answers of n responses, None without one.
+            pools: pool of each response; those of a pool answer the same question.
+            questions: text of each response's question.
+
+        Returns:
+            int64 (n,): equal within a pool for equivalent answers, different across pools; -1 without an answer.
+        """
+        ...
+
+
+class ExactMatch:
+    """Factual answers are the same if `normalise_text` makes them equal, as SQuAD scores."""
+
+    def correct(
+        self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
+    ) -> np.ndarray:
+        """See `Judge.correct`."""
+        accepted = [{normalise_text(gold) for gold in of_response} for of_response in golds]
+        verdicts = [
+            answer is not None and _form(answer) in right for answer, right in zip(answers, accepted, strict=True)
+        ]
+        return np.array(verdicts, dtype=bool)
+
+    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> np.ndarray:
+        """See `Judge.classes`. An over-long answer is not even equivalent to its like."""
+        forms = forms_of(answers, _form)
+        return partition(forms, pools, lambda pairs: [False] * len(pairs))
+
+
+def make_judge(settings: JudgeSettings) -> Judge:
+    """The judge of factual answers that a study asks for."""
+    return {"exact-match": ExactMatch}[settings.kind]()
+
+
+def _form(answer: str) -> str | None:
+    """Normal form; none for an answer that is too long."""
+    return normalise_text(answer) if len(answer) <= LONGEST else None

@@ -1,0 +1,53 @@
+"""Answers to the same question, sorted into classes of equal ones."""
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import combinations
+
+import numpy as np
+
+Rows = tuple[int, int]
+
+
+def forms_of(answers: Sequence[str | None], form: Callable[[str], str | None]) -> list[Hashable | None]:
+    """The forms of n answers, None without one. An answer that has no form is not even equivalent to its like."""
+    known = {answer: form(answer) for answer in answers if answer is not None}
+    return [
+        None if answer is None else (row if known[answer] is None else known[answer])
+        for row, answer in enumerate(answers)
+    ]
+
+
+def partition(
+    forms: Sequence[Hashable | None], pools: Sequence[Hashable], linked: Callable[[list[Rows]], Sequence[bool]]
+) -> np.ndarray:
+    """Equivalence classes within each pool.
+
+    Two answers share a class if their forms are equal, if they are linked, or if a chain of such pairs joins them: the
+    partition does not depend on the order of a pool.
+
+    Args:
+        forms: of n answers, None without one.
+        pools: pool of each answer, such as its question.
+        linked: whether two answers of different form are equivalent, by their rows; each pair of forms is asked about
+            once a pool.
+
+    Returns:
+        int64 (n,): equal within a pool for equivalent answers, different across pools; -1 without an answer.
+    """
+    members: dict[Hashable, dict[Hashable, list[int]]] = {}
+    for row, (form, pool) in enumerate(zip(forms, pools, strict=True)):
+        if form is not None:
+            members.setdefault(pool, {}).setdefault(form, []).append(row)
+    pairs = [pair for of_pool in members.values() for pair in combinations([rows[0] for rows in of_pool.values()], 2)]
+    joined = {pair for pair, verdict in zip(pairs, linked(pairs), strict=True) if verdict}
+    labels = np.full(len(forms), -1, dtype=np.int64)
+    label = 0
+    for of_pool in members.values():
+        rest = {rows[0]: rows for rows in of_pool.values()}
+        while rest:
+            chain = [next(iter(rest))]
+            for first in chain:  # grows while it is walked
+                labels[rest.pop(first)] = label
+                chain += [other for other in rest if other not in chain and {(first, other), (other, first)} & joined]
+            label += 1
+    return labels

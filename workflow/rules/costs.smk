@@ -1,0 +1,30 @@
+# Inference times of the main backbone's final policy and its companions. As many threads as training, and on a small
+# machine therefore nothing beside it. The times differ from run to run; nothing but the tables of time depends on them.
+rule latency:
+    input:
+        checkpoint=f"results/policies/{{backbone}}/grpo/step-{FINAL}",
+        companions="results/companions/{backbone}/grpo",
+        prompt_companions="results/companions/{backbone}/prompts",
+        questions=expand("results/questions/{dataset}.parquet", dataset=SETS["mathematics"]),
+    output:
+        "results/costs/{backbone}/latency.json",
+    log:
+        "logs/latency/{backbone}.log",
+    benchmark:
+        "results/benchmarks/latency/{backbone}.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    threads: 2
+    params:
+        settings=canonical(STUDY.generation),
+        datasets=canonical(
+            {name: STUDY.datasets[name].max_response_length for name in SETS["mathematics"]}
+        ),
+        prompts=STUDY.prompts,
+        timing=timing_flags(),
+        steps=f"steps-{FINAL}",
+    shell:
+        "cocal latency --settings {params.settings:q} --datasets {params.datasets:q} --questions results/questions"
+        " --checkpoint {input.checkpoint} --companions {input.companions}/{params.steps}"
+        " --prompt-companions {input.prompt_companions}/{params.steps} --prompts {params.prompts} {params.timing}"
+        " --output {output} > {log} 2>&1"
