@@ -64,6 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.nc",
         help=f"{cube} over layers and poolings, a backbone each",
     )
+    for name, text in (
+        ("paradigms", "diagram: post-hoc calibration, coupled concurrent training and CoCal"),
+        ("overview", "diagram: how CoCal learns and is used"),
+    ):
+        one = figures.add_parser(name, help=text)
+        one.add_argument("--output", required=True, metavar="FILE.pdf", help="figure to write; .png goes beside it")
+        one.set_defaults(write=_write_diagram)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -73,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.errors import ConfigError
 
     if not options.output.endswith(".pdf"):
-        raise ConfigError(f"--output: {options.output} must end in .pdf; .png and .csv are written beside it")
+        raise ConfigError(f"--output: {options.output} must end in .pdf; the other files are written beside it")
     for library in ("fontTools", "matplotlib"):  # they log every glyph at INFO
         logging.getLogger(library).setLevel(logging.WARNING)
     options.write(options)
@@ -208,6 +215,20 @@ def _write_layers(options: argparse.Namespace) -> None:
         pooling=layout.pooling,
     )
     _save(options, layout, numbers, lambda: layers_figure(numbers, layout.backbones, _source(options, layout)))
+
+
+def _write_diagram(options: argparse.Namespace) -> None:
+    import logging
+    from pathlib import Path
+
+    from cocal.figures.overview import overview_figure
+    from cocal.figures.paradigms import paradigms_figure
+    from cocal.figures.style import paper_style, save_figure
+
+    draw = {"paradigms": paradigms_figure, "overview": overview_figure}[options.figure]
+    with paper_style():
+        save_figure(draw(), Path(options.output), {"diagram": options.figure})
+    logging.getLogger(__name__).info("figure %s: wrote %s and .png", options.figure, options.output)
 
 
 def _write_curves(

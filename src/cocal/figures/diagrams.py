@@ -1,0 +1,221 @@
+"""Drawing primitives of the diagrams: every length is in inches, from the bottom left of the page.
+
+A colour says what learns (grey: the task, a method's colour: confidence), a heavy arrow changes parameters, a light one
+hands something on.
+"""
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Polygon
+from matplotlib.path import Path
+from matplotlib.text import Text
+
+from cocal.figures.style import INK, TEXT_WIDTH
+
+TASK = "#6b6b6b"
+"""Whatever serves the task: the policy, its rewards and its updates."""
+
+SMALL = 6.5
+"""Smallest text, in points."""
+
+LINE = 0.6
+"""Width of every outline and light arrow, in points."""
+
+HEAVY = 1.5
+"""Width of an arrow that changes parameters, in points."""
+
+Point = tuple[float, float]
+Colour = str | tuple[float, float, float]
+
+
+class Rect(NamedTuple):
+    """A rectangle."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+    @property
+    def top(self) -> float:
+        return self.bottom + self.height
+
+    @property
+    def x(self) -> float:
+        """Middle."""
+        return self.left + self.width / 2
+
+    @property
+    def y(self) -> float:
+        """Middle."""
+        return self.bottom + self.height / 2
+
+
+def page(height: float) -> tuple[Figure, Axes]:
+    """A blank page of the width of the text, and the axes that cover it, one unit an inch."""
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, TEXT_WIDTH), ylim=(0, height))
+    ax.set_axis_off()
+    return figure, ax
+
+
+def tint(colour: str, share: float = 0.16) -> tuple[float, float, float]:
+    """A colour thinned with white: `share` of it is left."""
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def label(ax: Axes, x: float, y: float, text: str, **style) -> Text:
+    """Text, centred on the point unless `style` says otherwise."""
+    middle = {"ha": "center", "va": "center_baseline", "fontsize": 7, "linespacing": 1.1, "zorder": 6}
+    return ax.text(x, y, text, **middle | style)
+
+
+def box(
+    ax: Axes, rect: Rect, text: str = "", *, colour: str = TASK, fill: str = "", stripes: str = "", **style
+) -> None:
+    """A box with rounded corners and text in its middle; arrows pass behind it.
+
+    Args:
+        colour: of the outline; the box is filled with a tint of it, if not with `fill`.
+        stripes: a second colour, tints of which alternate with the filling.
+        style: of the text.
+    """
+    face = ax.add_patch(_rounded_box(rect, 0.04, facecolor=fill or tint(colour), edgecolor=colour))
+    if stripes:
+        width = 0.07
+        for left in np.arange(rect.left - rect.height, rect.right, 2 * width):
+            slope = [(0, 0), (width, 0), (width + rect.height, rect.height), (rect.height, rect.height)]
+            band = Polygon(np.add(slope, (left, rect.bottom)), facecolor=tint(stripes, 0.3), linewidth=0, zorder=2)
+            ax.add_patch(band)
+            band.set_clip_path(face)
+        ax.add_patch(_rounded_box(rect, 0.04, facecolor="none", edgecolor=colour))
+    if text:
+        label(ax, rect.x, rect.y, text, **style)
+
+
+def _rounded_box(rect: Rect, radius: float, **style) -> FancyBboxPatch:
+    shape = f"round,pad=0,rounding_size={radius}"
+    outline = {"linewidth": LINE, "zorder": 2} | style
+    return FancyBboxPatch(rect[:2], rect.width, rect.height, boxstyle=shape, **outline)
+
+
+def pennant(ax: Axes, rect: Rect, text: str, *, colour: str = TASK) -> None:
+    """A span of time, pointing at what comes later."""
+    tip = rect.height / 2
+    ends = [rect[:2], (rect.right - tip, rect.bottom), (rect.right, rect.y), (rect.right - tip, rect.top)]
+    outline = [*ends, (rect.left, rect.top), (rect.left + tip, rect.y)]
+    ax.add_patch(Polygon(outline, facecolor="white", edgecolor=colour, linewidth=LINE, zorder=2))
+    label(ax, rect.x, rect.y, text, fontsize=SMALL)
+
+
+def region(ax: Axes, rect: Rect, colour: str = TASK) -> None:
+    """A pale field without outline, behind what belongs together."""
+    ax.add_patch(_rounded_box(rect, 0.06, facecolor=tint(colour, 0.07), edgecolor="none", zorder=0))
+
+
+def arrow(ax: Axes, *corners: Point, colour: str = INK, heavy: bool = False) -> None:
+    """An arrow along straight lines with rounded corners."""
+    length, half = (3.2, 1.8) if heavy else (2.6, 1.4)
+    head = f"-|>,head_length={length},head_width={half}"
+    stroke = {"linewidth": HEAVY if heavy else LINE, "color": colour, "joinstyle": "miter", "capstyle": "butt"}
+    ax.add_patch(FancyArrowPatch(path=_rounded(corners), arrowstyle=head, mutation_scale=1, **stroke, zorder=1))
+
+
+def _rounded(corners: Sequence[Point]) -> Path:
+    points = [np.asarray(corner, float) for corner in corners]
+    vertices, codes = [points[0]], [Path.MOVETO]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        legs = [end - corner for end in (before, after)]
+        radius = min(0.06, *(np.linalg.norm(leg) / 2 for leg in legs))
+        start, end = (corner + radius * leg / np.linalg.norm(leg) for leg in legs)
+        vertices += [start, corner, end]
+        codes += [Path.LINETO, Path.CURVE3, Path.CURVE3]
+    return Path([*vertices, points[-1]], [*codes, Path.LINETO])
+
+
+def line(ax: Axes, start: Point, end: Point, colour: Colour = INK, **style) -> None:
+    """A straight line."""
+    xs, ys = zip(start, end, strict=True)
+    ax.add_line(Line2D(xs, ys, **{"color": colour, "linewidth": LINE, "zorder": 1, **style}))
+
+
+def mark(ax: Axes, x: float, y: float, good: bool, size: float = 0.07) -> None:
+    """A tick (correct) or a cross (incorrect)."""
+    tick = [[(-0.5, 0), (-0.2, -0.5), (0.5, 0.5)]]
+    cross = [[(-0.42, -0.42), (0.42, 0.42)], [(-0.42, 0.42), (0.42, -0.42)]]
+    for stroke in tick if good else cross:
+        xs, ys = (size * np.array(stroke) + (x, y)).T
+        ax.add_line(Line2D(xs, ys, color=INK, linewidth=0.9, solid_capstyle="round", solid_joinstyle="round", zorder=5))
+
+
+def sign(ax: Axes, x: float, y: float, plus: bool) -> None:
+    """A merit (full, plus) or a drawback (empty, minus)."""
+    ax.add_patch(Circle((x, y), 0.045, facecolor=INK if plus else "white", edgecolor=INK, linewidth=LINE, zorder=3))
+    style = {"colour": "white" if plus else INK, "linewidth": 0.8, "zorder": 4}
+    line(ax, (x - 0.025, y), (x + 0.025, y), **style)
+    if plus:
+        line(ax, (x, y - 0.025), (x, y + 0.025), **style)
+
+
+def sheet(ax: Axes, rect: Rect, colour: str = TASK, *, behind: int = 0, good: bool | None = None) -> None:
+    """A written page, as one response or question.
+
+    Args:
+        behind: further pages that show behind it, up and to the right.
+        good: mark it as correct or incorrect in its lower half; None: unmarked.
+    """
+    for shift in 0.035 * np.arange(behind, -1, -1):
+        page = rect._replace(left=rect.left + shift, bottom=rect.bottom + shift)
+        ax.add_patch(_rounded_box(page, 0.015, facecolor="white", edgecolor=colour))
+    lines = 4 if good is None else 2
+    for row in range(lines):
+        y = rect.top - (row + 1) * rect.height / 5
+        end = rect.right - rect.width * (0.4 if row == lines - 1 else 0.2)
+        line(ax, (rect.left + 0.2 * rect.width, y), (end, y), colour, zorder=3)
+    if good is not None:
+        mark(ax, rect.x, rect.bottom + 0.27 * rect.height, good)
+
+
+def network(ax: Axes, rect: Rect, colour: str, layers: Sequence[int] = (4, 4, 3, 2, 1)) -> None:
+    """A small feed-forward network, left to right."""
+    radius = 0.021
+    xs = np.linspace(rect.left + radius, rect.right - radius, len(layers))
+    pitch = (rect.height - 2 * radius) / (max(layers) - 1)
+    columns = [[(x, rect.y + pitch * (row - (n - 1) / 2)) for row in range(n)] for x, n in zip(xs, layers, strict=True)]
+    for column, following in pairwise(columns):
+        for start in column:
+            for end in following:
+                line(ax, start, end, tint(colour, 0.55), linewidth=0.35, zorder=3)
+    for node in chain.from_iterable(columns):
+        ax.add_patch(Circle(node, radius, facecolor=colour, edgecolor="white", linewidth=0.3, zorder=4))
+
+
+def gauge(ax: Axes, rect: Rect, share: float, colour: str) -> None:
+    """A bar of which a share is filled."""
+    for width, fill in ((rect.width, "white"), (share * rect.width, colour)):
+        ax.add_patch(_rounded_box(rect._replace(width=width), 0.02, facecolor=fill, edgecolor=colour))
+
+
+def bolt(ax: Axes, x: float, y: float, colour: str, size: float = 0.17) -> None:
+    """A lightning bolt: two things are at odds here."""
+    outline = np.array([(0.12, 0.5), (-0.3, -0.08), (-0.02, -0.08), (-0.14, -0.5), (0.3, 0.12), (0.02, 0.12)])
+    ax.add_patch(Polygon(outline * size + (x, y), facecolor=colour, edgecolor=INK, linewidth=0.4, zorder=5))
+
+
+def barred(ax: Axes, x: float, y: float) -> None:
+    """Two short bars across a vertical arrow: no gradient flows back."""
+    for shift in (-0.014, 0.014):
+        line(ax, (x - 0.055, y + shift - 0.02), (x + 0.055, y + shift + 0.02), linewidth=0.9, zorder=4)

@@ -1,0 +1,209 @@
+"""The two diagrams: their words, that nothing lies on anything else, and that arrows lead from one thing to another."""
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch, Polygon
+from matplotlib.path import Path
+from matplotlib.transforms import Bbox
+
+from cocal.cli import main
+from cocal.figures.diagrams import HEAVY, LINE, SMALL, TASK, Rect, arrow, box, label, line, page
+from cocal.figures.overview import overview_figure
+from cocal.figures.paradigms import paradigms_figure
+from cocal.figures.style import METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from drawn_texts import assert_texts_apart
+
+DIAGRAMS = {"paradigms": paradigms_figure, "overview": overview_figure}
+CLOSE = 0.1
+"""How near an arrow's ends come to what they join, in inches."""
+
+
+@pytest.fixture(params=DIAGRAMS)
+def diagram(request):
+    with paper_style():
+        yield placed(DIAGRAMS[request.param]())
+
+
+def placed(figure: Figure) -> Figure:
+    """The figure, drawn once, so that its extents in pixels are known."""
+    FigureCanvasAgg(figure).draw()
+    return figure
+
+
+def texts(figure: Figure) -> dict[str, Bbox]:
+    return {f"{i} {text.get_text()}": text.get_window_extent() for i, text in enumerate(figure.axes[0].texts)}
+
+
+def frames(figure: Figure) -> list[tuple[Patch, Bbox]]:
+    """Boxes, sheets, regions and spans of time; stripes have no outline."""
+    patches = [patch for patch in figure.axes[0].patches if isinstance(patch, FancyBboxPatch | Polygon)]
+    return [(patch, patch.get_window_extent()) for patch in patches if patch.get_linewidth() > 0]
+
+
+def arrows(figure: Figure) -> list[FancyArrowPatch]:
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, FancyArrowPatch)]
+
+
+def points(figure: Figure, stroke: FancyArrowPatch | Line2D) -> np.ndarray:
+    """A dense row of points along it, without an arrow's head, (n, 2) in pixels."""
+    shaft = stroke.get_path().to_polygons(closed_only=False)[0]
+    return figure.axes[0].transData.transform(Path(shaft).interpolated(30).vertices)
+
+
+def inside(inner: Bbox, outer: Bbox) -> bool:
+    return outer.x0 < inner.x0 and inner.x1 < outer.x1 and outer.y0 < inner.y0 and inner.y1 < outer.y1
+
+
+def assert_texts_in_place(figure: Figure) -> None:
+    """Each text lies in a frame or beyond it, and no arrow or line that shows runs through it."""
+    assert_texts_apart(figure)
+    strokes = [(stroke.get_zorder(), points(figure, stroke)) for stroke in (*arrows(figure), *figure.axes[0].lines)]
+    for name, text in texts(figure).items():
+        behind = 0
+        for patch, frame in frames(figure):
+            if inside(text, frame):
+                behind = max(behind, patch.get_zorder())
+            else:
+                assert Bbox.intersection(text, frame) is None, (name, frame)
+        for order, along in strokes:
+            if order >= behind:
+                within = (along > text.p0).all(axis=1) & (along < text.p1).all(axis=1)
+                assert not within.any(), name
+
+
+# The check itself
+
+
+def test_a_text_too_wide_for_its_box_is_found():
+    with paper_style():
+        figure, ax = page(1)
+        box(ax, Rect(1, 0.3, 0.5, 0.3), "far too many words")
+        with pytest.raises(AssertionError, match="too many"):
+            assert_texts_in_place(placed(figure))
+
+
+def test_an_arrow_through_a_text_is_found_unless_a_box_hides_it():
+    with paper_style():
+        for covered in (False, True):
+            figure, ax = page(1)
+            if covered:
+                box(ax, Rect(1, 0.3, 0.5, 0.3))
+            label(ax, 1.25, 0.45, "reward")
+            arrow(ax, (1.25, 0.9), (1.25, 0.1))
+            if covered:
+                assert_texts_in_place(placed(figure))
+            else:
+                with pytest.raises(AssertionError, match="reward"):
+                    assert_texts_in_place(placed(figure))
+
+
+def test_a_line_within_the_box_of_a_text_is_found():
+    with paper_style():
+        figure, ax = page(1)
+        box(ax, Rect(1, 0.3, 0.5, 0.3), "reward")
+        line(ax, (1, 0.45), (1.5, 0.45), zorder=3)
+        with pytest.raises(AssertionError, match="reward"):
+            assert_texts_in_place(placed(figure))
+
+
+# The diagrams
+
+
+def test_texts_lie_in_their_boxes_and_apart(diagram):
+    assert_texts_in_place(diagram)
+
+
+def test_print_size(diagram):
+    assert diagram.get_figwidth() == TEXT_WIDTH
+    assert diagram.get_figheight() <= PAGE_HEIGHT / 2
+    assert min(text.get_fontsize() for text in diagram.axes[0].texts) >= SMALL
+
+
+def test_frames_and_arrows_lie_on_the_page(diagram):
+    page_box = diagram.bbox
+    for _, frame in frames(diagram):
+        assert inside(frame, page_box)
+    for one in arrows(diagram):
+        assert inside(one.get_window_extent(), page_box)
+
+
+def test_every_arrow_joins_two_things(diagram):
+    things = [frame for patch, frame in frames(diagram) if patch.get_zorder() > 0] + list(texts(diagram).values())
+    reach = CLOSE * diagram.dpi
+    for one in arrows(diagram):
+        for end in points(diagram, one)[[0, -1]]:
+            near = [thing for thing in things if thing.padded(reach).contains(*end)]
+            assert near, end / diagram.dpi
+
+
+def test_weights_mean_the_same_everywhere(diagram):
+    assert {one.get_linewidth() for one in arrows(diagram)} == {LINE, HEAVY}
+
+
+def test_greyscale_keeps_words_readable(diagram):
+    """Words keep a contrast of 7 : 1 (WCAG AAA) with the ground below them, without colour."""
+    image = np.asarray(diagram.canvas.buffer_rgba())[::-1, :, :3] / 255
+    linear = np.where(image <= 0.04045, image / 12.92, ((image + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]
+    for name, text in texts(diagram).items():
+        (left, bottom), (right, top) = text.p0.astype(int), text.p1.astype(int)
+        under = luminance[bottom:top, left:right]
+        assert (np.quantile(under, 0.6) + 0.05) / (under.min() + 0.05) >= 7, name
+
+
+@pytest.mark.parametrize(
+    ("name", "terms"),
+    [
+        ("paradigms", ("Post-hoc calibration", "Coupled concurrent training", "CoCal", "RLCR, DCPO")),
+        ("paradigms", ("New responses", "after RLVR", "Predictor", "extra sampling")),
+        ("paradigms", ("task\nreward", "calibration\nreward", "shared parameters", "interference")),
+        ("paradigms", ("RLVR rollouts", "Companion", "direct\nsupervision", "shared experience, separate learning")),
+        ("overview", ("questions", "Policy $\\pi_t$", "rollouts", "Verifier", "y_{i,j}\\in\\{0,1\\}")),
+        ("overview", ("GRPO", "advantages", "updates $\\theta$")),
+        ("overview", ("hidden states", "last $\\Vert$ mean", "LayerNorm", "GELU", "sigmoid", "MSE")),
+        ("overview", ("binary: $y_{i,j}$", "group: $\\bar y_i$ if correct", "else 0", "group accuracy $\\bar y_i$")),
+        ("overview", ("stop-gradient", "separate parameters", "direct supervision")),
+        ("overview", ("chronological order", "{T-1}", "Inference", "response $r$", "c\\in[0,1]", "confidence")),
+    ],
+)
+def test_key_terms_stand_in_the_diagram(name, terms):
+    with paper_style():
+        words = [text.get_text() for text in DIAGRAMS[name]().axes[0].texts]
+    for term in terms:
+        assert any(term in word for word in words), term
+
+
+def test_parameters_change_separately_in_all_but_the_coupled_paradigm():
+    """The heavy arrows of a panel end at one learner (coupled) or at two."""
+    with paper_style():
+        figure = placed(paradigms_figure())
+    heavy = [one for one in arrows(figure) if one.get_linewidth() == HEAVY]
+    reach = CLOSE * figure.dpi
+    learners = []
+    for one in heavy:
+        end = points(figure, one)[-1]
+        at = [frame for patch, frame in frames(figure) if patch.get_zorder() > 0 and frame.padded(reach).contains(*end)]
+        learners.append(min(at, key=lambda frame: frame.y1).bounds)
+    colours = [to_hex(one.get_edgecolor()) for one in heavy]
+    ours = (METHOD_COLOURS[name] for name in ("postcal-binary", "rlcr", "cocal-binary"))
+    assert colours == [colour for ours_too in ours for colour in (TASK, ours_too)]
+    assert [first == second for first, second in zip(learners[::2], learners[1::2], strict=True)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("name", DIAGRAMS)
+def test_the_command_writes_the_same_bytes_again(tmp_path, name):
+    written = []
+    for folder in ("a", "b"):
+        output = tmp_path / folder / f"{name}.pdf"
+        assert main(["figure", name, "--output", str(output)]) == 0
+        assert sorted(path.name for path in output.parent.iterdir()) == [f"{name}.pdf", f"{name}.png"]
+        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png")])
+    assert written[0] == written[1]
