@@ -26,8 +26,8 @@ rule responses:
         "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --judge {params.judge:q}"
         " --plan {params.plan:q} --protocol {wildcards.protocol} --questions results/questions"
         " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --algorithm {wildcards.algorithm}"
-        " --step {wildcards.step} --prompts {params.prompts} --output {params.folder} --run-folder results/runs/responses"
-        "/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.protocol}-{params.domain}"
+        " --step {wildcards.step} --prompts {params.prompts} --output {params.folder} --run-folder"
+        " results/runs/responses/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.protocol}-{params.domain}"
         " 2>&1 | tee {log}"
 
 
