@@ -23,8 +23,8 @@ from cocal.figures.curves import CONFIDENCE_QUALITY
 from cocal.figures.style import HALF_WIDTH, INK, METHOD_COLOURS, TEXT_WIDTH, paper_style
 from cocal.figures.training_dynamics import prepare_training_dynamics
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.shown import UNDEFINED
 from cocal.store import write_dataset
-from cocal.tables.rank import UNDEFINED
 from drawn_texts import assert_texts_apart
 from sample_predictions import sample_predictions
 

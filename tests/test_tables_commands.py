@@ -78,7 +78,7 @@ def tables(inputs, tmp_path_factory) -> Path:
     [
         ("main", r"\textbf{CoCal (binary)} & ", 6 * 6 * 4),
         ("one_set", r"\textbf{CoCal (binary)} & ", 2 * 6 * 4),
-        ("hyperparameters", r"\raggedright Batch size & 256 \\", 48),
+        ("hyperparameters", r"\raggedright Batch size & 256 \\", 49),
         ("token_aggregation", r"Response mean & 0.095 & 0.871 & 0.104 & 0.869 \\", 12),
         ("pre_generation", r"Pre-generation & 0.124 & 0.785 & 0.268 & 0.650 \\", 8),
         ("time_to_confidence", r"AIME 2025 & 41.78 & 184.56 & 4417$\times$ \\", 5),
@@ -113,7 +113,7 @@ def test_a_study_file_is_read(repository, tmp_path):
     assert main(["table", "hyperparameters", "--study", str(repository / "config/smoke.yaml"), *outputs]) == 0
     numbers = pd.read_csv(tmp_path / "x.csv").set_index("setting")["value"]
     assert numbers["Training steps"] == "4"
-    assert numbers["Input dimension (Smoke-Qwen3)"] == "128"
+    assert numbers["Input dimension (Smoke-Qwen3 / Smoke-Qwen3-Deep)"] == "128 / 128"
 
 
 # Document

@@ -15,8 +15,7 @@ from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.figures.style import HALF_WIDTH, INK, TEXT_WIDTH
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
-from cocal.tables.numbers import metric_text
-from cocal.tables.rank import BETTER
+from cocal.metrics.shown import BETTER, metric_text
 
 if TYPE_CHECKING:
     import xarray as xr

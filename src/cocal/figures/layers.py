@@ -14,7 +14,7 @@ from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.figures.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
-from cocal.tables.rank import BETTER
+from cocal.metrics.shown import BETTER
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -19,7 +19,7 @@ from cocal.figures.style import INK, LEGEND, METHOD_COLOURS, PAGE_HEIGHT, SMALL_
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import UNSEEDED
-from cocal.tables.numbers import metric_text
+from cocal.metrics.shown import metric_text
 
 if TYPE_CHECKING:
     from cocal.config.layout import Labelled

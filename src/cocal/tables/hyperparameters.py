@@ -102,6 +102,8 @@ def _evaluation(study: Study) -> Iterator[tuple[str, str]]:
     yield "Presence penalty", _decimal(generation.presence_penalty)
     if "self-consistency" in study.estimators.methods:
         yield "SelfConsis pool", f"{generation.pool:,}"
+    if any(dataset.domain == "factual" for dataset in sets):
+        yield "Judge of factual answers", study.judge.kind
     yield "ECE bins", f"{study.metrics.bins:,}"
 
 

@@ -13,9 +13,10 @@ from cocal.estimators.registry import METHODS
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
+from cocal.metrics.shown import BETTER, UNDEFINED, metric_text
 from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.tables.numbers import HEADS, metric_text
-from cocal.tables.rank import BETTER, UNDEFINED, marks
+from cocal.tables.numbers import HEADS
+from cocal.tables.rank import marks
 from cocal.tables.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, counted
 
 if TYPE_CHECKING:

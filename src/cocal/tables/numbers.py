@@ -6,18 +6,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from cocal.tables.rank import UNDEFINED
+from cocal.metrics.shown import UNDEFINED
 
 HEADS = {"accuracy": "Acc.↑", "mean_confidence": "MeanConf", "ece": "ECE↓", "auroc": "AUROC↑"}
 """Titles of the metrics' columns; the arrow points to the better values."""
-
-
-def metric_text(metric: str, value: float) -> str:
-    """A metric: accuracy in percent with one decimal, the others with three."""
-    if math.isnan(value):
-        return UNDEFINED
-    # First to 9 decimals: equal accuracies, one of them averaged over seeds, must not round apart at x.x5.
-    return f"{round(100 * value, 9):.1f}" if metric == "accuracy" else f"{round(value, 9):.3f}"
 
 
 @dataclass(frozen=True)

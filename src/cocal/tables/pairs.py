@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from cocal.config.layout import Labelled
+from cocal.metrics.shown import BETTER, metric_text
 from cocal.tables.grid import Block, Cell, Group, Head, Row
-from cocal.tables.numbers import HEADS, metric_text
-from cocal.tables.rank import BETTER, Mark, marks
+from cocal.tables.numbers import HEADS
+from cocal.tables.rank import Mark, marks
 
 METRICS = ("ece", "auroc")
 

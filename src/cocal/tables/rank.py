@@ -4,19 +4,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
+from cocal.metrics.shown import UNDEFINED, Better
+
 Mark = Literal["best", "second"]
-Better = Literal["higher", "lower"]
-
-UNDEFINED = "–"
-"""Printed where there is no value; it is never ranked."""
-
-BETTER: dict[str, Better | None] = {
-    "accuracy": "higher",
-    "mean_confidence": None,
-    "ece": "lower",
-    "auroc": "higher",
-}
-"""Direction of each metric; mean confidence is neither good nor bad."""
 
 
 def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:

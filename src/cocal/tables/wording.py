@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cocal.tables.rank import UNDEFINED
+from cocal.metrics.shown import UNDEFINED
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
