@@ -3,14 +3,22 @@
 import numpy as np
 import pytest
 import torch
+from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
 
 from cocal.config.protocol import Generation
 from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.estimators.p_true import p_true
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import chat_ids, sample_responses, sampling_seeds
-from cocal.generation.transformers_engine import TransformersEngine
+from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal.plan import SetPlan
+from cocal.policy.attention import GROUPED
 from cocal.prompts import Prompts
 from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame
@@ -88,6 +96,63 @@ def test_a_response_depends_on_its_own_seed_alone(engine):
     assert [g[0].token_ids for g in moved] == [g[1].token_ids for g in together]
 
 
+class _Forced(LogitsProcessor):
+    """Leaves transformers' `generate` the sampler's token alone."""
+
+    def __init__(self, sampler):
+        self._sampler = sampler
+
+    def __call__(self, input_ids, scores):
+        token, _ = self._sampler.draw(scores)
+        return torch.full_like(scores, -torch.inf).scatter_(1, token[:, None], 0.0)
+
+
+@pytest.mark.parametrize("batch_size", [1, 6, 64])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=24),
+        Sampling(1.3, top_k=20, top_p=0.95, presence_penalty=1.5, max_tokens=24),
+    ],
+    ids=["rollouts", "evaluation"],
+)
+def test_responses_are_those_of_transformers_one_by_one(micro_policy, micro_questions, sampling, batch_size):
+    """Prompts of several lengths, one of them twice; rows leave the batch early, late and not at all."""
+    model, tokenizer = micro_policy
+    questions = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)["question"]
+    prompts = chat_ids(tokenizer, [Prompts("tiny").message("answer", question) for question in questions])
+    prompts.append(prompts[0])
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    engine = TransformersEngine(model, end=end, pad=pad, batch_size=batch_size)
+    found = [group[0].token_ids for group in engine.generate(prompts, sampling, range(len(prompts)))]
+    settings = GenerationConfig(do_sample=False, max_new_tokens=24, eos_token_id=end, pad_token_id=pad)
+    for seed, (prompt, ids) in enumerate(zip(prompts, found, strict=True)):
+        forced = LogitsProcessorList([_Forced(SeededSampler(sampling, [seed], model.device))])
+        output = model.generate(torch.tensor([prompt]), generation_config=settings, logits_processor=forced)
+        assert ids == output[0, len(prompt) :].tolist()
+    assert len({len(ids) for ids in found}) > 2
+    assert {ids[-1] == end for ids in found} == {True, False}
+
+
+def test_attention_without_copies_is_attention(micro_checkpoint):
+    """Equal logits and gradients with and without padding, prefill and decoding alike."""
+    ids = torch.tensor([[0, 0, 5, 6, 7], [8, 9, 10, 11, 12]])
+    results = {}
+    for attention in ("sdpa", GROUPED):
+        model = AutoModelForCausalLM.from_pretrained(micro_checkpoint, attn_implementation=attention)
+        for mask in (None, (ids != 0).long()):
+            model.zero_grad()
+            cache = DynamicCache(config=model.config)
+            first = model(ids, attention_mask=mask, past_key_values=cache).logits
+            longer = None if mask is None else torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+            second = model(ids[:, :1], attention_mask=longer, past_key_values=cache).logits
+            (first[:, -1].sum() + second.logsumexp(dim=2).sum()).backward()
+            gradients = [parameter.grad.clone() for parameter in model.parameters()]
+            results.setdefault(attention, []).extend([first[:, -1].detach(), second.detach(), *gradients])
+    for one, other in zip(results["sdpa"], results[GROUPED], strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_seeds_are_spaced_by_the_samples():
     seeds = sampling_seeds("tiny/grpo/60/answer/set", 42, 100, 10)
     streams = {s + j for s in seeds for j in range(10)}
@@ -118,7 +183,7 @@ def responses(engine, micro_policy, micro_questions):
                 tokenizer=micro_policy[1],
                 prompts=Prompts("tiny"),
                 settings=Generation(),
-                verifier=verifier,
+                judge=verifier,
                 identity=f"test/{protocol}",
                 step=5,
             )

@@ -9,6 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: sampling parameters")
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
+    parser.add_argument("--judge", default="{}", help="JSON: judge of factual answers")
     parser.add_argument("--plan", required=True, help="JSON: question sets, how many responses, how long")
     parser.add_argument("--protocol", required=True, help="prompt format: answer, verbal, ...")
     parser.add_argument("--questions", required=True, type=Path, help="folder of question sets")
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Sample set by set; finished sets survive a kill."""
     from cocal.config import parse_settings
-    from cocal.config.protocol import Generation
+    from cocal.config.protocol import Generation, Judge
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.plan import ResponsePlan
     from cocal.policy.checkpoints import fingerprint, load_policy
@@ -34,9 +35,11 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store import digest, provenance, read_frame, write_frame
     from cocal.store.run_folder import RunFolder
     from cocal.verify.equivalence import Verifier
+    from cocal.verify.judge import make_judge
 
     settings = parse_settings(Generation, options.settings)
     bounds = parse_settings(VerifierSettings, options.verifier)
+    judge = parse_settings(Judge, options.judge, "--judge")
     plan = parse_settings(ResponsePlan, options.plan)
     questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS) for name in plan.sets}
 
@@ -47,6 +50,7 @@ def run(options: argparse.Namespace) -> None:
     slice_ = {
         "generation": settings,
         "verifier": bounds,
+        "judge": judge,
         "plan": plan,
         "prompts": options.prompts,
         "protocol": options.protocol,
@@ -63,6 +67,7 @@ def run(options: argparse.Namespace) -> None:
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
     published = {}
     with Verifier(bounds) as verifier:
+        judges = {"mathematics": verifier, "factual": make_judge(judge)}
         for name, how in plan.sets.items():
             file = f"{name}.parquet"
             published[file] = options.output / file
@@ -77,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
                 tokenizer=tokenizer,
                 prompts=Prompts(options.prompts),
                 settings=settings,
-                verifier=verifier,
+                judge=judges[questions[name]["domain"].iloc[0]],
                 identity=f"{options.backbone}/{options.algorithm}/{options.step}/{options.protocol}/{name}",
                 step=options.step,
             )

@@ -1,7 +1,8 @@
-"""Evaluation responses of one question set: sampled, verified, asked P(True), as a table."""
+"""Responses to one question set: sampled, verified, asked P(True), as a table."""
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,12 @@ from transformers import PreTrainedTokenizerBase
 
 from cocal.config.protocol import Generation
 from cocal.errors import ConfigError
-from cocal.generation.engine import Engine, Sampling
+from cocal.generation.engine import Completion, Engine, Sampling
+from cocal.generation.rows import plain_texts, response_rows, stated_confidences
 from cocal.plan import SetPlan
 from cocal.prompts import Prompts
 from cocal.verify.answers import extract_answer
-from cocal.verify.confidence import parse_confidence
-from cocal.verify.equivalence import Verifier
+from cocal.verify.judge import Judge
 
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, messages: Sequence[str]) -> list[list[int]]:
@@ -41,6 +42,86 @@ def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list
     return [start + i * samples for i in range(prompts)]
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """Responses as they come from the engine.
+
+    Attributes:
+        prompt_ids: of each question.
+        groups: the responses to each question.
+    """
+
+    prompt_ids: list[list[int]]
+    groups: list[list[Completion]]
+
+
+def draw(
+    questions: pd.DataFrame,
+    protocol: str,
+    sampling: Sampling,
+    seeds: Sequence[int],
+    *,
+    engine: Engine,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Prompts,
+) -> Drawn:
+    """Sample `sampling.samples` responses to each question.
+
+    Args:
+        questions: table in the contract of cocal.schemas.QUESTIONS.
+        protocol: prompt format.
+        sampling: how.
+        seeds: one a question, of `sampling_seeds`.
+        engine: of the checkpoint.
+        tokenizer: of the checkpoint.
+        prompts: prompt set.
+    """
+    prompt_ids = chat_ids(tokenizer, [prompts.message(protocol, question) for question in questions["question"]])
+    return Drawn(prompt_ids, engine.generate(prompt_ids, sampling, seeds))
+
+
+def judged(
+    drawn: Drawn,
+    questions: pd.DataFrame,
+    protocol: str,
+    *,
+    tokenizer: PreTrainedTokenizerBase,
+    judge: Judge,
+    step: int,
+    first: int = 0,
+) -> pd.DataFrame:
+    """Responses with their verdicts in the contract of cocal.schemas.RESPONSES, all to a question consecutive.
+
+    Args:
+        drawn: of `draw`.
+        questions: as for `draw`.
+        protocol: as for `draw`.
+        tokenizer: of the checkpoint.
+        judge: decides correctness.
+        step: rollout step, or the checkpoint's.
+        first: id of the first response.
+    """
+    size = len(drawn.groups[0])
+    completions = [completion for group in drawn.groups for completion in group]
+    texts = plain_texts(tokenizer, [completion.token_ids for completion in completions])
+    answers = [extract_answer(text) for text in texts]
+    rows = questions.iloc[np.arange(len(questions)).repeat(size)]
+    golds = [[answer, *aliases] for answer, aliases in zip(rows["answer"], rows["aliases"], strict=True)]
+    return response_rows(
+        completions,
+        dataset=questions["dataset"].iloc[0],
+        question_ids=rows["question_id"],
+        prompt_ids=[ids for ids in drawn.prompt_ids for _ in range(size)],
+        texts=texts,
+        answers=answers,
+        correct=judge.correct(golds, answers, rows["question"].tolist()),
+        confidence=stated_confidences(texts, protocol),
+        group_size=size,
+        step=step,
+        first=first,
+    )
+
+
 def sample_responses(
     questions: pd.DataFrame,
     protocol: str,
@@ -50,11 +131,11 @@ def sample_responses(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     settings: Generation,
-    verifier: Verifier,
+    judge: Judge,
     identity: str,
     step: int,
 ) -> pd.DataFrame:
-    """Responses in the contract of cocal.schemas.RESPONSES, all samples of a question consecutive.
+    """Evaluation responses in the contract of cocal.schemas.RESPONSES, all samples of a question consecutive.
 
     Args:
         questions: one set (cocal.schemas.QUESTIONS).
@@ -64,7 +145,7 @@ def sample_responses(
         tokenizer: of the checkpoint.
         prompts: prompt set.
         settings: sampling parameters and seed.
-        verifier: decides correctness.
+        judge: decides correctness.
         identity: names checkpoint, format and set; chooses the noise.
         step: of the checkpoint.
     """
@@ -76,44 +157,14 @@ def sample_responses(
         max_tokens=plan.max_response_length,
         samples=plan.sampled,
     )
-    messages = [prompts.message(protocol, question) for question in questions["question"]]
-    prompt_ids = chat_ids(tokenizer, messages)
-    seeds = sampling_seeds(identity, settings.seed, len(messages), plan.sampled)
-    groups = engine.generate(prompt_ids, sampling, seeds)
-    completions = [completion for group in groups for completion in group]
-    text = tokenizer.batch_decode([c.token_ids for c in completions], skip_special_tokens=True)
-    answers = [extract_answer(t) for t in text]
-    rows = questions.loc[questions.index.repeat(plan.sampled)].reset_index(drop=True)
-    golds = [[answer, *aliases] for answer, aliases in zip(rows["answer"], rows["aliases"], strict=True)]
-    correct = verifier.correct(golds, answers, kind=questions["domain"].iloc[0])
-    verbal = protocol != "answer"
-    frame = pd.DataFrame(
-        {
-            "dataset": rows["dataset"],
-            "question_id": rows["question_id"],
-            "response_id": np.arange(len(rows)),
-            "step": step,
-            "sample": np.arange(len(rows)) % plan.sampled,
-            "prompt_ids": [ids for ids in prompt_ids for _ in range(plan.sampled)],
-            "response_ids": [c.token_ids for c in completions],
-            "logprobs": [c.logprobs for c in completions],
-            "text": text,
-            "length": [len(c.token_ids) for c in completions],
-            "finish_reason": [c.finish_reason for c in completions],
-            "truncated": [c.finish_reason == "length" for c in completions],
-            "mean_logprob": [float(np.mean(c.logprobs, dtype=np.float64)) for c in completions],
-            "answer": pd.array(answers, dtype="str"),
-            "correct": correct,
-            "group_accuracy": correct.reshape(-1, plan.sampled).mean(axis=1).repeat(plan.sampled),
-            "reward_task": np.nan,
-            "reward_calibration": np.nan,
-            "confidence": np.array([parse_confidence(t) if verbal else None for t in text], dtype=np.float64),
-            "p_true": np.nan,
-        }
-    )
+    seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
+    drawn = draw(questions, protocol, sampling, seeds, engine=engine, tokenizer=tokenizer, prompts=prompts)
+    frame = judged(drawn, questions, protocol, tokenizer=tokenizer, judge=judge, step=step)
     if plan.p_true:
-        asked = np.flatnonzero(frame["sample"] < plan.samples)
-        frame.loc[asked, "p_true"] = _p_true(rows["question"][asked], frame["text"][asked], engine, tokenizer, prompts)
+        asked = frame["sample"] < plan.samples
+        texts = frame["text"][asked]
+        repeated = questions["question"].repeat(plan.samples)
+        frame.loc[asked, "p_true"] = _p_true(repeated, texts, engine, tokenizer, prompts)
     return frame
 
 

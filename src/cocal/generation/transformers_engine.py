@@ -1,18 +1,10 @@
-"""The transformers engine: `generate` of a Hugging Face model under a sampler with one seed a response."""
+"""The transformers engine: decoding with a Hugging Face model, one seed a response."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    PreTrainedModel,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
 from cocal.features.forward import batches_of_rows, batches_of_tokens
 from cocal.generation.engine import Completion, Sampling, Tokens
@@ -21,56 +13,66 @@ from cocal.runtime import progress
 _SCORING_TOKENS = 16384
 
 
-class SeededSampler(LogitsProcessor):
-    """Draws the next token itself and leaves `generate` no other choice.
+class SeededSampler:
+    """Draws the next tokens of a batch, position by position; rows may leave on the way.
 
-    `generate` draws a whole batch from one global noise stream, has no presence penalty, and gives raw
-    log-probabilities only by keeping all logits. Here every row has its own stream of uniform numbers, one a
-    position, and the token is found by inverting the cumulative distribution in float64.
+    Every row has its own stream of uniform numbers, one a position, and the token is found by inverting the
+    cumulative distribution in float64. transformers' own sampling draws a whole batch from one global noise stream
+    and has no presence penalty.
 
     Args:
         sampling: temperature, truncation and penalty.
         seeds: one a row.
-        prompt_length: padded length of the prompts.
         device: of the logits.
-
-    Attributes:
-        logprobs: float32 (rows, max_tokens), raw log-probability of each drawn token.
     """
 
-    def __init__(self, sampling: Sampling, seeds: Sequence[int], prompt_length: int, device: torch.device):
+    def __init__(self, sampling: Sampling, seeds: Sequence[int], device: torch.device):
         noise = np.stack([np.random.default_rng(seed).random(sampling.max_tokens) for seed in seeds])
         self._noise = torch.from_numpy(noise).to(device)
-        self._penalty = sampling.presence_penalty
-        self._prompt_length = prompt_length
-        self._warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
-        if sampling.top_k:
-            self._warpers.append(TopKLogitsWarper(sampling.top_k))
-        if sampling.top_p < 1:
-            self._warpers.append(TopPLogitsWarper(sampling.top_p))
-        self.logprobs = torch.zeros((len(seeds), sampling.max_tokens), device=device)
+        self._sampling = sampling
+        self._top_p = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
+        self._drawn = torch.empty((len(seeds), 0), dtype=torch.long, device=device)
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores (rows, vocabulary) that allow the drawn token alone."""
-        position = input_ids.shape[1] - self._prompt_length
-        raw = scores.float()
+    def draw(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Token ids, int64 (rows,), and their log-probabilities under the raw logits, float32 (rows,).
+
+        Args:
+            logits: raw, (rows, vocabulary).
+        """
+        raw = logits.float()
+        position = self._drawn.shape[1]
         logits = raw
-        if self._penalty and position:
-            generated = input_ids[:, self._prompt_length :]
-            seen = torch.zeros_like(raw, dtype=torch.bool).scatter_(1, generated, True)
-            logits = raw - self._penalty * seen
-        cumulative = self._warpers(input_ids, logits).double().softmax(dim=1).cumsum(dim=1)
-        threshold = self._noise[:, position : position + 1] * cumulative[:, -1:]
-        token = torch.searchsorted(cumulative, threshold, right=True).clamp(max=raw.shape[1] - 1)
-        self.logprobs[:, position] = (raw.gather(1, token) - raw.logsumexp(dim=1, keepdim=True))[:, 0]
-        return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
+        if self._sampling.presence_penalty and position:
+            seen = torch.zeros_like(raw, dtype=torch.bool).scatter_(1, self._drawn, True)
+            logits = raw - self._sampling.presence_penalty * seen
+        logits = logits / self._sampling.temperature
+        kept = None
+        if 0 < self._sampling.top_k < raw.shape[1]:
+            kept = logits.topk(self._sampling.top_k, sorted=False).indices.sort(dim=1).values
+            logits = logits.gather(1, kept)
+        if self._top_p:
+            logits = self._top_p(None, logits)
+        cumulative = logits.double().softmax(dim=1).cumsum(dim=1)
+        threshold = self._noise[:, position, None] * cumulative[:, -1:]
+        token = torch.searchsorted(cumulative, threshold, right=True).clamp(max=cumulative.shape[1] - 1)
+        if kept is not None:
+            token = kept.gather(1, token)
+        self._drawn = torch.cat([self._drawn, token], dim=1)
+        return token[:, 0], raw.gather(1, token)[:, 0] - raw.logsumexp(dim=1)
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Go on with these rows alone."""
+        self._noise, self._drawn = self._noise[rows], self._drawn[rows]
 
 
 class TransformersEngine:
     """Generation with a loaded Hugging Face causal language model.
 
+    `generate` of transformers decodes ended responses on until the last one ends, and encodes a prompt anew for each
+    of its responses; neither happens here.
+
     Args:
-        model: in evaluation mode.
+        model: decoder without dropout.
         end: end-of-sequence token id.
         pad: padding token id.
         batch_size: responses decoded together.
@@ -90,38 +92,48 @@ class TransformersEngine:
         batches = batches_of_rows(lengths, self._batch_size)
         for batch in progress(batches, "responses"):
             part = [jobs[k] for k in batch]
-            for k, completion in zip(batch, self._decode(part, prompts, sampling), strict=True):
+            decoded = self._decode([tuple(prompts[i]) for i, _ in part], [seed for _, seed in part], sampling)
+            for k, completion in zip(batch, decoded, strict=True):
                 done[k] = completion
         n = sampling.samples
         return [done[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     @torch.inference_mode()
-    def _decode(
-        self, jobs: Sequence[tuple[int, int]], prompts: Sequence[Tokens], sampling: Sampling
-    ) -> list[Completion]:
-        ids, mask = self._left_padded([prompts[i] for i, _ in jobs])
-        sampler = SeededSampler(sampling, [seed for _, seed in jobs], ids.shape[1], ids.device)
-        output = self._model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            generation_config=GenerationConfig(
-                do_sample=False,
-                max_new_tokens=sampling.max_tokens,
-                eos_token_id=self._end,
-                pad_token_id=self._pad,
-            ),
-            logits_processor=LogitsProcessorList([sampler]),
-        )
-        generated = output[:, ids.shape[1] :].cpu().numpy()
-        logprobs = sampler.logprobs.cpu().numpy()
-        completions = []
-        for row, values in zip(generated, logprobs, strict=True):
-            ends = np.flatnonzero(row == self._end)
-            length = ends[0] + 1 if len(ends) else len(row)
-            completions.append(
-                Completion(row[:length].tolist(), values[:length].copy(), "stop" if len(ends) else "length")
-            )
-        return completions
+    def _decode(self, prompts: Sequence[tuple[int, ...]], seeds: Sequence[int], sampling: Sampling) -> list[Completion]:
+        """One response a row, decoded together."""
+        distinct = list(dict.fromkeys(prompts))
+        ids, mask = self._left_padded(distinct)
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        cache = DynamicCache(config=self._model.config)
+        logits = self._next_logits(ids, mask, positions, cache)
+        place = {prompt: k for k, prompt in enumerate(distinct)}
+        rows = torch.tensor([place[prompt] for prompt in prompts], device=ids.device)
+        cache.batch_select_indices(rows)
+        logits, mask, position = logits[rows], mask[rows], positions[rows, -1:]
+        sampler = SeededSampler(sampling, seeds, ids.device)
+        tokens: list[list[int]] = [[] for _ in prompts]
+        logprobs: list[list[float]] = [[] for _ in prompts]
+        going = list(range(len(prompts)))
+        while True:
+            token, logprob = sampler.draw(logits)
+            for row, one, value in zip(going, token.tolist(), logprob.tolist(), strict=True):
+                tokens[row].append(one)
+                logprobs[row].append(value)
+            on = (token != self._end).nonzero()[:, 0]
+            if not len(on) or len(tokens[going[0]]) == sampling.max_tokens:
+                break
+            if len(on) < len(going):
+                cache.batch_select_indices(on)
+                sampler.keep(on)
+                token, mask, position = token[on], mask[on], position[on]
+                going = [going[k] for k in on.tolist()]
+            mask = torch.cat([mask, mask.new_ones((len(going), 1))], dim=1)
+            position = position + 1
+            logits = self._next_logits(token[:, None], mask, position, cache)
+        return [
+            Completion(ids, np.array(values, dtype=np.float32), "stop" if ids[-1] == self._end else "length")
+            for ids, values in zip(tokens, logprobs, strict=True)
+        ]
 
     @torch.inference_mode()
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
@@ -129,10 +141,23 @@ class TransformersEngine:
         found = np.empty((len(prompts), len(tokens)))
         for batch in batches_of_tokens([len(p) for p in prompts], _SCORING_TOKENS):
             ids, mask = self._left_padded([prompts[k] for k in batch])
-            positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-            output = self._model(input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=1)
-            found[batch] = output.logits[:, -1].double().log_softmax(dim=1)[:, list(tokens)].cpu().numpy()
+            logits = self._next_logits(ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0))
+            found[batch] = logits.double().log_softmax(dim=1)[:, list(tokens)].cpu().numpy()
         return found
+
+    def _next_logits(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache | None = None
+    ) -> torch.Tensor:
+        """Logits (rows, vocabulary) after the last of `ids`."""
+        output = self._model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=cache is not None,
+            logits_to_keep=1,
+        )
+        return output.logits[:, -1]
 
     def _left_padded(self, prompts: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor]:
         longest = max(map(len, prompts))

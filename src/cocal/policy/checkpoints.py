@@ -28,12 +28,18 @@ def load_policy(path: str | Path, revision: str | None = None) -> "tuple[PreTrai
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
+    from cocal.policy.attention import GROUPED
+
     disable_progress_bar()
     cuda = torch.cuda.is_available()
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
         model = AutoModelForCausalLM.from_pretrained(
-            path, revision=revision, dtype=torch.bfloat16 if cuda else torch.float32, use_safetensors=True
+            path,
+            revision=revision,
+            dtype=torch.bfloat16 if cuda else torch.float32,
+            attn_implementation="sdpa" if cuda else GROUPED,
+            use_safetensors=True,
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
