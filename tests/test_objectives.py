@@ -105,19 +105,18 @@ def test_training_records_the_confidences_it_rewards(
     }
     flags = {
         "settings": json.dumps(settings),
-        "features": json.dumps({"dtype": "float32"}),
         "algorithm": algorithm,
         "base": micro_checkpoint,
         "questions": micro_questions / "micro-train.parquet",
         "run-folder": tmp_path / "run",
         "stages": tmp_path / "stages",
         "rollouts": tmp_path / "rollouts",
-        "output-features": tmp_path / "rollouts.zarr",
     }
     words = [str(word) for flag, value in flags.items() for word in (f"--{flag}", value)]
     command = [sys.executable, "-m", "cocal", "train", *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("**/*.zarr")), "no companion learns from these rollouts"
     rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
     stated = np.array([parse_confidence(text) for text in rollouts["text"]], dtype=np.float64)
     assert np.isfinite(stated).mean() > 0

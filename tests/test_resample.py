@@ -7,6 +7,7 @@ import pytest
 from cocal.config.policy import Policy
 from cocal.config.protocol import Features, PostCal
 from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.costs import Cost, read_cost
 from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.transformers_engine import TransformersEngine
@@ -22,7 +23,7 @@ POLICY = Policy(
     dataset="micro-train",
     steps=3,
     stages=(3,),
-    questions_per_step=5,
+    questions_per_step=10,  # an epoch ends inside the last step
     responses_per_question=4,
     max_response_length={"grpo": 16, "rlcr": 16, "dcpo": 16},
 )
@@ -55,6 +56,7 @@ def _resample(folder, micro_policy, questions, engine=None):
             identity="micro/postcal",
             rollouts=folder / "rollouts",
             output_features=folder / "rollouts.zarr",
+            cost=folder / "cost.json",
             attributes={},
         )
     return read_frame(folder / "rollouts", RESPONSES), open_features(folder / "rollouts.zarr")
@@ -62,15 +64,18 @@ def _resample(folder, micro_policy, questions, engine=None):
 
 @pytest.fixture(scope="module")
 def resampled(tmp_path_factory, micro_policy, questions):
-    return _resample(tmp_path_factory.mktemp("resampled"), micro_policy, questions)
+    folder = tmp_path_factory.mktemp("resampled")
+    found = _resample(folder, micro_policy, questions)
+    assert read_cost(folder / "cost.json", Cost).items == 120
+    return found
 
 
 def test_budget_and_questions_are_those_of_the_rollouts(resampled, questions):
     frame, _ = resampled
     schedule = question_schedule(len(questions), POLICY.steps, POLICY.questions_per_step, POLICY.seed)
     assert frame["question_id"].tolist() == questions["question_id"].iloc[schedule.ravel().repeat(4)].tolist()
-    assert frame["step"].tolist() == np.repeat([1, 2, 3], 20).tolist()
-    assert frame["sample"].tolist() == [0, 1, 2, 3] * 15
+    assert frame["step"].tolist() == np.repeat([1, 2, 3], 40).tolist()
+    assert frame["sample"].tolist() == [0, 1, 2, 3] * 30
     assert 0 < frame["truncated"].mean() < 1
     groups = frame["correct"].to_numpy().reshape(-1, 4).mean(axis=1)
     np.testing.assert_array_equal(frame["group_accuracy"], groups.repeat(4))
@@ -113,5 +118,6 @@ def test_a_killed_run_goes_on_with_the_next_step(tmp_path, resampled, micro_poli
         _resample(tmp_path, micro_policy, questions, Dying())
     assert not (tmp_path / "rollouts").exists()
     frame, reader = _resample(tmp_path, micro_policy, questions)
+    assert read_cost(tmp_path / "cost.json", Cost).items == len(frame)
     pd.testing.assert_frame_equal(frame, resampled[0])
     np.testing.assert_array_equal(reader.read(0, len(reader)), resampled[1].read(0, len(frame)))

@@ -12,15 +12,17 @@ import psutil
 import pytest
 
 from cocal.config.policy import Policy
+from cocal.costs import Cost, device_name, read_cost
 from cocal.errors import ConfigError
 from cocal.features.forward import batches_of_rows, score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
-from cocal.generation.responses import chat_ids
+from cocal.generation.responses import chat_ids, sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.policy.checkpoints import COMPLETE, last_resumable, load_policy
 from cocal.policy.rewards import group_advantages
 from cocal.policy.schedule import question_schedule
+from cocal.policy.seconds import StepSeconds
 from cocal.policy.train import trl_arguments
 from cocal.prompts import Prompts
 from cocal.schemas import QUESTIONS, RESPONSES
@@ -54,6 +56,7 @@ def _command(folder: Path, checkpoint: Path, questions: Path, processes: int) ->
         "stages": folder / "stages",
         "rollouts": folder / "rollouts",
         "output-features": folder / "rollouts.zarr",
+        "cost": folder / "cost.json",
     }
     launcher = ["torch.distributed.run", f"--nproc-per-node={processes}", "-m"] if processes > 1 else []
     return [
@@ -134,6 +137,19 @@ def test_truncated_rollouts_are_kept_and_marked(rollouts, micro_policy):
 
 
 @pytest.mark.parametrize(("step", "policy"), [(1, "base"), (3, "step-2")])
+def test_rollouts_depend_on_policy_and_seeds_alone(trained, rollouts, micro_checkpoint, step, policy):
+    """One after another, the engine gives the same responses as all processes together."""
+    model, tokenizer = load_policy(micro_checkpoint if policy == "base" else trained / "stages" / policy)
+    engine = TransformersEngine(model, end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, batch_size=1)
+    rows = rollouts[rollouts["step"] == step]
+    sampling = Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=20)
+    seeds = sampling_seeds(f"grpo/{step}", 42, len(rows), samples=1)
+    found = engine.generate(rows["prompt_ids"].tolist(), sampling, seeds)
+    assert [group[0].token_ids for group in found] == [ids.tolist() for ids in rows["response_ids"]]
+    assert len(set(rows["text"])) > PER_STEP
+
+
+@pytest.mark.parametrize(("step", "policy"), [(1, "base"), (3, "step-2")])
 def test_states_are_those_of_the_policy_that_produced_the_rollout(trained, rollouts, micro_checkpoint, step, policy):
     """Live features and log-probabilities of step t equal a later pass of the policy after t - 1 steps."""
     model, tokenizer = load_policy(micro_checkpoint if policy == "base" else trained / "stages" / policy)
@@ -151,6 +167,21 @@ def test_states_are_those_of_the_policy_that_produced_the_rollout(trained, rollo
                 np.testing.assert_allclose(part.features[k, layer].ravel(), live, atol=1e-4)
     assert reader.response_id.tolist() == rollouts["response_id"].tolist()
     assert reader.length.tolist() == rollouts["length"].tolist()
+
+
+def test_cost_is_the_time_of_all_steps(trained):
+    cost = read_cost(trained / "cost.json", Cost)
+    assert cost.items == STEPS
+    assert cost.device == device_name()
+
+
+def test_a_repeated_step_counts_once(tmp_path):
+    for step, seconds in ((1, 1.0), (2, 5.0)):
+        StepSeconds(tmp_path / "seconds.json").record(step, seconds)
+    resumed = StepSeconds(tmp_path / "seconds.json")
+    resumed.record(2, 2.0)
+    resumed.record(3, 4.0)
+    assert resumed.cost(items=3) == Cost(seconds=7.0, items=3, device=device_name())
 
 
 def test_stages_differ_and_load(trained):
@@ -195,6 +226,7 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(
     assert "step 3/5" in done.stderr
     assert "step 2/5" not in done.stderr
     pd.testing.assert_frame_equal(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
+    assert read_cost(tmp_path / "cost.json", Cost).items == STEPS
     again, once = (open_features(f / "rollouts.zarr") for f in (tmp_path, trained))
     np.testing.assert_array_equal(again.read(0, len(again)), once.read(0, len(once)))
     for stage in ("step-2", "step-5"):

@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder for the responses, a table a step")
     parser.add_argument("--output-features", required=True, type=Path, help="feature store of the responses")
+    parser.add_argument("--cost", type=Path, help="JSON file for the time of the sampling alone")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -69,5 +70,6 @@ def run(options: argparse.Namespace) -> None:
             identity=f"{options.backbone}/postcal",
             rollouts=options.rollouts,
             output_features=options.output_features,
+            cost=options.cost,
             attributes=provenance("resample", slice_, backbone=options.backbone),
         )

@@ -16,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
     parser.add_argument("--stages", required=True, type=Path, help="folder for step-N checkpoints")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollouts, a table a step")
-    parser.add_argument("--output-features", required=True, type=Path, help="feature store of the rollouts")
+    parser.add_argument("--output-features", type=Path, help="feature store of the rollouts, for companions")
+    parser.add_argument("--cost", type=Path, help="JSON file for the time of the rollout steps")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     fix_threads()
     slice_ = {
         "policy": settings,
-        "features": features,
+        "features": features if options.output_features else None,
         "verifier": bounds,
         "algorithm": options.algorithm,
         "prompts": options.prompts,
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> None:
                 {step: options.stages / f"step-{step}" for step in settings.stages},
                 options.rollouts,
                 options.output_features,
+                options.cost,
             ),
             attributes=provenance("train", slice_, algorithm=options.algorithm),
         )

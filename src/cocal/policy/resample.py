@@ -10,17 +10,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cocal.config.policy import Policy
 from cocal.config.protocol import Features, PostCal
-from cocal.features.capture import resolve_layers
+from cocal.costs import write_cost
+from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.forward import batches_of_tokens, score
-from cocal.features.store import create_features, open_features
+from cocal.features.store import create_features
 from cocal.generation.engine import Engine, Sampling
-from cocal.generation.responses import chat_ids, sampling_seeds
-from cocal.policy.recorder import RolloutRecorder, Rollouts
-from cocal.policy.rewards import group_accuracy
+from cocal.generation.responses import draw, judged, sampling_seeds
+from cocal.policy.recorder import RolloutRecorder
 from cocal.policy.schedule import question_schedule
+from cocal.policy.seconds import StepSeconds
 from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
-from cocal.verify.answers import extract_answer
 from cocal.verify.equivalence import Verifier
 
 
@@ -39,6 +39,7 @@ def resample(
     identity: str,
     rollouts: Path,
     output_features: Path,
+    cost: Path | None,
     attributes: dict[str, str],
 ) -> None:
     """Sample the questions of every rollout step again, the same number of responses each, and publish.
@@ -60,14 +61,15 @@ def resample(
         identity: names backbone and policy; chooses the noise.
         rollouts: folder for one table a step.
         output_features: feature store of all responses.
+        cost: file for the time of the sampling alone; none if it is not wanted.
         attributes: provenance.
     """
     layers = resolve_layers(features.layers, model.config.num_hidden_layers)
     size = policy.responses_per_question
     count = policy.questions_per_step * size
-    store = run.path / "features.zarr"
+    shape = (count, len(layers), len(RESPONSE_POOLINGS), model.config.hidden_size)
     writer = create_features(
-        store,
+        run.path / "features.zarr",
         responses=policy.steps * count,
         layers=layers,
         hidden=model.config.hidden_size,
@@ -76,7 +78,8 @@ def resample(
         attributes=attributes,
         resume=run.resumed,
     )
-    recorder = RolloutRecorder(run.path / "rollouts", writer, str(questions["dataset"].iloc[0]), size, attributes)
+    recorder = RolloutRecorder(run.path / "rollouts", writer, attributes)
+    seconds = StepSeconds(run.path / "seconds.json")
     sampling = Sampling(
         temperature=settings.temperature,
         top_k=settings.top_k,
@@ -90,43 +93,23 @@ def resample(
     started, todo = time.monotonic(), recorder.missing(policy.steps)
     for done, step in enumerate(todo, start=1):
         asked = questions.iloc[schedule[step - 1]]
-        messages = [prompts.message("answer", question) for question in asked["question"]]
-        prompt_ids = chat_ids(tokenizer, messages)
-        groups = engine.generate(prompt_ids, sampling, seeds[step - 1].tolist())
-        completions = [completion for group in groups for completion in group]
-        ids = [completion.token_ids for completion in completions]
-        prompt_of = [prompt for prompt in prompt_ids for _ in range(size)]
-        text = tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        answers = [extract_answer(said) for said in text]
-        rows = asked.loc[asked.index.repeat(size)]
-        golds = [[answer, *aliases] for answer, aliases in zip(rows["answer"], rows["aliases"], strict=True)]
-        correct = verifier.correct(golds, answers)
-        states = np.empty((count, len(layers), 2, model.config.hidden_size), dtype=np.float32)
-        lengths = [len(p) + len(r) for p, r in zip(prompt_of, ids, strict=True)]
-        batches = batches_of_tokens(lengths, features.batch_tokens)
-        for part in score(model, prompt_of, ids, batches, layers=layers, pad=tokenizer.pad_token_id):
-            states[part.rows] = part.features
-        none = np.full(count, np.nan)
-        recorder.write(
-            step,
-            Rollouts(
-                question_id=rows["question_id"].tolist(),
-                prompt_ids=prompt_of,
-                response_ids=ids,
-                logprobs=[completion.logprobs for completion in completions],
-                text=text,
-                truncated=np.array([completion.finish_reason == "length" for completion in completions]),
-                answer=answers,
-                correct=correct,
-                group_accuracy=group_accuracy(correct, size),
-                reward_task=none,
-                reward_calibration=none,
-                confidence=none,
-                features=states,
-            ),
+        began = time.monotonic()
+        drawn = draw(
+            asked, "answer", sampling, seeds[step - 1].tolist(), engine=engine, tokenizer=tokenizer, prompts=prompts
         )
+        seconds.record(step, time.monotonic() - began)
+        first = (step - 1) * count
+        frame = judged(drawn, asked, "answer", tokenizer=tokenizer, judge=verifier, step=step, first=first)
+        prompt_ids, response_ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
+        lengths = [len(p) + len(r) for p, r in zip(prompt_ids, response_ids, strict=True)]
+        batches = batches_of_tokens(lengths, features.batch_tokens)
+        states = np.empty(shape, dtype=np.float32)
+        for part in score(model, prompt_ids, response_ids, batches, layers=layers, pad=tokenizer.pad_token_id):
+            states[part.rows] = part.features
+        recorder.write(frame, states)
         left = (time.monotonic() - started) / done * (len(todo) - done)
-        logging.info("step %d/%d  accuracy %.3f  %.0f s left", step, policy.steps, correct.mean(), left)
+        logging.info("step %d/%d  accuracy %.3f  %.0f s left", step, policy.steps, frame["correct"].mean(), left)
     recorder.require(policy.steps)
-    open_features(store)  # refuses a store with gaps
+    if cost is not None:
+        write_cost(cost, seconds.cost(items=policy.steps * count))
     run.publish({"rollouts": rollouts, "features.zarr": output_features})

@@ -14,13 +14,15 @@ from trl import GRPOConfig
 
 from cocal.config.policy import Algorithm, Policy
 from cocal.config.protocol import Features
+from cocal.costs import write_cost
 from cocal.errors import ConfigError
 from cocal.features.capture import resolve_layers
-from cocal.features.store import create_features, open_features
+from cocal.features.store import create_features
 from cocal.policy.checkpoints import last_resumable, load_policy
 from cocal.policy.objectives import PROTOCOLS
 from cocal.policy.recorder import RolloutRecorder
 from cocal.policy.schedule import question_schedule
+from cocal.policy.seconds import StepSeconds
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
@@ -35,12 +37,14 @@ class Outputs:
     Attributes:
         stages: rollout step -> checkpoint folder.
         rollouts: folder of one table a step.
-        features: feature store of all rollouts.
+        features: feature store of all rollouts; None where no companion learns from them.
+        cost: file for the time of all steps; None if it is not wanted.
     """
 
     stages: Mapping[int, Path]
     rollouts: Path
-    features: Path
+    features: Path | None = None
+    cost: Path | None = None
 
 
 def train_policy(
@@ -65,7 +69,7 @@ def train_policy(
         base: checkpoint to start from.
         questions: training set (cocal.schemas.QUESTIONS).
         prompts: prompt set.
-        features: layers and type of the live features.
+        features: layers and type of the live features, if they are kept.
         verifier: gives the reward.
         run_folder: holds rollouts, features and checkpoints until they are published.
         run_digest: of everything that the run depends on; a folder of another digest is not resumed.
@@ -74,35 +78,33 @@ def train_policy(
     """
     processes = PartialState(cpu=not torch.cuda.is_available())
     model, tokenizer = load_policy(base)
-    layers = resolve_layers(features.layers, model.config.num_hidden_layers)
+    layers = resolve_layers(features.layers, model.config.num_hidden_layers) if outputs.features else ()
     with processes.main_process_first():
         run = RunFolder(run_folder, run_digest)
         resume = last_resumable(run.path)
-    recorder = None
+    recorder = seconds = None
     if processes.is_main_process:
-        rollouts = settings.questions_per_step * settings.responses_per_question
-        writer = create_features(
-            run.path / "features.zarr",
-            responses=settings.steps * rollouts,
-            layers=layers,
-            hidden=model.config.hidden_size,
-            rows_per_chunk=rollouts,
-            dtype=features.dtype,
-            attributes=attributes,
-            resume=run.resumed,
-        )
-        recorder = RolloutRecorder(
-            run.path / "rollouts",
-            writer,
-            dataset=str(questions["dataset"].iloc[0]),
-            group_size=settings.responses_per_question,
-            attributes=attributes,
-        )
+        writer = None
+        if outputs.features:
+            rollouts = settings.questions_per_step * settings.responses_per_question
+            writer = create_features(
+                run.path / "features.zarr",
+                responses=settings.steps * rollouts,
+                layers=layers,
+                hidden=model.config.hidden_size,
+                rows_per_chunk=rollouts,
+                dtype=features.dtype,
+                attributes=attributes,
+                resume=run.resumed,
+            )
+        recorder = RolloutRecorder(run.path / "rollouts", writer, attributes)
+        seconds = StepSeconds(run.path / "seconds.json")
         if resume:
             logging.info("resuming from %s", resume)
     schedule = question_schedule(len(questions), settings.steps, settings.questions_per_step, settings.seed)
     trainer = RecordingGRPOTrainer(
         recorder=recorder,
+        seconds=seconds,
         layers=layers,
         policy=settings,
         algorithm=algorithm,
@@ -116,10 +118,13 @@ def train_policy(
     )
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
-    if recorder is not None:
+    if processes.is_main_process:
         recorder.require(settings.steps)
-        open_features(run.path / "features.zarr")  # refuses a store with gaps
-        published = {"rollouts": outputs.rollouts, "features.zarr": outputs.features}
+        if outputs.cost:
+            write_cost(outputs.cost, seconds.cost(items=settings.steps))
+        published = {"rollouts": outputs.rollouts}
+        if outputs.features:
+            published["features.zarr"] = outputs.features
         run.publish(published | {f"step-{step}": folder for step, folder in outputs.stages.items()})
 
 

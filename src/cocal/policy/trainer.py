@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer, subclassed once: our advantages, and every rollout recorded with its policy's states."""
+"""TRL's GRPO trainer, subclassed once: our sampling and advantages, and every rollout recorded."""
 
 import logging
 import shutil
@@ -11,30 +11,37 @@ import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 from trl import GRPOTrainer
+from trl.models import unwrap_model_for_generation
 
 from cocal.config.policy import Algorithm, Policy
 from cocal.features.forward import batches_of_rows, score
+from cocal.generation.engine import Completion, Sampling
+from cocal.generation.responses import sampling_seeds
+from cocal.generation.rows import plain_texts, response_rows, stated_confidences
+from cocal.generation.transformers_engine import TransformersEngine
 from cocal.policy.checkpoints import COMPLETE
-from cocal.policy.objectives import confidence_start, step_advantages, step_rewards
-from cocal.policy.recorder import RolloutRecorder, Rollouts
-from cocal.policy.rewards import Rewards, group_accuracy
+from cocal.policy.micro_batches import sorted_by_length
+from cocal.policy.objectives import PROTOCOLS, confidence_start, step_advantages, step_rewards
+from cocal.policy.recorder import RolloutRecorder
+from cocal.policy.rewards import Rewards
+from cocal.policy.seconds import StepSeconds
 from cocal.store import label_folder
 from cocal.verify.answers import extract_answer
-from cocal.verify.confidence import parse_confidence
-
-_PLAIN = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 
 
 class RecordingGRPOTrainer(GRPOTrainer):
-    """GRPO, RLCR and DCPO whose rollouts feed companions. Serves one CPU and several GPUs alike.
+    """GRPO, RLCR and DCPO whose rollouts are recorded. Serves one CPU and several GPUs alike.
 
-    Generation and update are TRL's own; rewards and advantages come from `cocal.policy.objectives`. After each
-    generation, one teacher-forced pass over the exact token ids under the policy that produced them gives raw
-    log-probabilities and pooled states; the main process writes them.
+    The update is TRL's own; rewards and advantages come from `cocal.policy.objectives`. Rollouts come from our engine,
+    with their log-probabilities, except where TRL has vLLM or the weights are sharded. Where companions learn from the
+    rollouts, one teacher-forced pass over the exact token ids under the policy that produced them gives pooled states.
+    The main process writes everything.
 
     Args:
         recorder: writes rollouts, in the main process; None in the others.
-        layers: zero-based block indices whose states are kept.
+        seconds: keeps the time of the steps, in the main process; None in the others. Generation, recording and update
+            count; checkpoints do not.
+        layers: zero-based block indices whose states are kept; none where no companion learns from the rollouts.
         policy: settings of the training.
         algorithm: which objective; decides the advantages.
         stages: rollout step after which the policy is kept -> its checkpoint folder.
@@ -47,6 +54,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self,
         *,
         recorder: RolloutRecorder | None,
+        seconds: StepSeconds | None,
         layers: Sequence[int],
         policy: Policy,
         algorithm: Algorithm,
@@ -62,7 +70,65 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self._rewards_of_step: torch.Tensor | None = None
         self.summary = ""
         """Of the last rollouts, for the progress line."""
-        self.add_callback(_StepCallback(self, policy.updates_per_step, stages, attributes))
+        self.add_callback(_StepCallback(self, policy.updates_per_step, seconds, stages, attributes))
+
+    @property
+    def _rollout_step(self) -> int:
+        """The present one, from 1."""
+        return self.state.global_step // self._policy.updates_per_step + 1
+
+    @property
+    def _own_engine(self) -> bool:
+        """Whether our engine samples. It does not keep processes in step, as sharded weights need."""
+        return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
+        """TRL's completions and log-probabilities; ours depend on seed, step and place among the rollouts alone."""
+        if not self._own_engine:
+            return super()._generate_single_turn(
+                prompt_ids, images, multimodal_fields, num_generations, has_tool_images
+            )
+        count = len(prompt_ids)
+        identity = f"{self._algorithm}/{self._rollout_step}"
+        seeds = sampling_seeds(identity, self._policy.seed, count * self.accelerator.num_processes, samples=1)
+        first = count * self.accelerator.process_index
+        sampling = Sampling(
+            self.temperature, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=self.max_completion_length
+        )
+        ends = {"end": self._tokenizer.eos_token_id, "pad": self._tokenizer.pad_token_id}
+        with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
+            engine = TransformersEngine(model, **ends, batch_size=count)
+            drawn = [group[0] for group in engine.generate(prompt_ids, sampling, seeds[first : first + count])]
+        return [one.token_ids for one in drawn], [one.logprobs.tolist() for one in drawn]
+
+    def _prepare_inputs(self, generation_batch):
+        """TRL's micro-batch; those of each update share its rows by length, so that short rows need little padding."""
+        held = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is held:
+            return inputs
+        size = self.args.gradient_accumulation_steps
+        updates = [self._buffered_inputs[k : k + size] for k in range(0, len(self._buffered_inputs), size)]
+        self._buffered_inputs = [batch for update in updates for batch in sorted_by_length(update)]
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **options):
+        """TRL's log-probabilities and entropies (rows, logits_to_keep).
+
+        Without a GPU, TRL's fused head computes the logits of the prompts too, and all of them twice, to save memory
+        that small models do not need.
+        """
+        if self.accelerator.device.type != "cpu":
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, **options
+            )
+        output = model(
+            input_ids=input_ids, attention_mask=attention_mask, logits_to_keep=logits_to_keep + 1, use_cache=False
+        )
+        logprobs = (output.logits[:, :-1] / self.temperature).log_softmax(dim=2)
+        with torch.no_grad():
+            entropies = -(logprobs.exp() * logprobs).sum(dim=2)
+        return logprobs.gather(2, input_ids[:, -logits_to_keep:, None])[..., 0], entropies, None
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """TRL's rewards (all processes, functions), kept for the record."""
@@ -72,128 +138,139 @@ class RecordingGRPOTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs):
         """TRL's batch with the objective's advantages; records the rollouts on the way."""
         batch = super()._generate_and_score_completions(inputs)
-        prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
-        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
-        features, logprobs = self._states(prompts, responses)
-        ends = set(self.eos_token_ids)
-        text = self._tokenizer.batch_decode(responses, **_PLAIN)
-        local = [
-            {
-                "question_id": row["question_id"],
-                "prompt_ids": prompt,
-                "response_ids": response,
-                "logprobs": logprob,
-                "features": feature,
-                "truncated": response[-1] not in ends,
-                "text": said,
-                "confidence": parse_confidence(said) if self._algorithm != "grpo" else None,
-            }
-            for row, prompt, response, logprob, feature, said in zip(
-                inputs, prompts, responses, logprobs, features, text, strict=True
-            )
-        ]
-        rows = gather_object(local)
+        rows = gather_object(self._local_rows(inputs, batch))
         correct = self._rewards_of_step[:, 0].cpu().numpy() > 0.5
-        confidence = np.array([row["confidence"] for row in rows], dtype=np.float64)
+        confidence = np.array([row["confidence"] for row in rows])
         rewards = step_rewards(self._policy, self._algorithm, correct, confidence)
-        batch["advantages"] = self._advantages(rewards, rows, batch["completion_ids"])
+        starts, ids = [row["start"] for row in rows], batch["completion_ids"]
+        advantages = step_advantages(self._policy, self._algorithm, rewards, starts, ids.shape[1])
+        first = self.accelerator.process_index * len(ids)
+        batch["advantages"] = torch.as_tensor(
+            advantages[first : first + len(ids)], dtype=torch.float32, device=ids.device
+        )
         if self._recorder is not None:
             self._record(rows, correct, confidence, rewards)
         return batch
 
-    def _advantages(self, rewards: Rewards, rows: list[dict], ids: torch.Tensor) -> torch.Tensor:
-        """This process's part of the step's advantages: (responses,) or (responses, tokens)."""
-        starts = np.zeros(len(rows), dtype=np.int64)
+    def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
+        """This process's rollouts: what the record needs, and where the confidence statement starts (DCPO)."""
+        prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
+        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
+        states = logprobs = [None] * len(inputs)
+        if self._layers or not self._own_engine:
+            states, logprobs = self._scored(prompts, responses)
+        if self._own_engine:
+            values = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
+            logprobs = [np.array(row, dtype=np.float32) for row in values]
+        texts = plain_texts(self._tokenizer, responses)
+        confidence = stated_confidences(texts, PROTOCOLS[self._algorithm])
+        starts = [0] * len(inputs)
         if self._algorithm == "dcpo":
-            starts[:] = [confidence_start(row["response_ids"], self._plain_text) for row in rows]
-        advantages = step_advantages(self._policy, self._algorithm, rewards, starts, ids.shape[1])
-        first = self.accelerator.process_index * len(ids)
-        return torch.as_tensor(advantages[first : first + len(ids)], dtype=torch.float32, device=ids.device)
+            starts = [confidence_start(ids, lambda part: plain_texts(self._tokenizer, [part])[0]) for ids in responses]
+        ends = set(self.eos_token_ids)
+        return [
+            {
+                "question_id": inputs[k]["question_id"],
+                "prompt_ids": prompts[k],
+                "completion": Completion(ids, logprobs[k], "stop" if ids[-1] in ends else "length"),
+                "states": states[k],
+                "text": texts[k],
+                "confidence": confidence[k],
+                "start": starts[k],
+            }
+            for k, ids in enumerate(responses)
+        ]
 
-    def _plain_text(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(ids, **_PLAIN)
-
-    def _states(
+    def _scored(
         self, prompts: list[list[int]], responses: list[list[int]]
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Pooled states (layers, 2, hidden) and raw log-probabilities of each response of this process."""
+    ) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
+        """Pooled states (layers, 2, hidden), and raw log-probabilities unless our engine has them, of each response."""
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        # As many batches on every process, since sharded parameters are gathered in step; smaller than a micro-batch,
-        # since short responses then do not pay for the longest one's padding.
-        batches = batches_of_rows(lengths, max(1, self.args.per_device_train_batch_size // 4))
-        features: list = [None] * len(responses)
+        # As many batches on every process, since sharded parameters are gathered in step.
+        batches = batches_of_rows(lengths, self.args.per_device_train_batch_size)
+        states: list = [None] * len(responses)
         logprobs: list = [None] * len(responses)
         scored = score(
             self.model,
             prompts,
             responses,
             batches,
-            layers=self._layers,
+            layers=self._layers or (0,),
             pad=self._tokenizer.pad_token_id,
             unwrapped=self.accelerator.unwrap_model(self.model),
-            logprobs=True,
+            logprobs=not self._own_engine,
         )
         for part in scored:
             for k, i in enumerate(part.rows):
-                features[i], logprobs[i] = part.features[k], part.logprobs[k]
-        return features, logprobs
+                states[i] = part.features[k]
+                if part.logprobs is not None:
+                    logprobs[i] = part.logprobs[k]
+        return states, logprobs
 
     def _record(self, rows: list[dict], correct: np.ndarray, confidence: np.ndarray, rewards: Rewards) -> None:
-        step = self.state.global_step // self._policy.updates_per_step + 1
-        none = np.full(len(rows), np.nan)
-        rollouts = Rollouts(
-            question_id=[row["question_id"] for row in rows],
+        texts = [row["text"] for row in rows]
+        frame = response_rows(
+            [row["completion"] for row in rows],
+            dataset=self._policy.dataset,
+            question_ids=[row["question_id"] for row in rows],
             prompt_ids=[row["prompt_ids"] for row in rows],
-            response_ids=[row["response_ids"] for row in rows],
-            logprobs=[row["logprobs"] for row in rows],
-            text=[row["text"] for row in rows],
-            truncated=np.array([row["truncated"] for row in rows]),
-            answer=[extract_answer(row["text"]) for row in rows],
+            texts=texts,
+            answers=[extract_answer(text) for text in texts],
             correct=correct,
-            group_accuracy=group_accuracy(correct, self.num_generations),
-            reward_task=rewards.task,
-            reward_calibration=none if rewards.calibration is None else rewards.calibration,
             confidence=confidence,
-            features=np.stack([row["features"] for row in rows]),
+            group_size=self.num_generations,
+            step=self._rollout_step,
+            first=(self._rollout_step - 1) * len(rows),
         )
-        self._recorder.write(step, rollouts)
+        calibration = np.nan if rewards.calibration is None else rewards.calibration
+        frame = frame.assign(reward_task=rewards.task, reward_calibration=calibration)
+        self._recorder.write(frame, np.stack([row["states"] for row in rows]) if self._layers else None)
         self.summary = (
-            f"reward {np.mean(rewards.task + np.nan_to_num(rollouts.reward_calibration)):.3f}  "
+            f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}  "
             f"accuracy {correct.mean():.3f}  "
-            f"length {np.mean([len(row['response_ids']) for row in rows]):.1f}  "
-            f"truncated {rollouts.truncated.mean():.1%}"
+            f"length {frame['length'].mean():.1f}  "
+            f"truncated {frame['truncated'].mean():.1%}"
         )
         if self._algorithm != "grpo":
-            valid = ~np.isnan(confidence)
-            self.summary += (
-                f"  confidence {confidence[valid].mean() if valid.any() else np.nan:.3f} of {valid.mean():.0%}"
-            )
+            stated = frame["confidence"]
+            self.summary += f"  confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
 
 
 class _StepCallback(TrainerCallback):
-    """After each rollout step: progress, and at a stage the policy as a Hugging Face checkpoint."""
+    """After each rollout step: its time, progress, and at a stage the policy as a Hugging Face checkpoint."""
 
     def __init__(
         self,
         trainer: RecordingGRPOTrainer,
         updates_per_step: int,
+        seconds: StepSeconds | None,
         stages: Mapping[int, Path],
         attributes: Mapping[str, str],
     ):
         self._trainer = trainer
         self._updates = updates_per_step
+        self._seconds = seconds
         self._stages = stages
         self._attributes = attributes
         self._started = 0.0
         self._first = 0
+        self._began = 0.0
+        self._spent = 0.0
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._started, self._first = time.monotonic(), state.global_step
 
+    def on_step_begin(self, args, state, control, **kwargs):
+        self._began = time.monotonic()
+
     def on_step_end(self, args, state, control, **kwargs):
+        self._spent += time.monotonic() - self._began
         if state.global_step % self._updates:
             return
         step, steps = state.global_step // self._updates, state.max_steps // self._updates
+        if self._seconds is not None:
+            self._seconds.record(step, self._spent)
+        self._spent = 0.0
         if self._trainer.accelerator.is_main_process:
             done = (state.global_step - self._first) // self._updates
             each = (time.monotonic() - self._started) / done
@@ -218,5 +295,5 @@ class _StepCallback(TrainerCallback):
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
 
-def _unpadded(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
-    return [row[keep].tolist() for row, keep in zip(ids.cpu(), mask.bool().cpu(), strict=True)]
+def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:
+    return [row[keep].tolist() for row, keep in zip(values.cpu(), mask.bool().cpu(), strict=True)]

@@ -1,0 +1,175 @@
+"""Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from trl import GRPOTrainer
+
+from cocal.config.policy import Policy
+from cocal.config.protocol import Features
+from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.features.forward import score
+from cocal.policy.checkpoints import load_policy
+from cocal.policy.micro_batches import sorted_by_length
+from cocal.policy.train import Outputs, train_policy, trl_arguments
+from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.prompts import Prompts
+from cocal.schemas import QUESTIONS, RESPONSES
+from cocal.store import read_frame
+from cocal.verify.equivalence import Verifier
+
+ROWS, PROMPT, RESPONSE = 12, 7, 9
+
+
+def _settings(**changes) -> Policy:
+    settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
+    length = {"max_response_length": {"grpo": 16}}
+    return Policy(dataset="micro-train", **settings | length | changes)
+
+
+@pytest.fixture
+def trainer(tmp_path, micro_checkpoint):
+    """Makes a trainer of the micro policy."""
+
+    def make(settings: Policy) -> RecordingGRPOTrainer:
+        from datasets import Dataset
+
+        model, tokenizer = load_policy(micro_checkpoint)
+        trainer = RecordingGRPOTrainer(
+            recorder=None,
+            seconds=None,
+            layers=(),
+            policy=settings,
+            algorithm="grpo",
+            stages={},
+            attributes={},
+            model=model,
+            processing_class=tokenizer,
+            reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
+            args=trl_arguments(settings, "grpo", tmp_path),
+            train_dataset=Dataset.from_dict({"prompt": ["1"] * 12, "question_id": ["q"] * 12}),
+        )
+        trainer.model.train()
+        trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+        return trainer
+
+    return make
+
+
+@pytest.fixture
+def rows() -> dict[str, torch.Tensor]:
+    """All rollouts of an update in TRL's form, with padding on both sides."""
+    random = torch.Generator().manual_seed(3)
+    prompts = torch.randint(2, PROMPT + 1, (ROWS,), generator=random)
+    responses = torch.randint(1, RESPONSE + 1, (ROWS,), generator=random)
+    prompt_mask = (torch.arange(PROMPT) >= PROMPT - prompts[:, None]).long()
+    completion_mask = (torch.arange(RESPONSE) < responses[:, None]).long()
+    return {
+        "prompt_ids": torch.randint(3, 300, (ROWS, PROMPT), generator=random) * prompt_mask,
+        "prompt_mask": prompt_mask,
+        "completion_ids": torch.randint(3, 300, (ROWS, RESPONSE), generator=random) * completion_mask,
+        "completion_mask": completion_mask,
+        "advantages": torch.randn(ROWS, generator=random),
+        "old_per_token_logps": -6 * torch.rand(ROWS, RESPONSE, generator=random),
+        "num_items_in_batch": completion_mask.sum(),
+    }
+
+
+def _split(rows: dict[str, torch.Tensor], count: int) -> list[dict[str, torch.Tensor]]:
+    parts = {key: value.chunk(count) if value.dim() else [value] * count for key, value in rows.items()}
+    return [{key: value[k] for key, value in parts.items()} for k in range(count)]
+
+
+def _loss(trainer, batches) -> tuple[float, list[torch.Tensor]]:
+    """Loss of an update and its gradients."""
+    trainer.model.zero_grad()
+    total = 0.0
+    for batch in batches:
+        loss = trainer.compute_loss(trainer.model, batch)
+        loss.backward()
+        total += loss.item()
+    return total, [parameter.grad.clone() for parameter in trainer.model.parameters()]
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+@pytest.mark.parametrize("of", ["responses", "tokens"])
+def test_sorting_and_trimming_leave_the_loss_alone(trainer, rows, loss, of):
+    """TRL's loss of the micro-batches as TRL splits them, and of ours."""
+    trainer = trainer(_settings(loss=loss))
+    if of == "tokens":
+        rows["advantages"] = rows["advantages"][:, None] * torch.linspace(-1, 1, RESPONSE)
+    batches = _split(rows, 3)
+    ours = sorted_by_length(batches)
+    assert sum(batch["prompt_ids"].shape[1] + batch["completion_ids"].shape[1] for batch in ours) < 3 * 16
+    expected, gradients = _loss(trainer, batches)
+    found, trimmed = _loss(trainer, ours)
+    assert abs(expected) > 1e-3
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for one, other in zip(trimmed, gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-3)
+
+
+def test_sorted_micro_batches_hold_every_row_once(rows):
+    rows["row"] = torch.arange(ROWS)
+    found = sorted_by_length(_split(rows, 3))
+    assert sorted(torch.cat([batch["row"] for batch in found]).tolist()) == list(range(ROWS))
+    lengths = [batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in found]
+    assert torch.cat(lengths).diff().ge(0).all()
+    for batch in found:
+        assert len(batch["row"]) == ROWS // 3
+        for part in ("prompt", "completion"):
+            of_rows = rows[f"{part}_mask"][batch["row"]].sum(1)
+            assert batch[f"{part}_mask"].shape[1] == of_rows.max()
+            assert batch[f"{part}_mask"].sum(1).tolist() == of_rows.tolist()
+        kept = rows["old_per_token_logps"][batch["row"]] * rows["completion_mask"][batch["row"]]
+        assert (batch["old_per_token_logps"] * batch["completion_mask"]).sum() == pytest.approx(kept.sum().item())
+
+
+def test_log_probabilities_are_trls(trainer, rows):
+    trainer = trainer(_settings(temperature=0.7))
+    ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
+    real = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
+    both = []
+    for trainer_class in (GRPOTrainer, RecordingGRPOTrainer):
+        trainer.model.zero_grad()
+        found = trainer_class._get_per_token_logps_and_entropies(
+            trainer, trainer.model, ids, real, RESPONSE, compute_entropy=True
+        )
+        (found[0] * rows["completion_mask"]).sum().backward()
+        gradients = [parameter.grad.clone() for parameter in trainer.model.parameters()]
+        both.append([*(part * rows["completion_mask"] for part in found[:2]), *gradients])
+    for one, other in zip(*both, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("features", [True, False], ids=["features", "no features"])
+def test_rollouts_that_another_engine_samples_are_recorded_alike(
+    tmp_path, monkeypatch, micro_checkpoint, micro_questions, features
+):
+    """As with vLLM: TRL generates, and the log-probabilities come from a pass of the policy."""
+    monkeypatch.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))
+    outputs = Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts", tmp_path / "features.zarr" if features else None)
+    with Verifier(VerifierSettings()) as verifier:
+        train_policy(
+            _settings(),
+            "grpo",
+            base=micro_checkpoint,
+            questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
+            prompts=Prompts("tiny"),
+            features=Features(dtype="float32"),
+            verifier=verifier,
+            run_folder=tmp_path / "run",
+            run_digest="digest",
+            outputs=outputs,
+            attributes={},
+        )
+    rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
+    assert Path(tmp_path / "features.zarr").exists() == features
+    model, tokenizer = load_policy(micro_checkpoint)
+    prompts, responses = rollouts["prompt_ids"].tolist(), rollouts["response_ids"].tolist()
+    everything = [np.arange(len(rollouts))]
+    (part,) = score(model, prompts, responses, everything, layers=(1,), pad=tokenizer.pad_token_id, logprobs=True)
+    for found, expected in zip(rollouts["logprobs"], part.logprobs, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
