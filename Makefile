@@ -4,13 +4,14 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce test lint schema clean help
+.PHONY: reproduce test lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make test        set up .venv and run the checks and the test suite"
 	@echo "make lint        formatters and linters alone"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
+	@echo "make gallery     shrink figures of the embedded study into docs/, for the README"
 	@echo "make clean       delete results, logs and caches (not .venv)"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -22,7 +23,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 reproduce: $(INSTALLED)
 	snakemake
-	@echo "Done: results/tables, results/figures. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
+	@echo "Done: results/tables, results/figures; one page of all: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
 
 test: lint
 	pytest --numprocesses 2 --dist loadfile
@@ -35,6 +36,9 @@ lint: $(INSTALLED)
 
 schema: $(INSTALLED)
 	cocal schema > config/schema/study.schema.json
+
+gallery: $(INSTALLED)
+	$(BIN)/python docs/gallery.py
 
 clean:
 	rm -rf results/* logs .snakemake .pytest_cache .ruff_cache

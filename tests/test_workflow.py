@@ -37,7 +37,7 @@ STUDIES = ["config.yaml", "smoke.yaml"]
 JOBS = dict.fromkeys(
     [
         *("ablation_companions", "ablation_metrics", "ablation_predictions", "backbone", "checks", "companions"),
-        *("diagram", "metrics", "postcal_companions", "resample", "train"),
+        *("metrics", "postcal_companions", "resample", "train"),
     ],
     2,
 )
@@ -45,7 +45,7 @@ JOBS |= dict.fromkeys(
     [
         *("all", "latency", "prompt_companions", "prompt_features", "questions", "sweep_metrics", "table_all"),
         *(f"table_{name}" for name in TABLES if name != "main"),
-        *(f"figure_{name}" for name in FIGURES),
+        *(f"figure_{name}" for name in (*FIGURES, *DIAGRAMS)),
     ],
     1,
 )

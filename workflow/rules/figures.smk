@@ -220,22 +220,39 @@ use rule figure_training_dynamics as figure_layers with:
 
 
 # Diagrams: drawn, not measured.
-rule diagram:
+rule figure_paradigms:
     output:
-        pdf="results/figures/{diagram}.pdf",
+        pdf="results/figures/paradigms.pdf",
         png=report(
-            "results/figures/{diagram}.png",
-            caption="../report/{diagram}.rst",
+            "results/figures/paradigms.png",
+            caption="../report/paradigms.rst",
             category="Study",
-            labels=labels("Diagram: {diagram}", "none", "PostCal, RLCR, DCPO, CoCal"),
+            labels=labels("Diagram: three paradigms", "none", "PostCal, RLCR, DCPO, CoCal"),
         ),
     log:
-        "logs/figures/{diagram}.log",
+        "logs/figures/paradigms.log",
     benchmark:
-        "results/benchmarks/figures/{diagram}.tsv"
-    wildcard_constraints:
-        diagram="paradigms|overview",
+        "results/benchmarks/figures/paradigms.tsv"
     conda:
         "../../envs/cocal.yaml"
+    params:
+        name="paradigms",
     shell:
-        "cocal figure {wildcards.diagram} --output {output.pdf} > {log} 2>&1"
+        "cocal figure {params.name} --output {output.pdf} > {log} 2>&1"
+
+
+use rule figure_paradigms as figure_overview with:
+    output:
+        pdf="results/figures/overview.pdf",
+        png=report(
+            "results/figures/overview.png",
+            caption="../report/overview.rst",
+            category="Study",
+            labels=labels("Diagram: CoCal", "none", "PostCal, RLCR, DCPO, CoCal"),
+        ),
+    log:
+        "logs/figures/overview.log",
+    benchmark:
+        "results/benchmarks/figures/overview.tsv"
+    params:
+        name="overview",

@@ -1,0 +1,25 @@
+"""Shrink figures of the embedded study for the README: `make gallery` after `make reproduce`."""
+
+from pathlib import Path
+
+from PIL import Image
+
+FIGURES = ("overview", "training_dynamics", "reliability", "cross_iteration", "budgets", "layers")
+WIDTH = 1100
+"""Pixels of a figure as wide as the text."""
+
+
+def main() -> None:
+    """results/figures/{name}.png to docs/{name}.png, in 128 colours."""
+    root = Path(__file__).parents[1]
+    widest = 1650  # text width at 300 dots an inch
+    for name in FIGURES:
+        with Image.open(root / f"results/figures/{name}.png") as figure:
+            scale = WIDTH / widest
+            size = round(figure.width * scale), round(figure.height * scale)
+            small = figure.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+            small.quantize(128).save(root / f"docs/{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()
