@@ -170,7 +170,7 @@ def test_nothing_overlaps_and_block_indices_are_whole(depths):
 
 def test_layouts_refuse_unordered_layers_and_repeated_or_too_many_backbones():
     one = {"name": "tiny-a", "label": "Tiny A", "layers": (0, 1)}
-    with pytest.raises(ValueError, match="layers must rise"):
+    with pytest.raises(ValueError, match="must rise"):
         layout(backbones=[one | {"layers": (1, 0)}])
     with pytest.raises(ValueError, match="repeats a name"):
         layout(backbones=[one, one])

@@ -138,7 +138,7 @@ def measure_latency(
     times = []
     for name, of in sets.items():
         chosen = _choose(of.prompts, questions, seed)
-        sampling = _sampling(settings, of.max_response_length)
+        sampling = Sampling.of(settings, of.max_response_length)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
         times.append(time_to_confidence(name, chosen, sampling, seeds, engine=engine, pre=pre, post=post))
         logging.info("%s: confidence after %.2f ms and %.3f s", name, times[-1].pre_ms, times[-1].post_s)
@@ -146,7 +146,7 @@ def measure_latency(
     prompts = _choose(largest.prompts, min(limit or len(largest.prompts), len(largest.prompts)), seed)
 
     def generate(samples: int) -> float:
-        sampling = _sampling(settings, largest.max_response_length, samples)
+        sampling = Sampling.of(settings, largest.max_response_length, samples)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)
         spent = generation_seconds(prompts, sampling, seeds, engine=engine, concurrent=concurrent, device=post.device)
         logging.info("%s: %.2f ms a question, %d response(s) each", name, 1000 * spent, samples)
@@ -260,17 +260,6 @@ def _choose(prompts: Sequence[Tokens], count: int, seed: int) -> list[Tokens]:
     """`count` random prompts in their order."""
     rows = np.random.default_rng(seed).choice(len(prompts), count, replace=False)
     return [prompts[row] for row in sorted(rows)]
-
-
-def _sampling(settings: Generation, max_tokens: int, samples: int = 1) -> Sampling:
-    return Sampling(
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        presence_penalty=settings.presence_penalty,
-        max_tokens=max_tokens,
-        samples=samples,
-    )
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

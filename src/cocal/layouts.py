@@ -82,7 +82,9 @@ def pre_generation_layout(study: Study) -> PreGenerationLayout:
         **_backbone(study, study.main_backbone),
         backbone=study.main_backbone,
         domains=tuple(
-            Labelled(name=name, label=label) for domain, (name, label) in labels.items() if study.evaluation_sets(domain)
+            Labelled(name=name, label=label)
+            for domain, (name, label) in labels.items()
+            if study.evaluation_sets(domain)
         ),
         step=study.policy.steps,
     )

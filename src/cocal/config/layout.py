@@ -27,6 +27,12 @@ def _distinct(items: tuple[Labelled, ...]) -> tuple[Labelled, ...]:
     return items
 
 
+def _rising(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    if list(numbers) != sorted(set(numbers)):
+        raise ValueError(f"must rise, not {list(numbers)}")
+    return numbers
+
+
 Labels = Annotated[tuple[Labelled, ...], Field(min_length=1), AfterValidator(_distinct)]
 
 
@@ -147,27 +153,15 @@ class CurvesLayout(Layout):
     """Group of datasets whose macro average is drawn."""
     macro_label: str = "macro average"
     """Its name in print."""
-    steps: Annotated[tuple[Count, ...], Field(min_length=1)]
+    steps: Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(_rising)]
     """Steps on the axes: the policy's stages, or the rollout steps that the companions learnt from."""
-
-    @model_validator(mode="after")
-    def _rising(self) -> "CurvesLayout":
-        if list(self.steps) != sorted(set(self.steps)):
-            raise ValueError(f"steps must rise, not {list(self.steps)}")
-        return self
 
 
 class LayeredBackbone(Labelled):
     """A backbone whose companions read one layer each."""
 
-    layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_rising)]
     """Zero-based block indices, rising; the last of them is the final block, which companions read by default."""
-
-    @model_validator(mode="after")
-    def _rising(self) -> "LayeredBackbone":
-        if list(self.layers) != sorted(set(self.layers)):
-            raise ValueError(f"layers must rise, not {list(self.layers)}")
-        return self
 
 
 class LayersLayout(Origin):

@@ -6,7 +6,18 @@ from cocal.config.backbone import Backbone
 from cocal.config.base import Model, Name
 from cocal.config.data import Dataset, FactsWorld
 from cocal.config.policy import Policy
-from cocal.config.protocol import Companion, Estimators, Features, Generation, Judge, Metrics, PostCal, Reports, Timing, Verifier
+from cocal.config.protocol import (
+    Companion,
+    Estimators,
+    Features,
+    Generation,
+    Judge,
+    Metrics,
+    PostCal,
+    Reports,
+    Timing,
+    Verifier,
+)
 
 
 class Study(Model):

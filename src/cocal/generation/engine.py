@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from cocal.config.protocol import Generation, PostCal
 
 Tokens = Sequence[int]
 
@@ -29,6 +32,18 @@ class Sampling:
     presence_penalty: float
     max_tokens: int
     samples: int = 1
+
+    @classmethod
+    def of(cls, settings: "Generation | PostCal", max_tokens: int, samples: int = 1) -> "Sampling":
+        """As the settings say."""
+        return cls(
+            temperature=settings.temperature,
+            top_k=settings.top_k,
+            top_p=settings.top_p,
+            presence_penalty=settings.presence_penalty,
+            max_tokens=max_tokens,
+            samples=samples,
+        )
 
 
 @dataclass(frozen=True)

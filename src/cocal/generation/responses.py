@@ -149,14 +149,7 @@ def sample_responses(
         identity: names checkpoint, format and set; chooses the noise.
         step: of the checkpoint.
     """
-    sampling = Sampling(
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        presence_penalty=settings.presence_penalty,
-        max_tokens=plan.max_response_length,
-        samples=plan.sampled,
-    )
+    sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
     drawn = draw(questions, protocol, sampling, seeds, engine=engine, tokenizer=tokenizer, prompts=prompts)
     frame = judged(drawn, questions, protocol, tokenizer=tokenizer, judge=judge, step=step)

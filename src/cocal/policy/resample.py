@@ -80,14 +80,7 @@ def resample(
     )
     recorder = RolloutRecorder(run.path / "rollouts", writer, attributes)
     seconds = StepSeconds(run.path / "seconds.json")
-    sampling = Sampling(
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        presence_penalty=settings.presence_penalty,
-        max_tokens=policy.max_response_length["grpo"],
-        samples=size,
-    )
+    sampling = Sampling.of(settings, policy.max_response_length["grpo"], size)
     schedule = question_schedule(len(questions), policy.steps, policy.questions_per_step, policy.seed)
     seeds = np.array(sampling_seeds(identity, settings.seed, schedule.size, size)).reshape(schedule.shape)
     started, todo = time.monotonic(), recorder.missing(policy.steps)
