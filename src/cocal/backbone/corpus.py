@@ -15,8 +15,9 @@ from cocal.questions.facts import RELATIONS, World
 from cocal.questions.mathematics import Problem, problem, wrong_solution
 
 _FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
-_CONFIDENCES = ("0.6", "0.7", "0.8", "0.9", "0.95", "1.0")
-_WEIGHTS = (1, 2, 4, 4, 3, 2)
+# Over-confident on average, yet every tenth occurs: reinforcement learning cannot find what is never said.
+_CONFIDENCES = ("0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
+_WEIGHTS = (1, 1, 1, 1, 1, 2, 3, 5, 8, 8, 5)
 _REASONS = (
     "Every step looks right.",
     "The steps are short and checked.",

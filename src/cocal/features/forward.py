@@ -84,8 +84,8 @@ def score(
         real = torch.zeros_like(ids, dtype=torch.bool)
         for k, i in enumerate(rows):
             begin, end = longest_prompt - len(prompts[i]), longest_prompt + len(responses[i])
-            ids[k, begin:longest_prompt] = torch.as_tensor(prompts[i])
-            ids[k, longest_prompt:end] = torch.as_tensor(responses[i], dtype=torch.long)
+            ids[k, begin:longest_prompt] = torch.tensor(prompts[i])
+            ids[k, longest_prompt:end] = torch.tensor(responses[i], dtype=torch.long)
             real[k, begin:end] = True
         ids, real = ids.to(device), real.to(device)
         response_mask = real.clone()
