@@ -12,12 +12,11 @@ from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS as REGISTRY
 from cocal.metrics.cube import metric_cube
-from cocal.metrics.shown import BETTER, metric_text
+from cocal.metrics.shown import BETTER, csv_text, metric_text
 from cocal.store import write_dataset
 from cocal.tables.html import page
 from cocal.tables.latex import latex
 from cocal.tables.main import columns, main_grid, prepare_main
-from cocal.tables.numbers import csv_text
 from cocal.tables.rank import marks
 from sample_predictions import METHODS, STAGES, sample_predictions
 

@@ -23,6 +23,28 @@ MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
 """Macro averages, as `cocal.plan.macro_averages` names them."""
 
 
+_PAIR = ("cocal-binary", "postcal-binary")
+_NEEDED = {
+    "cost": ("postcal-group", "cocal-group", "cocal-pre-generation"),
+    "token_aggregation": ("cocal-binary",),
+    "pre_generation": ("cocal-pre-generation", "cocal-group"),
+    "time_to_confidence": ("cocal-pre-generation", "cocal-group"),
+    "cross_iteration": ("cocal-binary",),
+    "early_steps": ("cocal-group", "cocal-binary"),
+    "budgets": _PAIR,
+    "composition": _PAIR,
+    "layers": ("cocal-binary",),
+}
+
+
+def shown_by(study: Study, name: str) -> bool:
+    """Whether a study has the methods that a table or figure compares; those of a free choice always have."""
+    if name == "cross_policy":
+        needed = cross_policy_methods(study)
+        return bool(needed) and set(needed) <= set(study.estimators.methods)
+    return set(_NEEDED.get(name, ())) <= set(study.estimators.methods)
+
+
 def main_layout(study: Study, step: int) -> MainLayout:
     """tables/main, or its counterpart at an earlier stage."""
     final = step == study.policy.steps
@@ -133,9 +155,13 @@ def curves_layout(study: Study, methods: Sequence[str], steps: Sequence[int]) ->
 
 def cross_policy_layout(study: Study) -> CurvesLayout:
     """figures/cross_policy: the coupled methods beside CoCal's companions on their policies."""
-    coupled = [m for m in ("rlcr", "dcpo") if m in study.policy.algorithms]
-    methods = [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
-    return curves_layout(study, methods, study.policy.stages)
+    return curves_layout(study, cross_policy_methods(study), study.policy.stages)
+
+
+def cross_policy_methods(study: Study) -> list[str]:
+    """Each coupled method, followed by CoCal's companion on its policy."""
+    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
+    return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
 
 
 def layers_layout(study: Study) -> LayersLayout:

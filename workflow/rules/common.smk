@@ -73,7 +73,12 @@ def feature_settings(wildcards):
 
 def pooled_flags(wildcards):
     """The prompt's state is pooled too where pre-generation is evaluated; RLCR's task response ends early."""
-    return {"answer": "--prompt", "rlcr": "--task-response"}.get(wildcards.protocol, "")
+    if wildcards.protocol == "rlcr":
+        return "--task-response"
+    methods = plan.methods_of(STUDY, *cell_of(wildcards))
+    return (
+        "--prompt" if wildcards.protocol == "answer" and "cocal-pre-generation" in methods else ""
+    )
 
 
 # Folder of the companions of each kind of experience.
@@ -237,7 +242,12 @@ def check_inputs(wildcards):
         "rollouts": f"results/rollouts/{backbone}/grpo",
         "questions": TRAINING_SET,
         "companions": [companion_folder(backbone, e) for e in experiences],
-        "predictions": [*prediction_files(wildcards), *sweep_files(wildcards)],
+        "ablations": f"results/companions/{backbone}/ablations",
+        "predictions": [
+            *prediction_files(wildcards),
+            *sweep_files(wildcards),
+            f"results/predictions/{backbone}/grpo/step-{FINAL}-ablations.parquet",
+        ],
     }
     if "resampled" in experiences:
         inputs["resampled"] = f"results/rollouts/{backbone}/postcal"
@@ -246,10 +256,15 @@ def check_inputs(wildcards):
 
 def check_companions(wildcards):
     """All companions with the kind of experience they learnt from, as `cocal checks` wants them."""
-    return [
-        f"{e}={companion_folder(wildcards.backbone, e)}/steps-{n}"
-        for e in checked_experiences(wildcards.backbone)
-        for n in plan.companion_steps(STUDY, wildcards.backbone, e)
+    backbone = wildcards.backbone
+    folders = [
+        f"{e}={companion_folder(backbone, e)}/steps-{n}"
+        for e in checked_experiences(backbone)
+        for n in plan.companion_steps(STUDY, backbone, e)
+    ]
+    states = plan.ablation_states(STUDY, backbone)
+    return folders + [
+        f"ablations=results/companions/{backbone}/ablations/{s}/steps-{FINAL}" for s in states
     ]
 
 
@@ -284,32 +299,33 @@ def tables_of_study():
     names = ["main", "cost", *(["ood"] if SETS["factual"] else []), "hyperparameters"]
     names += [f"main_step{step}" for step in EARLIER_STAGES]
     names += ["scale"] if SECOND else []
-    return [*names, "token_aggregation", "pre_generation", "time_to_confidence"]
+    names += ["token_aggregation", "pre_generation", "time_to_confidence"]
+    return [name for name in names if layouts.shown_by(STUDY, name)]
 
 
-FIGURES = (
-    "paradigms",
-    "overview",
-    "reliability",
-    "training_dynamics",
-    "cross_iteration",
-    "cross_policy",
-    "early_steps",
-    "reliability_all",
-    "budgets",
-    "composition",
-    "layers",
-)
+FIGURES = [
+    name
+    for name in (
+        *(
+            "paradigms",
+            "overview",
+            "reliability",
+            "training_dynamics",
+            "cross_iteration",
+            "cross_policy",
+        ),
+        *("early_steps", "reliability_all", "budgets", "composition", "layers"),
+    )
+    if layouts.shown_by(STUDY, name)
+]
 
 
-def labels(title, data, methods):
+BACKBONES = " and ".join(backbone.label for backbone in STUDY.backbones.values())
+
+
+def labels(title, data, methods, backbone=STUDY.backbones[MAIN].label):
     """How the report lists a table or figure."""
-    return {
-        "shows": title,
-        "backbone": STUDY.backbones[MAIN].label,
-        "data": data,
-        "methods": methods,
-    }
+    return {"shows": title, "backbone": backbone, "data": data, "methods": methods}
 
 
 def table_step(wildcards):
@@ -327,7 +343,8 @@ def main_table_layout(wildcards):
 
 
 def cost_flags(wildcards, input):
-    return [f"--{name.replace('_', '-')}={file}" for name, file in input.items()]
+    times = {name: file for name, file in input.items() if name != "checks"}
+    return [f"--{name.replace('_', '-')}={file}" for name, file in times.items()]
 
 
 def composition_flags():

@@ -1,10 +1,11 @@
 # Figures of the paper, as vector PDF, as PNG and as the numbers drawn. They belong to the configured study, which they
-# name in their small print.
+# name in their small print; none is drawn of a study that broke the protocol.
 
 
 rule figure_training_dynamics:
     input:
         metrics=f"results/metrics/{MAIN}.nc",
+        checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/training_dynamics.pdf",
         csv="results/figures/training_dynamics.csv",
@@ -33,6 +34,7 @@ rule figure_training_dynamics:
 use rule figure_training_dynamics as figure_cross_policy with:
     input:
         metrics=f"results/metrics/{MAIN}.nc",
+        checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/cross_policy.pdf",
         csv="results/figures/cross_policy.csv",
@@ -55,6 +57,7 @@ use rule figure_training_dynamics as figure_cross_policy with:
 use rule figure_training_dynamics as figure_cross_iteration with:
     input:
         metrics=f"results/metrics/{MAIN}-sweep.nc",
+        checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/cross_iteration.pdf",
         csv="results/figures/cross_iteration.csv",
@@ -77,6 +80,7 @@ use rule figure_training_dynamics as figure_cross_iteration with:
 use rule figure_training_dynamics as figure_early_steps with:
     input:
         metrics=f"results/metrics/{MAIN}-sweep.nc",
+        checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/early_steps.pdf",
         csv="results/figures/early_steps.csv",
@@ -103,6 +107,7 @@ use rule figure_training_dynamics as figure_early_steps with:
 use rule figure_training_dynamics as figure_budgets with:
     input:
         metrics=f"results/metrics/{MAIN}-sweep.nc",
+        checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/budgets.pdf",
         csv="results/figures/budgets.csv",
@@ -127,6 +132,7 @@ use rule figure_training_dynamics as figure_budgets with:
 use rule figure_training_dynamics as figure_composition with:
     input:
         metrics=f"results/metrics/{MAIN}-sweep.nc",
+        checks=f"results/checks/{MAIN}.json",
         companions=[companion_folder(MAIN, e) for e in ("rollouts", "resampled")],
     output:
         pdf="results/figures/composition.pdf",
@@ -151,7 +157,8 @@ use rule figure_training_dynamics as figure_composition with:
 
 use rule figure_training_dynamics as figure_reliability with:
     input:
-        FINAL_PREDICTIONS,
+        predictions=FINAL_PREDICTIONS,
+        checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/reliability.pdf",
         csv="results/figures/reliability.csv",
@@ -175,7 +182,8 @@ use rule figure_training_dynamics as figure_reliability with:
 
 use rule figure_training_dynamics as figure_reliability_all with:
     input:
-        FINAL_PREDICTIONS,
+        predictions=FINAL_PREDICTIONS,
+        checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/reliability_all.pdf",
         csv="results/figures/reliability_all.csv",
@@ -199,7 +207,8 @@ use rule figure_training_dynamics as figure_reliability_all with:
 
 use rule figure_training_dynamics as figure_layers with:
     input:
-        ABLATION_CUBES,
+        metrics=ABLATION_CUBES,
+        checks=expand("results/checks/{backbone}.json", backbone=STUDY.backbones),
     output:
         pdf="results/figures/layers.pdf",
         csv="results/figures/layers.csv",
@@ -207,7 +216,7 @@ use rule figure_training_dynamics as figure_layers with:
             "results/figures/layers.png",
             caption="../report/layers.rst",
             category="Analysis",
-            labels=labels("Extraction layer", "mathematics", "CoCal (binary)"),
+            labels=labels("Extraction layer", "mathematics", "CoCal (binary)", BACKBONES),
         ),
     log:
         "logs/figures/layers.log",
@@ -227,7 +236,9 @@ rule figure_paradigms:
             "results/figures/paradigms.png",
             caption="../report/paradigms.rst",
             category="Study",
-            labels=labels("Diagram: three paradigms", "none", "PostCal, RLCR, DCPO, CoCal"),
+            labels=labels(
+                "Diagram: three paradigms", "none", "PostCal, RLCR, DCPO, CoCal", "none"
+            ),
         ),
     log:
         "logs/figures/paradigms.log",
@@ -248,7 +259,7 @@ use rule figure_paradigms as figure_overview with:
             "results/figures/overview.png",
             caption="../report/overview.rst",
             category="Study",
-            labels=labels("Diagram: CoCal", "none", "PostCal, RLCR, DCPO, CoCal"),
+            labels=labels("Diagram: CoCal", "none", "CoCal", "none"),
         ),
     log:
         "logs/figures/overview.log",

@@ -17,7 +17,8 @@ rule responses:
     params:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),
-        judge=canonical(STUDY.judge),
+        # factual answers alone are judged
+        judge="{{}}",
         plan=response_plan,
         prompts=STUDY.prompts,
         domain="mathematics",

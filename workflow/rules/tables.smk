@@ -73,7 +73,9 @@ if SECOND:
                 "results/tables/scale.html",
                 caption="../report/scale.rst",
                 category="Main results",
-                labels=labels("Second backbone", "mathematics", "all"),
+                labels=labels(
+                    "Second backbone", "mathematics", "all", STUDY.backbones[SECOND].label
+                ),
             ),
         log:
             "logs/tables/scale.log",
@@ -96,7 +98,7 @@ use rule table_main as table_token_aggregation with:
             "results/tables/token_aggregation.html",
             caption="../report/token_aggregation.rst",
             category="Analysis",
-            labels=labels("Token aggregation", "mathematics", "CoCal (binary)"),
+            labels=labels("Token aggregation", "mathematics", "CoCal (binary)", BACKBONES),
         ),
     log:
         "logs/tables/token_aggregation.log",
@@ -134,6 +136,7 @@ use rule table_main as table_pre_generation with:
 use rule table_main as table_time_to_confidence with:
     input:
         latency=f"results/costs/{MAIN}/latency.json",
+        checks=f"results/checks/{MAIN}.json",
     output:
         tex="results/tables/time_to_confidence.tex",
         csv="results/tables/time_to_confidence.csv",
@@ -160,6 +163,7 @@ use rule table_main as table_cost with:
         companions=f"results/costs/{MAIN}/companions-grpo.json",
         postcal_companions=f"results/costs/{MAIN}/companions-postcal.json",
         latency=f"results/costs/{MAIN}/latency.json",
+        checks=f"results/checks/{MAIN}.json",
     output:
         tex="results/tables/cost.tex",
         csv="results/tables/cost.csv",
@@ -189,7 +193,7 @@ rule table_hyperparameters:
             "results/tables/hyperparameters.html",
             caption="../report/hyperparameters.rst",
             category="Study",
-            labels=labels("Hyperparameters", "all", "all"),
+            labels=labels("Hyperparameters", "all", "all", BACKBONES),
         ),
     log:
         "logs/tables/hyperparameters.log",

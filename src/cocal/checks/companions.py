@@ -21,25 +21,28 @@ class Fit:
     Attributes:
         folder: output of `cocal companions`.
         experience: what they learnt from.
+        settings: that they must have been fitted with.
         spec: what was written with them.
     """
 
     folder: Path
     experience: Experience
+    settings: Companion
     spec: CompanionSpec
 
     @classmethod
-    def read(cls, experience: Experience, folder: Path) -> "Fit":
+    def read(cls, experience: Experience, settings: Companion, folder: Path) -> "Fit":
         """From its folder."""
-        return cls(folder, experience, read_spec(folder))
+        return cls(folder, experience, settings, read_spec(folder))
 
     def with_numbers(self, **numbers: int | float | str | None) -> dict[str, int | float | str | None]:
         """What a check looked at."""
         return {"experience": self.experience, "steps": self.spec.steps, **numbers}
 
 
-def check_members(fit: Fit, settings: Companion) -> dict:
+def check_members(fit: Fit) -> dict:
     """Every target has every seed, and all companions share architecture and training (appendices A.1, B.2)."""
+    settings = fit.settings
     fitted, wanted = fit.spec.settings.model_dump(mode="json"), settings.model_dump(mode="json")
     different = [f"{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]]
     if different:

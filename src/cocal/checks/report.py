@@ -22,7 +22,7 @@ from cocal.errors import ContractError
 
 
 def check_protocol(
-    settings: Mapping[Experience, Companion],
+    settings: Companion,
     tables: Mapping[Experience, pd.DataFrame],
     fits: Sequence[Fit],
     predictions: Mapping[Path, pd.DataFrame],
@@ -30,7 +30,7 @@ def check_protocol(
     """Run every check.
 
     Args:
-        settings: by experience, that all companions must have been fitted with; the split is the same for all.
+        settings: of CoCal's companions; all share their split and seeds.
         tables: by experience, from `cocal.checks.tables.read_table`.
         fits: companions, in any order.
         predictions: by file, from `cocal.checks.predictions.read_predictions`.
@@ -41,20 +41,17 @@ def check_protocol(
     Raises:
         ContractError: at the first violation.
     """
-    fits = sorted(fits, key=lambda fit: (fit.experience, fit.spec.steps))
+    fits = sorted(fits, key=lambda fit: (fit.experience, fit.spec.steps, fit.spec.layer, fit.spec.pooling))
     for fit in fits:
         if fit.experience not in tables:
             raise ContractError(f"{fit.folder}: no table of {fit.experience} responses is given to check it against")
     held_out = {
-        experience: in_validation(
-            table["question"], settings[experience].validation_share, settings[experience].split_seed
-        )
+        experience: in_validation(table["question"], settings.validation_share, settings.split_seed)
         for experience, table in tables.items()
     }
     given = [(fit, tables[fit.experience], held_out[fit.experience]) for fit in fits]
     fitted = {experience: [fit.spec.steps for fit in fits if fit.experience == experience] for experience in tables}
     budgets = check_matched_budgets(fits)
-    seeds = settings["rollouts"]
     pair = [tables[experience] for experience in ("rollouts", "resampled") if experience in tables]
     return {
         "chronological_order": {name: check_steps(table, name) for name, table in tables.items()},
@@ -62,11 +59,11 @@ def check_protocol(
             name: check_group_accuracy(table, name) for name, table in tables.items() if name != "prompts"
         },
         "equal_raw_budgets": check_equal_budgets(*pair, budgets) if len(pair) == 2 else [],
-        "companion_seeds": [check_members(fit, settings[fit.experience]) for fit in fits],
+        "companion_seeds": [check_members(fit) for fit in fits],
         "order_of_training": [check_training_order(fit) for fit in fits],
         "question_disjoint_validation": [check_disjoint(*one) for one in given],
         "truncated_responses_left_out": [check_truncation(*one) for one in given],
-        "prediction_seeds": {str(path): check_seeds(table, seeds, path) for path, table in predictions.items()},
+        "prediction_seeds": {str(path): check_seeds(table, settings, path) for path, table in predictions.items()},
         "prediction_sources": {str(path): check_sources(table, fitted, path) for path, table in predictions.items()},
         "same_fixed_responses": check_fixed_responses(list(predictions.values())),
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.rollouts import check_chronological, first_of_groups, with_question
+from cocal.companion.rollouts import check_chronological, with_question
 from cocal.errors import ContractError
 from cocal.schemas import RESPONSES
 from cocal.store import read_frame
@@ -32,16 +32,6 @@ def read_table(folder: Path, questions: Path) -> pd.DataFrame:
         ContractError: if a table breaks its contract or a question is not in `questions`.
     """
     return with_question(read_frame(folder, RESPONSES, _COLUMNS), folder, questions)
-
-
-def prompts_of(table: pd.DataFrame) -> pd.DataFrame:
-    """What pre-generation companions learn from: one row a group, its mean correctness, never truncated.
-
-    Args:
-        table: rollouts from `read_table`.
-    """
-    groups = first_of_groups(table).reset_index(drop=True)
-    return groups.assign(truncated=False, correct=groups["group_accuracy"])
 
 
 def check_steps(table: pd.DataFrame, source: str | Path) -> dict[str, int]:

@@ -9,6 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--settings", help="JSON: companion; the paper's by default")
     parser.add_argument("--prompt-settings", help="JSON: companion, of those that learnt from prompts")
+    parser.add_argument("--ablation-settings", help="JSON: companion, of those that read other states")
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     parser.add_argument("--resampled", type=Path, help="folder of PostCal's resampled responses, if there is one")
@@ -18,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         nargs="+",
         metavar="EXPERIENCE=FOLDER",
-        help="folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER",
+        help="folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER, "
+        "ablations=FOLDER (on rollouts)",
     )
     parser.add_argument("--predictions", required=True, nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--output", required=True, type=Path, help="JSON: what each check looked at")
@@ -31,21 +33,28 @@ def run(options: argparse.Namespace) -> None:
     from cocal.checks.companions import Fit
     from cocal.checks.predictions import read_predictions
     from cocal.checks.report import check_protocol
-    from cocal.checks.tables import prompts_of, read_table
+    from cocal.checks.tables import read_table
     from cocal.commands.flags import named_folders
+    from cocal.companion.rollouts import prompts_of
     from cocal.companion.spec import ORDERS
     from cocal.config import parse_settings
     from cocal.config.protocol import Companion
     from cocal.store import provenance, write_text
 
-    settings = dict.fromkeys(ORDERS, parse_settings(Companion, options.settings))
-    settings["prompts"] = parse_settings(Companion, options.prompt_settings, "--prompt-settings")
-    companions = named_folders("--companions", options.companions, list(ORDERS))
+    settings = parse_settings(Companion, options.settings)
+    kinds = dict.fromkeys(ORDERS, settings)
+    kinds["prompts"] = parse_settings(Companion, options.prompt_settings, "--prompt-settings")
+    kinds["ablations"] = parse_settings(Companion, options.ablation_settings, "--ablation-settings")
+    companions = named_folders("--companions", options.companions, list(kinds))
     folders = {"rollouts": options.rollouts, "resampled": options.resampled}
     tables = {name: read_table(path, options.questions) for name, path in folders.items() if path}
     if "prompts" in companions:
         tables["prompts"] = prompts_of(tables["rollouts"])
-    fits = [Fit.read(name, folder) for name, given in companions.items() for folder in given]
+    fits = [
+        Fit.read("rollouts" if kind == "ablations" else kind, kinds[kind], folder)
+        for kind, given in companions.items()
+        for folder in given
+    ]
     predictions = {path: read_predictions(path, options.backbone) for path in options.predictions}
     checks = check_protocol(settings, tables, fits, predictions)
     report = {"checks": checks, "provenance": provenance("checks", settings, backbone=options.backbone)}

@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """One teacher-forced pass over the exact token ids of each response."""
-    import functools
     import json
     import time
 
@@ -29,6 +28,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.extract import extract_features
     from cocal.features.span import task_length
+    from cocal.generation.rows import plain_texts
     from cocal.policy.checkpoints import load_policy
     from cocal.runtime import fix_threads
     from cocal.schemas import RESPONSES
@@ -37,7 +37,10 @@ def run(options: argparse.Namespace) -> None:
     fix_threads()
     settings = parse_settings(Features, options.settings)
     model, tokenizer = load_policy(options.checkpoint)
-    decode = functools.partial(tokenizer.decode, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def decode(ids):
+        return plain_texts(tokenizer, [ids])[0]
+
     columns = ["dataset", "response_id", "sample", "prompt_ids", "response_ids", "length"]
     for name, samples in json.loads(options.samples).items():
         frame = read_frame(options.responses / f"{name}.parquet", RESPONSES, columns)

@@ -269,6 +269,7 @@ def _save(
     from pathlib import Path
 
     from cocal.figures.style import paper_style, save_figure
+    from cocal.metrics.shown import csv_text
     from cocal.store import digest, write_text
 
     output = Path(options.output)
@@ -282,6 +283,5 @@ def _save(
     }
     with paper_style():
         save_figure(draw(), output, facts)
-    csv = numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")
-    write_text(output.with_suffix(".csv"), csv)
+    write_text(output.with_suffix(".csv"), csv_text(numbers))
     logging.getLogger(__name__).info("figure %s: wrote %s, .png and .csv", options.figure, output)

@@ -192,10 +192,10 @@ def _save(options: argparse.Namespace, grid: "Grid", numbers: "pd.DataFrame") ->
     """Write the table in its three forms."""
     import logging
 
+    from cocal.metrics.shown import csv_text
     from cocal.store import write_text
     from cocal.tables.html import page
     from cocal.tables.latex import latex
-    from cocal.tables.numbers import csv_text
 
     write_text(options.output, latex(grid))
     write_text(options.html, page(grid))

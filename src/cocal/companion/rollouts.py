@@ -69,8 +69,17 @@ def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.Da
     Raises:
         ContractError: see `read_rollouts`.
     """
-    groups = first_of_groups(read_rollouts(folder, questions, steps)).reset_index(drop=True)
-    return groups.assign(response_id=groups.index, length=1, truncated=False, correct=groups["group_accuracy"])
+    return prompts_of(read_rollouts(folder, questions, steps)).assign(length=1)
+
+
+def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
+    """One row a group: its mean correctness, never truncated; response_id counts the rows.
+
+    Args:
+        rollouts: with the columns sample and group_accuracy.
+    """
+    groups = first_of_groups(rollouts).reset_index(drop=True)
+    return groups.assign(response_id=groups.index, truncated=False, correct=groups["group_accuracy"])
 
 
 def first_of_groups(rollouts: pd.DataFrame) -> pd.DataFrame:

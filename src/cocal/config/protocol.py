@@ -42,10 +42,11 @@ class Generation(Model):
 
 
 class Features(Model):
-    """Hidden states kept for the companions (equation 5)."""
+    """Hidden states kept for the companions (equation 6)."""
 
     layers: Literal["final", "all"] | tuple[Annotated[int, Field(ge=0)], ...] = "final"
-    """Zero-based block indices; `final` is the last block, before the final RMSNorm."""
+    """Zero-based block indices, to which the final one is added; `final` is the last block alone, before the final
+    RMSNorm."""
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     batch_tokens: Count = 16384
     """Padded tokens in one forward pass."""

@@ -72,6 +72,16 @@ class Study(Model):
         for name, dataset in self.datasets.items():
             if dataset.samples > self.generation.pool:
                 raise ValueError(f"datasets.{name}.samples exceeds generation.pool = {self.generation.pool}")
+            trained = max(self.policy.max_response_length[a] for a in self.policy.algorithms)
+            if dataset.role == "evaluation" and dataset.max_response_length < trained:
+                raise ValueError(
+                    f"datasets.{name}.max_response_length = {dataset.max_response_length} cuts responses that policies "
+                    f"learn to give: rollouts may have {trained} tokens"
+                )
+        if isinstance(layers := self.features.layers, tuple):
+            for name, backbone in self.backbones.items():
+                if not layers or max(layers) >= backbone.depth:
+                    raise ValueError(f"features.layers = {list(layers)}: {name} has blocks 0 to {backbone.depth - 1}")
         return self
 
     @property

@@ -59,7 +59,14 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     """
     protocol = methods[0].protocol
     reader = open_features(inputs.features[protocol] / f"{responses.dataset}.zarr")
-    rows = match_features(reader, responses.evaluated, responses.path, whole=protocol not in TASK_RESPONSES)
+    whole = protocol not in TASK_RESPONSES
+    if (reader.attributes.get("task_response") == "True") == whole:
+        part = "whole responses" if whole else "responses up to <reason>"
+        raise ContractError(
+            f"{reader.path}: in the {protocol} format companions read {part}; extract the features "
+            f"{'without' if whole else 'with'} --task-response"
+        )
+    rows = match_features(reader, responses.evaluated, responses.path, whole=whole)
     experiences = dict.fromkeys(method.experience for method in methods)
     scored = {experience: _score(inputs.companions[experience], reader) for experience in experiences}
     estimates = {}

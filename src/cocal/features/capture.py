@@ -1,4 +1,4 @@
-"""Pooling hidden states inside the forward pass (equation 5), without keeping any layer's states."""
+"""Pooling hidden states inside the forward pass (equation 6), without keeping any layer's states."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 RESPONSE_POOLINGS = ("last", "mean")
-"""Last response token || mean over the response (equation 5)."""
+"""Last response token || mean over the response (equation 6)."""
 PROMPT = "prompt"
 """Pooling of its own: the last prompt token, before a response exists (appendix F.4)."""
 
 
 def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
-    """Zero-based block indices of a setting: "final", "all" or indices.
+    """Zero-based block indices of a setting: "final", "all", or indices, to which the final block is added.
 
     Raises:
         ValueError: if an index is not a block of the model.
@@ -26,7 +26,7 @@ def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
     outside = [layer for layer in layers if layer >= blocks]
     if outside:
         raise ValueError(f"layer {outside[0]} does not exist: the model has blocks 0 to {blocks - 1}")
-    return tuple(layers)
+    return tuple(sorted({*layers, blocks - 1}))
 
 
 @dataclass

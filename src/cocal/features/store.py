@@ -180,7 +180,7 @@ class FeatureReader:
     def read(
         self, start: int, stop: int, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
     ) -> np.ndarray:
-        """Features of the rows `start` to `stop`, poolings side by side: last || mean (equation 5).
+        """Features of the rows `start` to `stop`, poolings side by side: last || mean (equation 6).
 
         Only the chunks of the rows, the layer and the poolings are read.
 

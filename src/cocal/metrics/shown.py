@@ -1,7 +1,10 @@
-"""Metrics as tables and figures show them: which way is better, and how a number is printed."""
+"""Numbers as tables and figures show them: which way is better, and how they are printed."""
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Better = Literal["higher", "lower"]
 
@@ -23,3 +26,8 @@ def metric_text(metric: str, value: float) -> str:
         return UNDEFINED
     # First to 9 decimals: equal accuracies, one of them averaged over seeds, must not round apart at x.x5.
     return f"{round(100 * value, 9):.1f}" if metric == "accuracy" else f"{round(value, 9):.3f}"
+
+
+def csv_text(numbers: "pd.DataFrame") -> str:
+    """The prepared numbers; twelve digits, so that the last bit of a sum does not show."""
+    return numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")

@@ -6,10 +6,11 @@ import pandas as pd
 
 from cocal.config.study import Study
 from cocal.estimators.registry import METHODS
+from cocal.plan import prompt_companion
 from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
 
 _STATES = 2
-"""Hidden states that a companion reads: last token || mean over the response (equation 5)."""
+"""Hidden states that a companion reads: last token || mean over the response (equation 6)."""
 _NAMED = 3
 """Of several groups of data sets, one larger than this is `other sets`."""
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -70,11 +71,8 @@ def _policy(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _companion(study: Study) -> Iterator[tuple[str, str]]:
-    companion, layers = study.companion, study.features.layers
-    yield (
-        "Representation layer",
-        f"Transformer block {max(layers)}" if isinstance(layers, tuple) else "Final transformer block",
-    )
+    companion = study.companion
+    yield "Representation layer", "Final transformer block"
     widths = {backbone.label: f"{_STATES * backbone.width:,}" for backbone in study.backbones.values()}
     yield f"Input dimension ({' / '.join(widths)})", " / ".join(widths.values())
     yield "MLP hidden-layer widths", " / ".join(f"{width:,}" for width in companion.widths)
@@ -117,6 +115,9 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
     if verbal := [name.upper() for name in policy.algorithms if name != "grpo"]:
         yield f"Error of an invalid confidence ({' / '.join(verbal)})", _decimal(policy.invalid_confidence)
     yield "Passes over the calibrator's data", f"{study.companion.passes:,}"
+    if "cocal-pre-generation" in study.estimators.methods:
+        batch = prompt_companion(study).batch_size
+        yield "Pre-generation batch", f"{batch:,} questions, {batch * policy.responses_per_question:,} rollouts"
     if len(study.companion.targets) > 1:
         yield "Optimizer of group targets", "As of binary targets"
     if any(METHODS[name].experience == "resampled" for name in study.estimators.methods):

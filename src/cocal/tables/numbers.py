@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from cocal.metrics.shown import UNDEFINED
 
 HEADS = {"accuracy": "Acc.↑", "mean_confidence": "MeanConf", "ece": "ECE↓", "auroc": "AUROC↑"}
@@ -50,8 +48,3 @@ def ratios(values: Sequence[float]) -> list[str]:
     """One column of ratios: whole numbers, or one decimal where one of them is below ten."""
     decimals = 0 if min(values) >= 10 else 1
     return [f"{value:.{decimals}f}×" for value in values]
-
-
-def csv_text(numbers: pd.DataFrame) -> str:
-    """The prepared numbers; twelve digits, so that the last bit of a sum does not show."""
-    return numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")
