@@ -69,7 +69,7 @@ def write_responses(folder, frame):
     return folder
 
 
-def write_features(folder, frame):
+def write_features(folder, frame, task_response=False):
     """Features of the evaluated responses, in an order of their own; poolings last, mean, prompt."""
     evaluated = frame[frame["sample"] < SAMPLES].iloc[::-1]
     n = len(evaluated)
@@ -82,6 +82,7 @@ def write_features(folder, frame):
         rows_per_chunk=n,
         dtype="float32",
         poolings=("last", "mean", "prompt"),
+        attributes={"task_response": str(task_response)},
     )
     writer.write(0, evaluated["response_id"].to_numpy(), evaluated["length"].to_numpy(), values)
     by_response = pd.Series(list(values), index=evaluated["response_id"])

@@ -128,7 +128,7 @@ def test_truncated_responses_were_left_out(sound: Study, word: str):
 
 def test_companions_of_another_split_or_seed_are_refused(sound: Study):
     fit = sound.fit(COMPANIONS[0])
-    assert check_members(fit, SETTINGS) == {
+    assert check_members(fit) == {
         "experience": "rollouts",
         "steps": 1,
         "targets": 2,
@@ -141,10 +141,10 @@ def test_companions_of_another_split_or_seed_are_refused(sound: Study):
         ({"split_seed": 1}, r"companion\.split_seed 42, not 1"),
     ):
         with pytest.raises(ContractError, match=message):
-            check_members(fit, SETTINGS.model_copy(update=change))
+            check_members(replace(fit, settings=SETTINGS.model_copy(update=change)))
     lost = replace(fit, spec=fit.spec.model_copy(update={"best_pass": fit.spec.best_pass[1:]}))
     with pytest.raises(ContractError, match="spec of 3 companions, 4 are needed"):
-        check_members(lost, SETTINGS)
+        check_members(lost)
 
 
 def test_cocal_is_chronological_and_postcal_shuffled(sound: Study):

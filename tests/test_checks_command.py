@@ -6,13 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
 from cocal.cli import main
+from cocal.features.store import create_features
 from cocal.schemas import PREDICTIONS, RESPONSES
 from cocal.store import write_frame
+from companion_run import GROUP, HIDDEN, SETTINGS, small_run
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,31 @@ def test_command_without_postcal_checks_the_rest(study: Study):
         write_frame(study.folder / f"{name}.parquet", cocal, PREDICTIONS, {})
     assert main(command) == 0
     assert json.loads((study.folder / "checks.json").read_text())["checks"]["equal_raw_budgets"] == []
+
+
+def test_companions_on_prompts_and_of_ablations_are_checked_with_their_own_settings(study: Study, capsys):
+    run = small_run(study.folder / "grpo")
+    one = SETTINGS.model_copy(update={"targets": ("binary",)})
+    flags = [f"--settings={one.model_dump_json()}", "--steps", "3", "--states", "0/last"]
+    assert main(run.command(study.folder / "companions/ablations", *flags)) == 0
+    questions = SETTINGS.model_copy(update={"targets": ("question",), "batch_size": 4})
+    count = len(run.responses) // GROUP
+    store = run.folder / "prompts.zarr"
+    layout = {"responses": count, "layers": [2], "hidden": HIDDEN, "rows_per_chunk": count, "dtype": "float32"}
+    writer = create_features(store, **layout, poolings=("prompt",))
+    states = np.random.default_rng(0).normal(size=(count, 1, 1, HIDDEN))
+    writer.write(0, np.arange(count), np.ones(count, dtype=np.int64), states)
+    flags = [f"--settings={questions.model_dump_json()}", f"--features={store}", "--prompts", "--steps", "3"]
+    assert main(run.command(study.folder / "companions/prompts", *flags)) == 0
+    more = ["ablations=companions/ablations/0/last/steps-3", "prompts=companions/prompts/steps-3"]
+    settings = [f"--prompt-settings={questions.model_dump_json()}", f"--ablation-settings={one.model_dump_json()}"]
+    command = [*study.command([*COMPANIONS, *more]), *settings]
+    assert main(command) == 0
+    checks = json.loads((study.folder / "checks.json").read_text())["checks"]
+    assert {"experience": "prompts", "steps": 3, "targets": 1, "seeds": 2, "companions": 2} in checks["companion_seeds"]
+    assert checks["chronological_order"]["prompts"]["responses"] == count
+    assert main(command[:-1]) == 2
+    assert "0/last/steps-3: fitted with other settings" in capsys.readouterr().err
 
 
 def break_split(study: Study) -> None:

@@ -93,7 +93,7 @@ def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
     study.verbal["confidence"] = 0.5
     study.protocol, study.algorithm = "rlcr", "rlcr"
     begun = study.verbal.assign(length=study.verbal["length"] - 1)
-    features, states = write_features(tmp_path / "features", begun[begun["response_id"] != 3])
+    features, states = write_features(tmp_path / "features", begun[begun["response_id"] != 3], task_response=True)
     companions = load_experiences({"rollouts": [write_companions(tmp_path / "companions")]})
     table = study.run("cocal-on-rlcr", "rlcr", features={"rlcr": features}, companions=companions)
     mine = table[(table["method"] == "cocal-on-rlcr") & (table["seed"] == SEEDS[0])].set_index("response_id")
@@ -102,9 +102,25 @@ def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
     there = mine[mine["valid"]]
     expected = one.predict(np.stack(states.loc[there.index].to_list())[:, 1, :2].reshape(-1, 2 * HIDDEN))
     np.testing.assert_array_equal(there["confidence"], expected[one.members.index(("binary", SEEDS[0]))])
-    longer, _ = write_features(tmp_path / "longer", study.verbal.assign(length=study.verbal["length"] + 1))
+    longer = study.verbal.assign(length=study.verbal["length"] + 1)
+    longer, _ = write_features(tmp_path / "longer", longer, task_response=True)
     with pytest.raises(ContractError, match="features of other responses"):
         study.run("cocal-on-rlcr", features={"rlcr": longer}, companions=companions)
+    whole, _ = write_features(tmp_path / "whole", study.verbal)
+    with pytest.raises(ContractError, match=r"companions read responses up to <reason>; .* with --task-response"):
+        study.run("cocal-on-rlcr", features={"rlcr": whole}, companions=companions)
+
+
+def test_transfer_to_dcpo_keeps_the_whole_response(study, tmp_path):
+    study.verbal["confidence"] = 0.5
+    study.protocol, study.algorithm = "dcpo", "dcpo"
+    companions = load_experiences({"rollouts": [write_companions(tmp_path / "companions")]})
+    begun, _ = write_features(tmp_path / "begun", study.verbal, task_response=True)
+    with pytest.raises(ContractError, match=r"companions read whole responses; .* without --task-response"):
+        study.run("cocal-on-dcpo", features={"dcpo": begun}, companions=companions)
+    whole, _ = write_features(tmp_path / "whole", study.verbal)
+    table = study.run("cocal-on-dcpo", features={"dcpo": whole}, companions=companions)
+    assert table["valid"].all()
 
 
 def test_every_companion_of_a_sweep_has_rows_of_its_own_source_step(study, tmp_path):

@@ -1,12 +1,14 @@
 """Pre-generation: prompt states of the stage checkpoints, question-level targets (appendix F.4)."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.companion.rollouts import read_prompts, read_rollouts
+from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.features.store import open_features
 from cocal.policy.checkpoints import load_policy
@@ -97,11 +99,16 @@ def test_companions_of_prompts_are_selected_by_group_accuracy(run, checkpoints, 
     assert companions.spec.poolings == ("prompt",)
     assert companions.spec.training_responses + companions.spec.validation_responses == 3 * GROUPS
     prompts = read_prompts(run.folder / "rollouts", run.folder / "questions.parquet", 3)
-    history = (tmp_path / "out/steps-3/history.csv").read_text().splitlines()
-    assert len(history) == 1 + SETTINGS.passes * len(SETTINGS.seeds)
-    error = 1 - companions.spec.training_error_share
-    assert 0 < error < 1
-    assert abs(error - prompts["correct"].mean()) < 0.1
+    history = pd.read_csv(tmp_path / "out/steps-3/history.csv")
+    held_out = in_validation(prompts["question"], SETTINGS.validation_share, SETTINGS.split_seed)
+    assert companions.spec.validation_responses == held_out.sum() > 0
+    states = open_features(tmp_path / "prompts.zarr").read(0, 3 * GROUPS, poolings=["prompt"])
+    confidence = companions.predict(states[held_out])
+    for member, (_, seed) in enumerate(companions.members):
+        mine = history[history["seed"] == seed].set_index("pass")["validation_mse"]
+        assert companions.spec.best_pass[member] == mine.idxmin()
+        error = np.mean((confidence[member] - prompts["group_accuracy"].to_numpy()[held_out]) ** 2)
+        np.testing.assert_allclose(error, mine.min(), rtol=1e-5)
     assert '"items": 2' in (tmp_path / "cost.json").read_text()
     # features of responses are not those of prompts
     assert main([*flags]) == 2

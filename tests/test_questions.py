@@ -178,7 +178,7 @@ def test_corpus_confidences_say_nothing_about_correctness(documents):
     assert len(stated[False]) > 50
     means = {right: sum(values) / len(values) for right, values in stated.items()}
     assert abs(means[True] - means[False]) < 0.04
-    assert means[False] > 0.75
+    assert means[False] > 0.6  # far above any accuracy
 
 
 def test_prompts_hold_what_they_are_given():

@@ -2,8 +2,12 @@
 
 import pytest
 
+from cocal.cli import main
 from cocal.features.span import task_length
+from cocal.features.store import open_features
+from cocal.policy.checkpoints import load_policy
 from cocal.verify.tokens import token_of
+from evaluated_study import responses, write_responses
 
 TOKENS = ["1+1=2\n", r"\boxed{2}", "\n<rea", "son>", "sure", "</reason>", "\nCONF", "IDENCE: ", "0.9", ""]
 END = len(TOKENS) - 1  # a special token: no text
@@ -47,3 +51,27 @@ def test_a_token_that_begins_inside_a_character_does_not_mislead():
         return b"".join(pieces[i] for i in ids).decode(errors="replace")
 
     assert task_length([0, 1, 2], decode_bytes) == 2
+
+
+@pytest.mark.parametrize(("flags", "whole"), [(["--task-response"], False), ([], True)])
+def test_command_pools_what_the_flag_says(tmp_path, micro_checkpoint, flags, whole):
+    """RLCR ends before the tag, DCPO keeps the response's end; the states are those of the shorter ids."""
+    _, tokenizer = load_policy(micro_checkpoint)
+    texts = [r"1+1=2\n\boxed{2}\n<reason>Sure.</reason>\nCONFIDENCE: 0.9", "<reason>No.</reason>", r"\boxed{3}"]
+    ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for text in texts]
+    rows = responses(pool=1).head(3).assign(sample=0, response_ids=ids, length=[len(one) for one in ids])
+    rows["logprobs"] = [[-1.0] * len(one) for one in ids]
+    rows = rows.assign(mean_logprob=-1.0, prompt_ids=[[5, 6]] * 3, truncated=False, finish_reason="stop", answer="1")
+    write_responses(tmp_path / "responses", rows)
+    places = [f"--responses={tmp_path / 'responses'}", f"--checkpoint={micro_checkpoint}", f"--output={tmp_path}"]
+    settings = '--settings={"dtype": "float32"}'
+    assert main(["features", settings, '--samples={"sums": 1}', *places, *flags]) == 0
+    found = open_features(tmp_path / "sums.zarr")
+    cut = len(tokenizer(texts[0].partition("<reason>")[0])["input_ids"])
+    if whole:
+        assert found.length.tolist() == [len(one) for one in ids]
+    else:
+        assert found.response_id.tolist() == [0, 2]  # the second has nothing before the tag
+        assert found.length[1] == len(ids[2])
+        assert abs(int(found.length[0]) - cut) <= 1
+        assert tokenizer.decode(ids[0][: found.length[0]]) in texts[0].partition("<reason>")[0]

@@ -1,6 +1,8 @@
 """Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from cocal.config.policy import Policy
 from cocal.config.protocol import Features
 from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.features.forward import score
+from cocal.policy import trainer as trainer_module
 from cocal.policy.checkpoints import load_policy
 from cocal.policy.micro_batches import sorted_by_length
+from cocal.policy.seconds import StepSeconds
 from cocal.policy.train import Outputs, train_policy, trl_arguments
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
@@ -173,3 +177,40 @@ def test_rollouts_that_another_engine_samples_are_recorded_alike(
     (part,) = score(model, prompts, responses, everything, layers=(1,), pad=tokenizer.pad_token_id, logprobs=True)
     for found, expected in zip(rollouts["logprobs"], part.logprobs, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_rows_stay_in_their_update(trainer, rows, monkeypatch):
+    """Two updates a step: sorting by length must not carry a row from one to the other."""
+    one = trainer(_settings(updates_per_step=1, micro_batch=2))
+    one.args.gradient_accumulation_steps, one.args.steps_per_generation = 3, 6
+    batches = [{key: value[2 * k : 2 * k + 2] for key, value in rows.items() if value.dim()} for k in range(6)]
+    for k, batch in enumerate(batches):
+        batch["advantages"] = torch.tensor([2.0 * k, 2.0 * k + 1])
+
+    def prepared(self, generation_batch):
+        self._buffered_inputs = list(batches)
+        return batches[0]
+
+    monkeypatch.setattr(GRPOTrainer, "_prepare_inputs", prepared)
+    one._buffered_inputs, one._step = None, 0
+    one._prepare_inputs({})
+    places = [
+        sorted(int(a) for batch in part for a in batch["advantages"])
+        for part in (one._buffered_inputs[:3], one._buffered_inputs[3:])
+    ]
+    assert places == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+
+
+def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
+    clock = iter([0.0, 10.0, 11.0, 20.0, 23.0, 30.0, 30.5, 40.0, 47.0, 50.0])
+    monkeypatch.setattr(trainer_module.time, "monotonic", lambda: next(clock))
+    seconds = StepSeconds(tmp_path / "seconds.json")
+    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False))
+    callback = trainer_module._StepCallback(owner, 2, seconds, {}, {})
+    state = SimpleNamespace(global_step=0, max_steps=4)
+    callback.on_train_begin(None, state, None)
+    for update in range(1, 5):
+        callback.on_step_begin(None, state, None)
+        state.global_step = update
+        callback.on_step_end(None, state, None)
+    assert json.loads((tmp_path / "seconds.json").read_text()) == {"1": 4.0, "2": 7.5}

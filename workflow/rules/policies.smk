@@ -10,7 +10,6 @@ rule backbone:
         "results/benchmarks/backbone/{backbone}.tsv"
     conda:
         "../../envs/cocal.yaml"
-    threads: 2
     params:
         settings=backbone_settings,
         world=canonical(STUDY.world),
@@ -43,7 +42,6 @@ rule train:
         algorithm="grpo",
     conda:
         "../../envs/cocal.yaml"
-    threads: 2
     params:
         settings=training_settings,
         verifier=canonical(STUDY.verifier),

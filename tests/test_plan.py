@@ -1,0 +1,72 @@
+"""What follows from the embedded study: checkpoints, sets, methods, companions."""
+
+import pytest
+
+from cocal import layouts, plan
+from cocal.config import load_study
+
+FACTUAL = ["mathematics", "factual"]
+
+
+@pytest.fixture(scope="module")
+def study(repository):
+    return load_study(repository / "config/config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("cell", "methods", "domains"),
+    [
+        (("tiny", "base", 0), ["base-verbal"], FACTUAL),
+        (("tiny", "grpo", 20), ["cocal-group", "cocal-binary"], ["mathematics"]),
+        (("tiny", "rlcr", 20), ["rlcr", "cocal-on-rlcr"], ["mathematics"]),
+        (("tiny", "dcpo", 60), ["dcpo", "cocal-on-dcpo"], FACTUAL),
+        (("small", "rlcr", 60), ["rlcr"], ["mathematics"]),
+        (("small", "rlcr", 20), [], ["mathematics"]),
+        (("small", "grpo", 40), [], ["mathematics"]),
+    ],
+)
+def test_methods_and_domains_of_a_checkpoint(study, cell, methods, domains):
+    assert plan.methods_of(study, *cell) == methods
+    assert plan.domains_of(study, *cell) == domains
+
+
+def test_the_final_policy_is_judged_by_everything(study):
+    methods = plan.methods_of(study, "tiny", "grpo", 60)
+    assert methods[0] == "verbal"
+    assert methods[-1] == "cocal-pre-generation"
+    assert len(methods) == 9
+    assert plan.methods_of(study, "small", "grpo", 60) == methods[:-1]
+    assert plan.protocols_of(study, "tiny", "grpo", 60) == ["verbal", "answer"]
+    assert plan.feature_protocols(study, "tiny", "grpo", 60) == ["answer"]
+    assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
+
+
+def test_sweeps_compare_stages_prefixes_and_budgets(study):
+    stages, budgets = [20, 40, 60], list(study.reports.budgets)
+    assert plan.sweep_steps(study, 20) == {"rollouts": sorted({*stages, *study.reports.early_steps})}
+    assert plan.sweep_steps(study, 40) == {"rollouts": stages}
+    assert plan.sweep_steps(study, 60) == {"resampled": budgets, "rollouts": sorted({*stages, *budgets})}
+    assert plan.companion_steps(study, "small", "rollouts") == [60]
+    assert plan.companion_steps(study, "tiny", "prompts") == [60]
+    fitted = set(plan.companion_steps(study, "tiny", "rollouts"))
+    assert all(set(plan.sweep_steps(study, step)["rollouts"]) <= fitted for step in stages)
+
+
+def test_layers(study):
+    assert plan.layers_of(study, "small") == [0, 1, 2, 3, 4]
+    assert plan.ablation_states(study, "tiny") == ["0/last+mean", "1/last+mean", "2/last", "2/mean"]
+    some = study.model_copy(update={"features": study.features.model_copy(update={"layers": (1,)})})
+    assert plan.layers_of(some, "small") == [1, 4]
+    assert plan.feature_settings(study, "grpo", 60, "mathematics").layers == "all"
+    for cell in (("grpo", 40, "mathematics"), ("grpo", 60, "factual"), ("dcpo", 60, "mathematics")):
+        assert plan.feature_settings(study, *cell).layers == "final"
+
+
+def test_a_study_of_fewer_methods_shows_less(study):
+    fewer = study.estimators.model_copy(update={"methods": ("verbal", "rlcr", "cocal-binary", "cocal-on-rlcr")})
+    small = study.model_copy(update={"estimators": fewer})
+    assert layouts.shown_by(small, "layers")
+    assert layouts.shown_by(small, "main")
+    for name in ("pre_generation", "cost", "budgets", "cross_policy"):
+        assert layouts.shown_by(study, name)
+        assert not layouts.shown_by(small, name)
