@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-FIGURES = ("overview", "training_dynamics", "reliability", "cross_iteration", "budgets", "layers")
+FIGURES = ("overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
 WIDTH = 1100
 """Pixels of a figure as wide as the text."""
 

@@ -44,6 +44,18 @@ def _edited(repository, tmp_path, edit):
         (lambda c: c["datasets"].update({"A B": c["datasets"]["syn-amc23"]}), ["datasets.A B"]),
         (lambda c: c["reports"].update(reliability_dataset="gone"), ["reports.reliability_dataset", "gone"]),
         (lambda c: c.pop("policy"), ["policy", "required"]),
+        (
+            lambda c: c["datasets"]["syn-squad"].update(max_response_length=80),
+            ["datasets.syn-squad.max_response_length = 80", "rollouts may have 88 tokens"],
+        ),
+        (lambda c: c["features"].update(layers=[0, 3]), ["features.layers = [0, 3]: tiny has blocks 0 to 2"]),
+        (
+            lambda c: (
+                c.update(datasets={k: v for k, v in c["datasets"].items() if k in ("syn-train", "syn-squad")})
+                or c["reports"].update(reliability_dataset="syn-squad")
+            ),
+            ["no evaluation set of mathematics"],
+        ),
     ],
 )
 def test_mistakes_name_file_and_key(repository, tmp_path, edit, named):

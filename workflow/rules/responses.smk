@@ -18,7 +18,7 @@ rule responses:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),
         # factual answers alone are judged
-        judge="{{}}",
+        judge="{}",
         plan=response_plan,
         prompts=STUDY.prompts,
         domain="mathematics",

@@ -69,15 +69,25 @@ class Study(Model):
         ):
             if list(steps) != sorted(set(steps)) or steps[-1] != last:
                 raise ValueError(f"reports.{key} must rise and end with step {last}, not {list(steps)}")
+        return self
+
+    @model_validator(mode="after")
+    def _evaluation(self) -> "Study":
+        if not self.evaluation_sets("mathematics"):
+            raise ValueError("datasets has no evaluation set of mathematics")
+        trained = max(self.policy.max_response_length[a] for a in self.policy.algorithms)
         for name, dataset in self.datasets.items():
             if dataset.samples > self.generation.pool:
                 raise ValueError(f"datasets.{name}.samples exceeds generation.pool = {self.generation.pool}")
-            trained = max(self.policy.max_response_length[a] for a in self.policy.algorithms)
             if dataset.role == "evaluation" and dataset.max_response_length < trained:
                 raise ValueError(
                     f"datasets.{name}.max_response_length = {dataset.max_response_length} cuts responses that policies "
                     f"learn to give: rollouts may have {trained} tokens"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _layers(self) -> "Study":
         if isinstance(layers := self.features.layers, tuple):
             for name, backbone in self.backbones.items():
                 if not layers or max(layers) >= backbone.depth:
