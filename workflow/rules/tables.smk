@@ -202,7 +202,8 @@ rule table_hyperparameters:
     conda:
         "../../envs/cocal.yaml"
     params:
-        study=canonical(STUDY),
+        # in its own order: the first backbone is the main one
+        study=STUDY.model_dump_json(),
     shell:
         "cocal table hyperparameters --study {params.study:q} --output {output.tex} --csv {output.csv}"
         " --html {output.html} > {log} 2>&1"
