@@ -49,7 +49,7 @@ def hyperparameters_grid(numbers: pd.DataFrame, study: Study, *, source: str) ->
         f"measured in tokens. {study.caption}",
         label="hyperparameters",
         source=source,
-        blocks=(Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(groups), names=0.6),),
+        blocks=(Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(groups), names=0.57),),
         size="footnotesize",
     )
 
