@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts", action="store_true", help="the features are of the questions' prompts, one row a group of rollouts"
     )
-    parser.add_argument("--cost", type=Path, metavar="FILE.json", help="time of the last fit: the longest prefix, the last states")
+    parser.add_argument(
+        "--cost", type=Path, metavar="FILE.json", help="time of the last fit: the longest prefix, the last states"
+    )
     parser.add_argument(
         "--output",
         required=True,
