@@ -29,6 +29,10 @@ class ResponsePlan(Model):
 
     sets: dict[Name, SetPlan]
 
+    def formats(self, protocol: str) -> tuple[str, ...]:
+        """Prompt formats whose texts the policy is given: that of the responses, and P(True)'s where it is asked."""
+        return (protocol, "p_true") if any(how.p_true for how in self.sets.values()) else (protocol,)
+
 
 def evaluated_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
     """Checkpoints whose responses are evaluated, as (algorithm, step): the base policy at step 0, then the stages."""

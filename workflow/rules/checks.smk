@@ -16,6 +16,7 @@ rule checks:
         ablation_settings=canonical(plan.ablation_companion(STUDY)),
         resampled=resampled_flag,
         companions=check_companions,
+        code=code_digest("cocal.commands.checks"),
     shell:
         "cocal checks --settings {params.settings:q} --prompt-settings {params.prompt_settings:q}"
         " --ablation-settings {params.ablation_settings:q}"

@@ -6,10 +6,13 @@ from pathlib import Path
 
 from cocal import layouts, plan
 from cocal.config.load import load_study, study_from_mapping
+from cocal.estimators.registry import METHODS
+from cocal.judging.prompts import JudgePrompts
 from cocal.questions.registry import registry_of
-
-
 from cocal.policy.launch import train_command
+from cocal.policy.objectives import PROTOCOLS
+from cocal.prompts import Prompts
+from cocal.store.code import code_digest
 from cocal.store.provenance import canonical
 
 # `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own
@@ -29,7 +32,6 @@ else:
 # Relative: a checkout that is moved has nothing to run again.
 REGISTRY_FILE = os.path.relpath(Path(workflow.basedir) / STUDY.sources.registry)
 REGISTRY = registry_of(STUDY.question_sets.registered, REGISTRY_FILE)
-SOURCES = ["results/sources.json"] if REGISTRY.sets else []
 # Not a parameter: from where a verified file came changes no result.
 if STUDY.sources.mirror:
     os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)
@@ -41,12 +43,21 @@ EARLIER_STAGES = STUDY.policy.stages[:-1]
 TRAINING_SET = f"results/questions/{STUDY.policy.dataset}.parquet"
 
 
+# What the rules of question sets depend on, and the texts of the prompts.
+QUESTION_SETS = STUDY.question_sets
+PROMPTS = Prompts(STUDY.prompts)
+
 # Of the rules that sample or ask the judge.
 ENGINES = {STUDY.generation.engine.kind}
 if STUDY.judge.kind == "llm":
     ENGINES.add(STUDY.judge.engine.kind)
 # The file that says that a judge of the hub is here.
+JUDGE_TEXTS = ""
+if STUDY.judge.kind == "llm":
+    JUDGE_TEXTS = JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest
 JUDGE = ["results/judge.json"] if STUDY.judge.kind == "llm" and not STUDY.judge.local else []
+# What they run in a process of its own.
+ENGINE_CODE = ["cocal.generation.vllm_process.worker"] if "vllm" in ENGINES else []
 GENERATION_ENVIRONMENT = "../../envs/vllm.yaml" if "vllm" in ENGINES else "../../envs/cocal.yaml"
 
 # The environment of TRL's trainer holds vLLM where it samples there.
@@ -55,16 +66,11 @@ TRAIN = train_command(STUDY.policy.trl, f"{workflow.basedir}/workflow/scripts/ac
 
 
 wildcard_constraints:
+    dataset="|".join(map(re.escape, STUDY.datasets)),
     backbone="|".join(map(re.escape, STUDY.backbones)),
     algorithm="|".join(["base", *STUDY.policy.algorithms]),
     step=r"\d+",
     protocol=r"[a-z_]+",
-
-
-def registered_sets(wildcards):
-    """The entries that rules depend on, while their commands read the file. A function, for a string with LaTeX's
-    braces would be searched for wildcards."""
-    return canonical(REGISTRY)
 
 
 # Backbones by where they come from.
@@ -91,7 +97,9 @@ def trained_by(who, algorithms):
 
 
 def backbone_settings(wildcards):
-    return canonical(STUDY.backbones[wildcards.backbone].model_copy(update={"imported": {}}))
+    """The settings without what other rules are for: its name in print, and trainings that ran elsewhere."""
+    backbone = STUDY.backbones[wildcards.backbone]
+    return canonical(backbone.model_copy(update={"imported": {}, "label": wildcards.backbone}))
 
 
 def imported(wildcards):
@@ -156,6 +164,27 @@ def training_settings(wildcards):
 
 def rollout_settings(wildcards):
     return canonical(STUDY.policy.protocol(wildcards.algorithm))
+
+
+def training_texts(wildcards):
+    """Digest of the prompt texts of a training."""
+    return PROMPTS.digest(PROTOCOLS[wildcards.algorithm])
+
+
+def imported_texts(wildcards):
+    """Digest of the prompt texts of dumps without token ids."""
+    return training_texts(wildcards) if imported(wildcards).rollouts.tokenise else ""
+
+
+def response_texts(domain):
+    """A function of the wildcards: the digest of the prompt texts that a job's responses and P(True) depend on."""
+
+    def texts(wildcards):
+        cell = cell_of(wildcards)
+        planned = plan.response_plan(STUDY, *cell, wildcards.protocol, SETS[domain])
+        return PROMPTS.digest(*planned.formats(wildcards.protocol), domain=domain)
+
+    return texts
 
 
 def samples_of(*domains):
@@ -270,6 +299,19 @@ def prediction_settings(wildcards):
     """The estimator settings with the methods of this checkpoint: other methods do not touch its file."""
     methods = plan.methods_of(STUDY, *cell_of(wildcards))
     return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
+
+
+def estimator_code(methods):
+    """Digest of `cocal predictions` with the modules of these methods, which it imports by their names."""
+    modules = {f"cocal.estimators.{METHODS[method].module}" for method in methods}
+    return code_digest("cocal.commands.predictions", *sorted(modules))
+
+
+def prediction_code(wildcards):
+    return estimator_code(plan.methods_of(STUDY, *cell_of(wildcards)))
+
+
+COMPANION_CODE = estimator_code(["cocal-binary"])
 
 
 def answers_in_mathematics(wildcards):

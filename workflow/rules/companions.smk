@@ -17,6 +17,7 @@ rule companions:
         settings=canonical(STUDY.companion),
         how="--order chronological",
         steps=companion_steps("rollouts"),
+        code=code_digest("cocal.commands.companions"),
     shell:
         "cocal companions --settings {params.settings:q} --rollouts {input.rollouts} --features {input.features}"
         " --questions {input.questions} --steps {params.steps} {params.how} --output {output.companions}"
@@ -39,6 +40,7 @@ use rule companions as postcal_companions with:
         settings=canonical(STUDY.companion),
         how=f"--order shuffled --shuffle-seed {STUDY.postcal.shuffle_seed}",
         steps=companion_steps("resampled"),
+        code=code_digest("cocal.commands.companions"),
 
 
 # Before generation: from the states of the prompts, towards the accuracy of their groups.
@@ -58,6 +60,7 @@ use rule companions as prompt_companions with:
         settings=canonical(plan.prompt_companion(STUDY)),
         how="--prompts",
         steps=companion_steps("prompts"),
+        code=code_digest("cocal.commands.companions"),
 
 
 # Every layer, and each pooling alone.
@@ -73,3 +76,4 @@ use rule companions as ablation_companions with:
         settings=canonical(plan.ablation_companion(STUDY)),
         how=ablation_flags,
         steps=FINAL,
+        code=code_digest("cocal.commands.companions"),

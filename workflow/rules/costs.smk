@@ -22,8 +22,10 @@ rule latency:
             {name: STUDY.datasets[name].max_response_length for name in SETS["mathematics"]}
         ),
         prompts=STUDY.prompts,
+        texts=PROMPTS.digest("answer"),
         timing=timing_flags(),
         steps=f"steps-{FINAL}",
+        code=code_digest("cocal.commands.latency", *ENGINE_CODE),
     shell:
         "cocal latency --settings {params.settings:q} --datasets {params.datasets:q} --questions results/questions"
         " --checkpoint {input.checkpoint} --companions {input.companions}/{params.steps}"

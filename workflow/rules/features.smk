@@ -26,6 +26,7 @@ rule features:
         # input[0] is the checkpoint, the responses follow
         responses=subpath(input[1], parent=True),
         folder=subpath(output[0], parent=True),
+        code=code_digest("cocal.commands.features"),
     shell:
         "cocal features --settings {params.settings:q} --samples {params.samples:q} --responses {params.responses}"
         " --checkpoint {input.checkpoint} {params.pooled} --output {params.folder} 2>&1 | tee {log}"
@@ -55,6 +56,7 @@ use rule features as factual_features with:
         pooled=pooled_flags,
         responses=subpath(input[1], parent=True),
         folder=subpath(output[0], parent=True),
+        code=code_digest("cocal.commands.features"),
 
 
 # Rollouts whose training kept no features: read again, by the policies that sampled them where they were kept, else by
@@ -79,6 +81,7 @@ rule replay:
     params:
         settings=canonical(STUDY.features),
         readers=reader_flags,
+        code=code_digest("cocal.commands.replay"),
     shell:
         "cocal replay --settings {params.settings:q} --rollouts {input.rollouts} {params.readers:q}"
         " --run-folder results/runs/replay/{wildcards.backbone} --output {output} 2>&1 | tee {log}"
@@ -103,6 +106,7 @@ rule prompt_features:
     params:
         settings=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         readers=reader_flags,
+        code=code_digest("cocal.commands.prompts"),
     shell:
         "cocal prompts --settings {params.settings:q} --rollouts {input.rollouts} {params.readers:q}"
         " --output {output} 2>&1 | tee {log}"

@@ -28,6 +28,7 @@ rule figure_training_dynamics:
         layout=canonical(
             layouts.curves_layout(STUDY, STUDY.reports.stage_methods, STUDY.policy.stages)
         ),
+        code=code_digest("cocal.commands.figure:_write_training_dynamics"),
     shell:
         "cocal figure {params.name} {params.flags} --layout {params.layout:q} --output {output.pdf} > {log} 2>&1"
 
@@ -54,6 +55,7 @@ use rule figure_training_dynamics as figure_cross_policy with:
         name="cross_policy",
         flags=f"--metrics results/metrics/{MAIN}.nc",
         layout=canonical(layouts.cross_policy_layout(STUDY)),
+        code=code_digest("cocal.commands.figure:_write_cross_policy"),
 
 
 use rule figure_training_dynamics as figure_cross_iteration with:
@@ -78,6 +80,7 @@ use rule figure_training_dynamics as figure_cross_iteration with:
         name="cross_iteration",
         flags=f"--metrics results/metrics/{MAIN}-sweep.nc",
         layout=canonical(layouts.curves_layout(STUDY, ["cocal-binary"], STUDY.policy.stages)),
+        code=code_digest("cocal.commands.figure:_write_cross_iteration"),
 
 
 use rule figure_training_dynamics as figure_early_steps with:
@@ -106,6 +109,7 @@ use rule figure_training_dynamics as figure_early_steps with:
                 STUDY, ["cocal-group", "cocal-binary"], STUDY.reports.early_steps
             )
         ),
+        code=code_digest("cocal.commands.figure:_write_early_steps"),
 
 
 use rule figure_training_dynamics as figure_budgets with:
@@ -132,6 +136,7 @@ use rule figure_training_dynamics as figure_budgets with:
         layout=canonical(
             layouts.curves_layout(STUDY, ["cocal-binary", "postcal-binary"], STUDY.reports.budgets)
         ),
+        code=code_digest("cocal.commands.figure:_write_budgets"),
 
 
 use rule figure_training_dynamics as figure_composition with:
@@ -159,6 +164,7 @@ use rule figure_training_dynamics as figure_composition with:
         layout=canonical(
             layouts.curves_layout(STUDY, ["cocal-binary", "postcal-binary"], STUDY.reports.budgets)
         ),
+        code=code_digest("cocal.commands.figure:_write_composition"),
 
 
 use rule figure_training_dynamics as figure_reliability with:
@@ -185,6 +191,7 @@ use rule figure_training_dynamics as figure_reliability with:
         name="reliability",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
         layout=canonical(layouts.reliability_layout(STUDY, [STUDY.reports.reliability_dataset])),
+        code=code_digest("cocal.commands.figure:_write_reliability"),
 
 
 use rule figure_training_dynamics as figure_reliability_all with:
@@ -211,6 +218,7 @@ use rule figure_training_dynamics as figure_reliability_all with:
         name="reliability_all",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
         layout=canonical(layouts.reliability_layout(STUDY, SETS["mathematics"])),
+        code=code_digest("cocal.commands.figure:_write_reliability"),
 
 
 use rule figure_training_dynamics as figure_layers with:
@@ -235,6 +243,7 @@ use rule figure_training_dynamics as figure_layers with:
         name="layers",
         flags=["--metrics", *ABLATION_CUBES],
         layout=canonical(layouts.layers_layout(STUDY)),
+        code=code_digest("cocal.commands.figure:_write_layers"),
 
 
 # Diagrams: drawn, not measured.
@@ -258,6 +267,7 @@ rule figure_paradigms:
         "../../envs/cocal.yaml"
     params:
         name="paradigms",
+        code=code_digest("cocal.commands.figure:_write_paradigms"),
     shell:
         "cocal figure {params.name} --output {output.pdf} > {log} 2>&1"
 
@@ -278,3 +288,4 @@ use rule figure_paradigms as figure_overview with:
     localrule: True
     params:
         name="overview",
+        code=code_digest("cocal.commands.figure:_write_overview"),

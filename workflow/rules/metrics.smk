@@ -15,6 +15,7 @@ rule metrics:
         groups=macro_averages,
         seeds=STUDY.companion.seeds,
         sweep="",
+        code=code_digest("cocal.commands.metrics"),
     shell:
         "cocal metrics {params.sweep} --settings {params.settings:q} --groups {params.groups:q}"
         " --seeds {params.seeds} --predictions {input} --output {output} > {log} 2>&1"
@@ -35,6 +36,7 @@ use rule metrics as sweep_metrics with:
         groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
         sweep="--sweep source_step",
+        code=code_digest("cocal.commands.metrics"),
 
 
 # And by the states that it reads.
@@ -52,3 +54,4 @@ use rule metrics as ablation_metrics with:
         groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
         sweep="--sweep layer pooling",
+        code=code_digest("cocal.commands.metrics"),

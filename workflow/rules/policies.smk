@@ -16,7 +16,9 @@ rule backbone:
         settings=backbone_settings,
         world=canonical(STUDY.world),
         prompts=STUDY.prompts,
+        texts=PROMPTS.digest(),
         seed=STUDY.seed,
+        code=code_digest("cocal.commands.backbone"),
     shell:
         "cocal backbone --settings {params.settings:q} --questions {input} --prompts {params.prompts}"
         " --world {params.world:q} --seed {params.seed} --output {output} 2>&1 | tee {log}"
@@ -37,6 +39,7 @@ rule existing_backbone:
         "../../envs/cocal.yaml"
     params:
         settings=backbone_settings,
+        code=code_digest("cocal.commands.backbone"),
     shell:
         "cocal backbone --settings {params.settings:q} --output {output} 2>&1 | tee {log}"
 
@@ -69,8 +72,10 @@ rule train:
         settings=training_settings,
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
+        texts=training_texts,
         features=canonical(STUDY.features),
         output_features=features_flag,
+        code=code_digest("cocal.commands.train"),
     shell:
         "{params.train:q} --algorithm {wildcards.algorithm} --settings {params.settings:q}"
         " --features {params.features:q} --verifier {params.verifier:q} --prompts {params.prompts}"
@@ -97,8 +102,10 @@ use rule train as train_coupled with:
         settings=training_settings,
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
+        texts=training_texts,
         features="{}",
         output_features="",
+        code=code_digest("cocal.commands.train"),
 
 
 # The same by slime, the paper's engine, in its container; features are read afterwards (rule replay).
@@ -126,7 +133,9 @@ rule slime:
         backbone=backbone_settings,
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
+        texts=training_texts,
         per_node=f"{workflow.basedir}/workflow/scripts/slime.sh",
+        code=code_digest("cocal.commands.slime", "cocal.policy.slime.hooks"),
     shell:
         "cocal slime --algorithm {wildcards.algorithm} --settings {params.settings:q} --backbone {params.backbone:q}"
         " --backbone-name {wildcards.backbone} --verifier {params.verifier:q} --prompts {params.prompts}"
@@ -157,6 +166,7 @@ rule import_policy:
     params:
         backbone=backbone_settings,
         stages=imported_stage_flags,
+        code=code_digest("cocal.commands.adopt"),
     shell:
         "cocal adopt --backbone {params.backbone:q} --base {input.base} --stages {params.stages:q}"
         " --output results/policies/{wildcards.backbone}/{wildcards.algorithm} > {log} 2>&1"
@@ -185,8 +195,10 @@ rule import_rollouts:
         features=canonical(STUDY.features),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
+        texts=imported_texts,
         flags=import_flags,
         readers=reader_flags,
+        code=code_digest("cocal.commands.import"),
     shell:
         "cocal import --settings {params.settings:q} --algorithm {wildcards.algorithm} --verifier {params.verifier:q}"
         " --features {params.features:q} --dumps {input.dumps:q} --questions {input.questions} --policy {input.policy}"
@@ -233,7 +245,9 @@ rule resample:
         features=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
+        texts=PROMPTS.digest("answer"),
         engine=canonical(STUDY.generation.engine),
+        code=code_digest("cocal.commands.resample", *ENGINE_CODE),
     shell:
         "cocal resample --settings {params.settings:q} --policy {params.policy:q} --features {params.features:q}"
         " --verifier {params.verifier:q} --prompts {params.prompts} --engine {params.engine:q}"

@@ -15,6 +15,7 @@ rule predictions:
         samples=prediction_samples,
         pool=STUDY.generation.pool,
         flags=prediction_flags,
+        code=prediction_code,
     shell:
         "cocal predictions --settings {params.settings:q} --samples {params.samples:q} --pool {params.pool}"
         " --backbone {wildcards.backbone} --algorithm {wildcards.algorithm} --step {wildcards.step} {params.flags}"
@@ -37,6 +38,7 @@ rule sweep_predictions:
         settings=sweep_settings,
         samples=samples_of("mathematics"),
         companions=sweep_companions,
+        code=COMPANION_CODE,
     shell:
         "cocal predictions --settings {params.settings:q} --samples {params.samples:q}"
         " --backbone {wildcards.backbone} --algorithm grpo --step {wildcards.step}"
@@ -59,3 +61,4 @@ use rule sweep_predictions as ablation_predictions with:
         settings=canonical(STUDY.estimators.model_copy(update={"methods": ("cocal-binary",)})),
         samples=samples_of("mathematics"),
         companions=ablation_companions,
+        code=COMPANION_CODE,

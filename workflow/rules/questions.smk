@@ -1,4 +1,50 @@
-# Question sets: registered ones from their sources, synthetic ones from a seed.
+# Question sets, each in a job of its own: registered ones from their sources, synthetic ones from a seed.
+REGISTERED = QUESTION_SETS.registered
+TRAINING_SETS = [name for name, dataset in STUDY.datasets.items() if dataset.role == "training"]
+
+
+def source_files(*names):
+    """What says that the sources of these sets are here, if they are registered ones."""
+    sources = dict.fromkeys(REGISTERED[name].name for name in names if name in REGISTERED)
+    return [f"results/sources/{source}.json" for source in sources]
+
+
+def source_of_set(wildcards):
+    return source_files(wildcards.dataset)
+
+
+def other_sets(wildcards):
+    """The sets that this one is compared with when it is built."""
+    return [
+        f"results/questions/{name}.parquet"
+        for name in QUESTION_SETS.built_before(wildcards.dataset)
+    ]
+
+
+def others_flag(wildcards, input):
+    return ["--others", *input.others] if input.others else []
+
+
+def set_settings(wildcards):
+    return canonical(QUESTION_SETS.of(wildcards.dataset))
+
+
+# The entries that rules depend on, while their commands read the file. Functions, for a string with LaTeX's braces would
+# be searched for wildcards.
+def entry_of_set(wildcards):
+    source = REGISTERED.get(wildcards.dataset)
+    return canonical(REGISTRY.slice([source.name]).content()) if source else ""
+
+
+def entry_of_source(wildcards):
+    return canonical(REGISTRY.sets[wildcards.source].source)
+
+
+def training_entries(wildcards):
+    sources = [REGISTERED[name].name for name in TRAINING_SETS if name in REGISTERED]
+    return canonical(REGISTRY.slice(sources).content())
+
+
 if REGISTRY.sets:
 
     # On the machine that runs Snakemake, which has a network where compute nodes have none. Files stay in the cache,
@@ -10,48 +56,55 @@ if REGISTRY.sets:
         input:
             registry=ancient(REGISTRY_FILE),
         output:
-            SOURCES,
+            "results/sources/{source}.json",
         log:
-            "logs/sources.log",
+            "logs/sources/{source}.log",
         benchmark:
-            "results/benchmarks/sources.tsv"
+            "results/benchmarks/sources/{source}.tsv"
+        wildcard_constraints:
+            source=either(REGISTRY.sets),
         conda:
             "../../envs/cocal.yaml"
         params:
-            entries=registered_sets,
-            sets=list(REGISTRY.sets),
+            entry=entry_of_source,
             cache=STUDY.sources.cache,
+            code=code_digest("cocal.commands.sources"),
         shell:
-            "cocal sources --registry {input.registry:q} --sets {params.sets} --cache {params.cache:q}"
+            "cocal sources --registry {input.registry:q} --sets {wildcards.source} --cache {params.cache:q}"
             " --output {output} > {log} 2>&1"
 
 
+# Seconds each: where Snakemake runs.
 rule questions:
     input:
-        SOURCES,
-        # not its date, but the entries below decide
+        source=source_of_set,
+        others=other_sets,
+        # not its date, but the entry below decides
         registry=ancient(REGISTRY_FILE),
     output:
-        expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
+        "results/questions/{dataset}.parquet",
     log:
-        "logs/questions.log",
+        "logs/questions/{dataset}.log",
     benchmark:
-        "results/benchmarks/questions.tsv"
+        "results/benchmarks/questions/{dataset}.tsv"
+    localrule: True
     conda:
         "../../envs/cocal.yaml"
     params:
-        settings=canonical(STUDY.question_sets),
-        entries=registered_sets,
+        settings=set_settings,
+        entry=entry_of_set,
         cache=STUDY.sources.cache,
+        others=others_flag,
+        code=code_digest("cocal.commands.questions"),
     shell:
         "cocal questions --settings {params.settings:q} --registry {input.registry:q} --cache {params.cache:q}"
-        " --output results/questions > {log} 2>&1"
+        " {params.others} --output results/questions > {log} 2>&1"
 
 
 # Which evaluation questions the sources of training ask too, and what was done about it.
 rule overlap:
     input:
-        SOURCES,
+        sources=source_files(*TRAINING_SETS),
         registry=ancient(REGISTRY_FILE),
         questions=expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
     output:
@@ -63,9 +116,10 @@ rule overlap:
     conda:
         "../../envs/cocal.yaml"
     params:
-        settings=canonical(STUDY.question_sets),
-        entries=registered_sets,
+        settings=canonical(QUESTION_SETS.bare()),
+        entries=training_entries,
         cache=STUDY.sources.cache,
+        code=code_digest("cocal.commands.overlap"),
     shell:
         "cocal overlap --settings {params.settings:q} --registry {input.registry:q} --cache {params.cache:q}"
         " --questions results/questions --output {output} > {log} 2>&1"

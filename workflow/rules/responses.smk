@@ -21,8 +21,10 @@ rule responses:
         judge='{"kind":"exact-match"}',
         plan=response_plan,
         prompts=STUDY.prompts,
+        texts=response_texts("mathematics"),
         domain="mathematics",
         folder=subpath(output[0], parent=True),
+        code=code_digest("cocal.commands.responses", *ENGINE_CODE),
     shell:
         "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --judge {params.judge:q}"
         " --judgements results/judgements --plan {params.plan:q} --protocol {wildcards.protocol} --questions results/questions"
@@ -50,6 +52,7 @@ if JUDGE:
         params:
             name=STUDY.judge.checkpoint,
             revision=STUDY.judge.revision,
+            code=code_digest("cocal.commands.hub"),
         shell:
             "cocal hub --name {params.name:q} --revision {params.revision} --output {output} > {log} 2>&1"
 
@@ -75,5 +78,8 @@ use rule responses as factual_responses with:
         judge=canonical(STUDY.judge),
         plan=factual_response_plan,
         prompts=STUDY.prompts,
+        texts=response_texts("factual"),
+        judge_texts=JUDGE_TEXTS,
         domain="factual",
         folder=subpath(output[0], parent=True),
+        code=code_digest("cocal.commands.responses", *ENGINE_CODE),

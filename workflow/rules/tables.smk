@@ -30,6 +30,7 @@ rule table_main:
         name="main",
         flags=main_table_flags,
         layout=main_table_layout,
+        code=code_digest("cocal.commands.table:_write_main"),
     shell:
         "cocal table {params.name} {params.flags} --layout {params.layout:q} --output {output.tex} --csv {output.csv}"
         " --html {output.html} > {log} 2>&1"
@@ -60,6 +61,7 @@ if SETS["factual"]:
             name="main",
             flags=f"--metrics results/metrics/{MAIN}.nc --backbone {MAIN} --step {FINAL}",
             layout=canonical(layouts.ood_layout(STUDY)),
+            code=code_digest("cocal.commands.table:_write_main"),
 
 
 if SECOND:
@@ -88,6 +90,7 @@ if SECOND:
             name="main",
             flags=f"--metrics results/metrics/{SECOND}.nc --backbone {SECOND} --step {FINAL}",
             layout=canonical(layouts.scale_layout(STUDY, SECOND)),
+            code=code_digest("cocal.commands.table:_write_main"),
 
 
 use rule table_main as table_token_aggregation with:
@@ -112,6 +115,7 @@ use rule table_main as table_token_aggregation with:
         name="token_aggregation",
         flags=["--metrics", *ABLATION_CUBES],
         layout=canonical(layouts.token_aggregation_layout(STUDY)),
+        code=code_digest("cocal.commands.table:_write_token_aggregation"),
 
 
 use rule table_main as table_pre_generation with:
@@ -136,6 +140,7 @@ use rule table_main as table_pre_generation with:
         name="pre_generation",
         flags=f"--metrics results/metrics/{MAIN}.nc",
         layout=canonical(layouts.pre_generation_layout(STUDY)),
+        code=code_digest("cocal.commands.table:_write_pre_generation"),
 
 
 use rule table_main as table_time_to_confidence with:
@@ -160,6 +165,7 @@ use rule table_main as table_time_to_confidence with:
         name="time_to_confidence",
         flags=f"--latency results/costs/{MAIN}/latency.json",
         layout=canonical(layouts.times_layout(STUDY)),
+        code=code_digest("cocal.commands.table:_write_time_to_confidence"),
 
 
 use rule table_main as table_cost with:
@@ -190,6 +196,7 @@ use rule table_main as table_cost with:
         name="cost",
         flags=cost_flags,
         layout=canonical(layouts.cost_layout(STUDY, GENERATED)),
+        code=code_digest("cocal.commands.table:_write_cost"),
 
 
 rule table_hyperparameters:
@@ -212,6 +219,7 @@ rule table_hyperparameters:
     params:
         # in its own order: the first backbone is the main one
         study=STUDY.model_dump_json(),
+        code=code_digest("cocal.commands.table:_write_hyperparameters"),
     shell:
         "cocal table hyperparameters --study {params.study:q} --output {output.tex} --csv {output.csv}"
         " --html {output.html} > {log} 2>&1"
@@ -230,5 +238,7 @@ rule table_all:
     localrule: True
     conda:
         "../../envs/cocal.yaml"
+    params:
+        code=code_digest("cocal.commands.table:_write_all"),
     shell:
         "cocal table all --tables {input} --output {output} > {log} 2>&1"

@@ -53,6 +53,7 @@ def _pretrain(settings, options: argparse.Namespace) -> None:
     world = parse_settings(FactsWorld, options.world)
     held_out = [q for path in options.questions for q in read_frame(path, QUESTIONS, ["question"])["question"]]
     people = World(world.people, world.popularity_exponent, options.seed)
-    writer = CorpusWriter(settings.corpus, Prompts(options.prompts), people, held_out, settings.seed)
-    slice_ = {"backbone": settings, "world": world, "prompts": options.prompts, "seed": options.seed}
+    prompts = Prompts(options.prompts)
+    writer = CorpusWriter(settings.corpus, prompts, people, held_out, settings.seed)
+    slice_ = {"backbone": settings, "world": world, "prompts": prompts.identity(), "seed": options.seed}
     pretrain(settings, writer, options.output, provenance("backbone", slice_))

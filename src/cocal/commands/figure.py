@@ -64,13 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.nc",
         help=f"{cube} over layers and poolings, a backbone each",
     )
-    for name, text in (
-        ("paradigms", "diagram: post-hoc calibration, coupled concurrent training and CoCal"),
-        ("overview", "diagram: how CoCal learns and is used"),
+    for name, text, write in (
+        ("paradigms", "diagram: post-hoc calibration, coupled concurrent training and CoCal", _write_paradigms),
+        ("overview", "diagram: how CoCal learns and is used", _write_overview),
     ):
         one = figures.add_parser(name, help=text)
         one.add_argument("--output", required=True, metavar="FILE.pdf", help="figure to write; .png goes beside it")
-        one.set_defaults(write=_write_diagram)
+        one.set_defaults(write=write)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -217,15 +217,24 @@ def _write_layers(options: argparse.Namespace) -> None:
     _save(options, layout, numbers, lambda: layers_figure(numbers, layout.backbones, _source(options, layout)))
 
 
-def _write_diagram(options: argparse.Namespace) -> None:
+def _write_paradigms(options: argparse.Namespace) -> None:
+    from cocal.figures.paradigms import paradigms_figure
+
+    _write_diagram(options, paradigms_figure)
+
+
+def _write_overview(options: argparse.Namespace) -> None:
+    from cocal.figures.overview import overview_figure
+
+    _write_diagram(options, overview_figure)
+
+
+def _write_diagram(options: argparse.Namespace, draw: "Callable[[], Figure]") -> None:
     import logging
     from pathlib import Path
 
-    from cocal.figures.overview import overview_figure
-    from cocal.figures.paradigms import paradigms_figure
     from cocal.figures.style import paper_style, save_figure
 
-    draw = {"paradigms": paradigms_figure, "overview": overview_figure}[options.figure]
     with paper_style():
         save_figure(draw(), Path(options.output), {"diagram": options.figure})
     logging.getLogger(__name__).info("figure %s: wrote %s and .png", options.figure, options.output)

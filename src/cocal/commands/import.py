@@ -44,7 +44,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.features.readers import Readers
     from cocal.policy.checkpoints import read_vocabulary
+    from cocal.policy.objectives import PROTOCOLS
     from cocal.prompts import Prompts
+    from cocal.questions.identity import golds_digest, texts_digest
     from cocal.rollouts.importing import Dumps, import_rollouts
     from cocal.rollouts.replay import Rescorer
     from cocal.rollouts.tables import StepTables
@@ -59,6 +61,7 @@ def run(options: argparse.Namespace) -> None:
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     features = parse_settings(Features, options.features, "--features")
     questions = read_frame(options.questions, QUESTIONS)
+    prompts = Prompts(options.prompts) if options.tokenise else None
     dumps = Dumps.of(options.format, options.dumps, settings.steps, options.reward_key)
     readers = Readers.of(options.checkpoints, options.exact) if options.checkpoints or options.exact else None
     slice_ = {
@@ -67,12 +70,13 @@ def run(options: argparse.Namespace) -> None:
         "format": options.format,
         "correctness": options.correctness,
         "reward_key": options.reward_key,
-        "tokenised_text": options.prompts if options.tokenise else None,
+        "tokenised_text": prompts and prompts.identity(PROTOCOLS[options.algorithm]),
         "missing_logprobs": "computed" if readers else "refused",
     }
     inputs = {
         "dumps": dumps.state(),
-        "questions": digest(questions["question"].tolist()),
+        "questions": texts_digest(questions),
+        "golds": golds_digest(questions),
         "readers": readers.state() if readers else None,
     }
     verified = options.correctness == "verifier"
@@ -86,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
                 vocabulary=read_vocabulary(options.policy),
                 judge=judge,
                 scorer=Rescorer(readers, features.batch_tokens) if readers else None,
-                prompts=Prompts(options.prompts) if options.tokenise else None,
+                prompts=prompts,
             ),
             run=RunFolder(options.run_folder, digest(slice_ | inputs)),
             output=options.output,

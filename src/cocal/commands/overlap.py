@@ -32,14 +32,19 @@ def run(options: argparse.Namespace) -> None:
 
     settings = parse_settings(QuestionSets, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
-    loaded = load_registered(settings.registered, registry, options.cache)
-    sources = build_questions(settings.datasets, settings.world, settings.seed, loaded)
-    shared = overlaps(sources, settings.datasets)
-    asked = {
-        name: set(read_frame(options.questions / f"{name}.parquet", QUESTIONS, ["question_id"])["question_id"])
-        for name, dataset in settings.datasets.items()
-        if dataset.role == "training"
+    built = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS) for name in settings.datasets}
+    # a registered training set as its source has it: what was excluded is not in the built one
+    training = {
+        name: source for name, source in settings.registered.items() if settings.datasets[name].role == "training"
     }
+    sources = build_questions(
+        {name: settings.datasets[name] for name in training},
+        settings.world,
+        settings.seed,
+        load_registered(training, registry, options.cache),
+    )
+    shared = overlaps((built | sources).values())
+    asked = {name: set(frame["question_id"]) for name, frame in built.items()}
     pairs = zip(shared["training_set"], shared["training_id"], strict=True)
     shared["action"] = ["kept" if question in asked[name] else "excluded" for name, question in pairs]
     if settings.overlap == "exclude" and (shared["action"] == "kept").any():

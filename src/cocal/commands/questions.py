@@ -14,6 +14,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache", type=Path, default=Path("results/sources"), help="folder that `cocal sources` downloaded to"
     )
+    parser.add_argument(
+        "--others",
+        nargs="+",
+        default=[],
+        type=Path,
+        metavar="FILE.parquet",
+        help="sets that are built already: none of their questions is drawn again, and training sets are compared with "
+        "those of evaluation",
+    )
     parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet a set")
 
 
@@ -31,16 +40,18 @@ def run(options: argparse.Namespace) -> None:
     from cocal.questions.overlap import settle
     from cocal.questions.registry import Registry
     from cocal.schemas import QUESTIONS
-    from cocal.store import provenance, write_frame
+    from cocal.store import provenance, read_frame, write_frame
 
     settings = parse_settings(QuestionSets, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
+    others = [read_frame(path, QUESTIONS) for path in options.others]
     loaded = load_registered(settings.registered, registry, options.cache)
-    built = build_questions(settings.datasets, settings.world, settings.seed, loaded)
-    frames, shared = settle(built, settings.datasets, settings.overlap)
-    if len(shared):
-        logging.warning("%d evaluation question(s) also occur in training: %s", len(shared), settings.overlap)
+    taken = [text for frame in others for text in frame["question"]]
+    frames = build_questions(settings.datasets, settings.world, settings.seed, loaded, taken)
+    evaluation = [frame for frame in (*others, *frames.values()) if frame["split"].iloc[0] == "evaluation"]
     for name, frame in frames.items():
+        dataset = settings.datasets[name]
+        kept = settle(frame, evaluation, dataset.source, settings.overlap) if dataset.role == "training" else frame
         path = options.output / f"{name}.parquet"
-        write_frame(path, frame, QUESTIONS, provenance("questions", settings, dataset=name))
-        logging.info("%s: %d questions", path, len(frame))
+        write_frame(path, kept, QUESTIONS, provenance("questions", settings.of(name), dataset=name))
+        logging.info("%s: %d questions", path, len(kept))

@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.policy.checkpoints import fingerprint, load_policy
     from cocal.prompts import Prompts
+    from cocal.questions.identity import golds_digest, texts_digest
     from cocal.runtime import fix_threads
     from cocal.schemas import QUESTIONS
     from cocal.store import digest, provenance, read_frame
@@ -42,16 +43,18 @@ def run(options: argparse.Namespace) -> None:
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     engine_settings = parse_settings(EngineChoice, options.engine, "--engine").root
     questions = read_frame(options.questions, QUESTIONS)
+    prompts = Prompts(options.prompts)
 
     from cocal.generation.engines import open_engine
     from cocal.policy.resample import resample
 
     fix_threads()
     slice_ = {"postcal": settings, "policy": policy, "features": features, "verifier": bounds}
-    slice_["prompts"] = options.prompts
+    slice_["prompts"] = prompts.identity("answer")
     inputs = {
         "checkpoint": fingerprint(options.checkpoint),
-        "questions": digest(questions["question"].tolist()),
+        "questions": texts_digest(questions),
+        "golds": golds_digest(questions),
         "engine": engine_settings,
     }
     model, tokenizer = load_policy(options.checkpoint)
@@ -64,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
             model=model,
             tokenizer=tokenizer,
             questions=questions,
-            prompts=Prompts(options.prompts),
+            prompts=prompts,
             features=features,
             verifier=verifier,
             run=RunFolder(options.run_folder, digest(slice_ | inputs)),

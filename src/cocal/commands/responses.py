@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Generation
     from cocal.plan import ResponsePlan
     from cocal.policy.checkpoints import fingerprint
+    from cocal.prompts import Prompts
+    from cocal.questions.identity import golds_digest, texts_digest
     from cocal.runtime import fix_threads
     from cocal.schemas import QUESTIONS
     from cocal.store import digest, read_frame
@@ -38,32 +40,35 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(Generation, options.settings)
     plan = parse_settings(ResponsePlan, options.plan)
     questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS) for name in plan.sets}
-    judging = judging_of(options, [of_set["domain"].iloc[0] for of_set in questions.values()])
+    domains = sorted({of_set["domain"].iloc[0] for of_set in questions.values()})
+    judging = judging_of(options, domains)
+    prompts = Prompts(options.prompts)
 
     fix_threads()
     slice_ = {
         "generation": settings,
         "plan": plan,
-        "prompts": options.prompts,
+        "prompts": {d: prompts.identity(*plan.formats(options.protocol), domain=d) for d in domains},
         "protocol": options.protocol,
     }
     inputs = {
         "checkpoint": fingerprint(options.checkpoint),
-        "questions": {n: q["question"].tolist() for n, q in questions.items()},
+        "questions": {name: texts_digest(of_set) for name, of_set in questions.items()},
     }
     folder = RunFolder(options.run_folder, digest(slice_ | inputs))
-    _sample(options, folder.path / "sampled", settings, plan, questions)
-    judged = f"judged-{digest(judging.settings)}"  # another judge does not need new responses
+    _sample(options, folder.path / "sampled", settings, plan, questions, prompts)
+    # another judge, or a corrected answer, does not need new responses
+    golds = {name: golds_digest(of_set) for name, of_set in questions.items()}
+    judged = f"judged-{digest(judging.settings | {'golds': golds})}"
     _judge(options, folder.path, judged, judging, slice_, plan, questions)
     folder.publish({f"{judged}/{name}.parquet": options.output / f"{name}.parquet" for name in plan.sets})
 
 
-def _sample(options: argparse.Namespace, folder: Path, settings, plan, questions) -> None:
+def _sample(options: argparse.Namespace, folder: Path, settings, plan, questions, prompts) -> None:
     """Sample the sets that are not there yet. The policy is in memory here alone: a judge may need all of it."""
     from cocal.generation.engines import open_engine
     from cocal.generation.responses import sample_responses
     from cocal.policy.checkpoints import load_tokenizer
-    from cocal.prompts import Prompts
     from cocal.schemas import SAMPLED
     from cocal.store import read_provenance, write_frame
 
@@ -84,7 +89,7 @@ def _sample(options: argparse.Namespace, folder: Path, settings, plan, questions
                 plan.sets[name],
                 engine=engine,
                 tokenizer=tokenizer,
-                prompts=Prompts(options.prompts),
+                prompts=prompts,
                 settings=settings,
                 identity=f"{options.backbone}/{options.algorithm}/{options.step}/{options.protocol}/{name}",
                 step=options.step,

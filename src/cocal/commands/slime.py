@@ -29,9 +29,11 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.policy.adoption import adopt
     from cocal.policy.checkpoints import fingerprint, read_vocabulary
+    from cocal.policy.objectives import PROTOCOLS
     from cocal.policy.slime.launch import Places
     from cocal.policy.slime.run import publish, train_with_slime
     from cocal.prompts import Prompts
+    from cocal.questions.identity import golds_digest, texts_digest
     from cocal.rollouts.importing import Dumps, import_rollouts
     from cocal.rollouts.tables import StepTables
     from cocal.schemas import QUESTIONS
@@ -43,11 +45,21 @@ def run(options: argparse.Namespace) -> None:
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     questions = read_frame(options.questions, QUESTIONS)
+    prompts = Prompts(options.prompts)
     protocol = settings.protocol(options.algorithm)
-    slice_ = {"policy": settings, "verifier": bounds, "algorithm": options.algorithm, "prompts": options.prompts}
+    slice_ = {
+        "policy": settings,
+        "verifier": bounds,
+        "algorithm": options.algorithm,
+        "prompts": prompts.identity(PROTOCOLS[options.algorithm]),
+    }
     attributes = provenance("slime", slice_, algorithm=options.algorithm)
     # slime's own place and shape may change when a run resumes; what it computes may not
-    inputs = {"base": fingerprint(options.base), "questions": digest(questions["question"].tolist())}
+    inputs = {
+        "base": fingerprint(options.base),
+        "questions": texts_digest(questions),
+        "golds": golds_digest(questions),
+    }
     run_digest = digest(slice_ | {"policy": protocol} | inputs)
     run_folder = RunFolder(options.run_folder.absolute(), run_digest)
     torch_dist = Path(settings.slime.torch_dist[options.backbone_name])
@@ -57,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         options.algorithm,
         places=places,
         questions=questions,
-        prompts=Prompts(options.prompts),
+        prompts=prompts,
         verifier=bounds,
         per_node=options.per_node,
     )

@@ -27,7 +27,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.protocol import Features
     from cocal.config.protocol import Verifier as VerifierSettings
     from cocal.policy.checkpoints import fingerprint
+    from cocal.policy.objectives import PROTOCOLS
     from cocal.prompts import Prompts
+    from cocal.questions.identity import golds_digest, texts_digest
     from cocal.runtime import fix_threads
     from cocal.schemas import QUESTIONS
     from cocal.store import digest, provenance, read_frame
@@ -37,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
     features = parse_settings(Features, options.features)
     bounds = parse_settings(VerifierSettings, options.verifier)
     questions = read_frame(options.questions, QUESTIONS)
+    prompts = Prompts(options.prompts)
 
     from cocal.policy.train import Outputs, train_policy
 
@@ -46,16 +49,20 @@ def run(options: argparse.Namespace) -> None:
         "features": features if options.output_features else None,
         "verifier": bounds,
         "algorithm": options.algorithm,
-        "prompts": options.prompts,
+        "prompts": prompts.identity(PROTOCOLS[options.algorithm]),
     }
-    inputs = {"base": fingerprint(options.base), "questions": digest(questions["question"].tolist())}
+    inputs = {
+        "base": fingerprint(options.base),
+        "questions": texts_digest(questions),
+        "golds": golds_digest(questions),
+    }
     with Verifier(bounds) as verifier:
         train_policy(
             settings,
             options.algorithm,
             base=options.base,
             questions=questions,
-            prompts=Prompts(options.prompts),
+            prompts=prompts,
             features=features,
             verifier=verifier,
             run_folder=options.run_folder,

@@ -1,5 +1,6 @@
 """Settings of the question sets: of the registered ones, and of the synthetic world behind the others."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -64,6 +65,9 @@ class Registered(Model):
         return self
 
 
+QuestionSource = SyntheticMathematics | SyntheticFacts | Registered
+
+
 class Dataset(Model):
     """One question set and how it is sampled."""
 
@@ -71,7 +75,7 @@ class Dataset(Model):
     """Name shown in tables and figures."""
     role: Literal["training", "evaluation"]
     domain: Literal["mathematics", "factual"]
-    source: Annotated[SyntheticMathematics | SyntheticFacts | Registered, Field(discriminator="kind")]
+    source: Annotated[QuestionSource, Field(discriminator="kind")]
     samples: Count = 1
     """Responses evaluated for each question: ten on the small sets, one elsewhere (section 5, evaluation
     protocol)."""
@@ -88,6 +92,11 @@ class Dataset(Model):
     def size(self) -> int | None:
         """Number of its questions, known before they are here; None for a training set that is not yet counted."""
         return getattr(self.source, "limit", None) or self.source.questions
+
+
+def drawing_order(datasets: Mapping[str, Dataset]) -> list[str]:
+    """Names of the sets in the order in which they are built: those of evaluation first."""
+    return sorted(datasets, key=lambda name: datasets[name].role == "training")
 
 
 class FactsWorld(Model):
@@ -114,7 +123,7 @@ class Sources(Model):
 
 
 class QuestionSets(Model):
-    """The slice of a study that its questions depend on."""
+    """The slice of a study that some of its questions depend on."""
 
     datasets: dict[Name, Dataset]
     world: FactsWorld = FactsWorld()
@@ -125,3 +134,36 @@ class QuestionSets(Model):
     def registered(self) -> dict[str, Registered]:
         """Sources of the registered sets, by data set."""
         return {name: d.source for name, d in self.datasets.items() if isinstance(d.source, Registered)}
+
+    def bare(self) -> "QuestionSets":
+        """These settings without what no question depends on: how sets are called in print, and how often and at what
+        length their questions are answered."""
+        datasets = {
+            name: Dataset(label=name, role=dataset.role, domain=dataset.domain, source=dataset.source)
+            for name, dataset in self.datasets.items()
+        }
+        return self.model_copy(update={"datasets": datasets})
+
+    def of(self, name: str) -> "QuestionSets":
+        """The slice that one set depends on, besides the sets that are built before it."""
+        dataset = self.datasets[name]
+        source = dataset.source
+        settings = QuestionSets(datasets={name: dataset}).bare()
+        if isinstance(source, Registered):
+            return settings.model_copy(update={"overlap": self.overlap}) if dataset.role == "training" else settings
+        world = self.world if isinstance(source, SyntheticFacts) else settings.world
+        return settings.model_copy(update={"world": world, "seed": self.seed})
+
+    def built_before(self, name: str) -> list[str]:
+        """The sets that a set must be compared with when it is built.
+
+        A synthetic set draws no question of its domain that an earlier set asks. A registered training set leaves out
+        what an evaluation set asks, unless such questions are only reported.
+        """
+        dataset, order = self.datasets[name], drawing_order(self.datasets)
+        earlier = [other for other in order[: order.index(name)] if self.datasets[other].domain == dataset.domain]
+        if not isinstance(dataset.source, Registered):
+            return earlier
+        if dataset.role == "evaluation" or self.overlap == "report":
+            return []
+        return [other for other in order if self.datasets[other].role == "evaluation"]

@@ -10,6 +10,7 @@ from importlib.resources import files
 from string import Template
 
 from cocal.errors import ConfigError
+from cocal.store.provenance import digest
 
 PROTOCOLS = ("answer", "verbal", "rlcr", "dcpo", "p_true")
 
@@ -36,10 +37,22 @@ class Prompts:
             if file.name.endswith(".txt")
         }
 
+    def digest(self, *protocols: str, domain: str = "mathematics") -> str:
+        """Digest of the texts of these formats in a domain; of all texts of the set if no format is named."""
+        names = [self._named(protocol, domain) for protocol in protocols] or sorted(self._texts)
+        return digest({name: self._texts[name].template for name in names})
+
+    def identity(self, *protocols: str, domain: str = "mathematics") -> dict[str, str]:
+        """What a result depends on: the set's name and the digest of those texts."""
+        return {"set": self.name, "texts": self.digest(*protocols, domain=domain)}
+
     def message(self, protocol: str, question: str, response: str = "", domain: str = "mathematics") -> str:
         """The user message of a protocol; `response` is the answer that P(True) asks about."""
-        text = self._texts.get(f"{protocol}-{domain}", self._texts[protocol])
+        text = self._texts[self._named(protocol, domain)]
         return text.substitute(question=inert(question), response=inert(response))
+
+    def _named(self, protocol: str, domain: str) -> str:
+        return own if (own := f"{protocol}-{domain}") in self._texts else protocol
 
 
 def inert(text: str) -> str:

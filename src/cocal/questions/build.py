@@ -1,11 +1,18 @@
 """Builds the question sets of a study: synthetic ones, disjoint by text, and registered ones, as loaded."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from cocal.config.data import Dataset, FactsWorld, Registered, SyntheticFacts, SyntheticMathematics
+from cocal.config.data import (
+    Dataset,
+    FactsWorld,
+    Registered,
+    SyntheticFacts,
+    SyntheticMathematics,
+    drawing_order,
+)
 from cocal.errors import ConfigError
 from cocal.questions.facts import World
 from cocal.questions.loaders import Question
@@ -24,6 +31,7 @@ def build_questions(
     world: FactsWorld,
     seed: int,
     registered: Mapping[str, Sequence[Question]] | None = None,
+    taken: Iterable[str] = (),
 ) -> dict[str, pd.DataFrame]:
     """All question sets, each in the contract of cocal.schemas.QUESTIONS.
 
@@ -35,45 +43,48 @@ def build_questions(
         world: settings of the facts world.
         seed: draws questions and world.
         registered: all questions of each registered set.
+        taken: texts of the sets that were built before these, which are not drawn again.
 
     Raises:
         ConfigError: if a registered set has another number of questions than the study says, or a synthetic one asks
             for more questions than its families, levels or people can give.
     """
-    taken: set[str] = set()
+    known = {normalised(text) for text in taken}
     people = World(world.people, world.popularity_exponent, seed)
     frames = {}
-    for name in sorted(datasets, key=lambda n: datasets[n].role == "training"):
+    for name in drawing_order(datasets):
         dataset = datasets[name]
-        source = dataset.source
-        if isinstance(source, Registered):
-            frames[name] = _frame(name, dataset, _registered(name, source, registered[name]))
-            taken |= set(frames[name]["question"].map(normalised))
-            continue
-        if isinstance(source, SyntheticMathematics):
-            drawn = _mathematics(source, random.Random(f"{seed}/{name}"))
+        if isinstance(dataset.source, Registered):
+            rows = _registered(name, dataset.source, registered[name])
         else:
-            drawn = _facts(source, people, random.Random(f"{seed}/{name}"))
-        rows, misses = [], 0
-        for row in drawn:
-            if normalised(row["question"]) in taken:
-                misses += 1
-                if misses > _TRIES * source.questions:
-                    raise ConfigError(
-                        f"datasets.{name}: only {len(rows)} of {source.questions} distinct questions were found; "
-                        "ask for fewer, or for more levels, families or people"
-                    )
-                continue
-            taken.add(normalised(row["question"]))
-            rows.append(row | {"question_id": f"{name}-{len(rows):05d}", "aliases": []})
-            if len(rows) == source.questions:
-                break
-        frames[name] = _frame(name, dataset, rows)
+            rows = _drawn(name, dataset.source, people, seed, known)
+        frames[name] = pd.DataFrame(rows).assign(dataset=name, domain=dataset.domain, split=dataset.role)
+        known |= set(frames[name]["question"].map(normalised))
     return frames
 
 
-def _frame(name: str, dataset: Dataset, rows: list[dict]) -> pd.DataFrame:
-    return pd.DataFrame(rows).assign(dataset=name, domain=dataset.domain, split=dataset.role)
+def _drawn(
+    name: str, source: SyntheticMathematics | SyntheticFacts, people: World, seed: int, taken: Collection[str]
+) -> list[dict]:
+    """Distinct questions of a synthetic set, none of which is `taken`."""
+    draw = random.Random(f"{seed}/{name}")
+    drawn = _mathematics(source, draw) if isinstance(source, SyntheticMathematics) else _facts(source, people, draw)
+    rows: dict[str, dict] = {}
+    misses = 0
+    for row in drawn:
+        text = normalised(row["question"])
+        if text in taken or text in rows:
+            misses += 1
+            if misses > _TRIES * source.questions:
+                raise ConfigError(
+                    f"datasets.{name}: only {len(rows)} of {source.questions} distinct questions were found; "
+                    "ask for fewer, or for more levels, families or people"
+                )
+            continue
+        rows[text] = row | {"question_id": f"{name}-{len(rows):05d}", "aliases": []}
+        if len(rows) == source.questions:
+            break
+    return list(rows.values())
 
 
 def _registered(name: str, source: Registered, questions: Sequence[Question]) -> list[dict]:

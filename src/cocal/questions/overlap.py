@@ -1,12 +1,13 @@
 """Questions that occur in training and in evaluation."""
 
+import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from cocal.config.data import Dataset, Overlap, Registered
+from cocal.config.data import Overlap, QuestionSource, Registered
 from cocal.errors import ContractError
 
 _TYPESETTING = re.compile(r"\\(?:left|right|[cl]?dots|text)(?![a-z])|\\[dt](?=frac)")
@@ -40,37 +41,40 @@ def overlap(training: pd.DataFrame, evaluation: pd.DataFrame) -> pd.DataFrame:
     return found.merge(asked, on="print").drop(columns="print")
 
 
-def overlaps(frames: Mapping[str, pd.DataFrame], datasets: Mapping[str, Dataset]) -> pd.DataFrame:
-    """`overlap` of every training set with every evaluation set."""
-    evaluation = pd.concat(_with_role(frames, datasets, "evaluation"), ignore_index=True)
-    training = pd.concat(_with_role(frames, datasets, "training"), ignore_index=True)
-    return overlap(training, evaluation)
+def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """`overlap` of every training set with every evaluation set.
+
+    Args:
+        frames: question sets; the column split says on which side each is.
+    """
+    everything = pd.concat(frames, ignore_index=True)
+    training = everything["split"] == "training"
+    return overlap(everything[training], everything[~training])
 
 
 def settle(
-    frames: Mapping[str, pd.DataFrame], datasets: Mapping[str, Dataset], policy: Overlap
-) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
-    """The question sets after `policy` was followed, and what it was followed on (`overlaps`).
+    training: pd.DataFrame, evaluation: Sequence[pd.DataFrame], source: QuestionSource, policy: Overlap
+) -> pd.DataFrame:
+    """The training set after `policy` was followed on what it shares with the evaluation sets.
+
+    Args:
+        training: one training set.
+        evaluation: the evaluation sets.
+        source: where the training set comes from.
 
     Raises:
         ContractError: if the policy is to refuse overlap, or a synthetic training set has any.
     """
-    shared = overlaps(frames, datasets)
-    settled = dict(frames)
-    for name, rows in shared.groupby("training_set"):
-        if policy == "refuse" or not isinstance(datasets[name].source, Registered):
-            row = rows.iloc[0]
-            raise ContractError(
-                f"{name} and {row['dataset']} share {len(rows)} question(s), first {row['question_id']}: "
-                f"{row['question']!r}; training and evaluation must be disjoint by text"
-            )
-        if policy == "exclude":
-            kept = ~frames[name]["question_id"].isin(rows["training_id"])
-            settled[name] = frames[name][kept].reset_index(drop=True)
-    return settled, shared
-
-
-def _with_role(
-    frames: Mapping[str, pd.DataFrame], datasets: Mapping[str, Dataset], role: str
-) -> Iterable[pd.DataFrame]:
-    return [frame for name, frame in frames.items() if datasets[name].role == role]
+    shared = overlaps([training, *evaluation]) if evaluation else training[:0]
+    if shared.empty:
+        return training
+    row = shared.iloc[0]
+    if policy == "refuse" or not isinstance(source, Registered):
+        raise ContractError(
+            f"{training['dataset'].iloc[0]} and {row['dataset']} share {len(shared)} question(s), first "
+            f"{row['question_id']}: {row['question']!r}; training and evaluation must be disjoint by text"
+        )
+    logging.warning("%d evaluation question(s) also occur in training: %s", len(shared), policy)
+    if policy == "report":
+        return training
+    return training[~training["question_id"].isin(shared["training_id"])].reset_index(drop=True)

@@ -111,6 +111,11 @@ class Entry(Model):
             raise ValueError("a field of a row is corrected twice")
         return corrections
 
+    def content(self) -> "Entry":
+        """The entry without the words that no question depends on."""
+        corrections = tuple(c.model_copy(update={"reason": ""}) for c in self.corrections)
+        return self.model_copy(update={"title": "", "licence": "", "note": "", "corrections": corrections})
+
 
 class Registry(Model):
     """config/datasets.yaml, or the slice of it that a study needs."""
@@ -130,6 +135,10 @@ class Registry(Model):
                 hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(self.sets)}"
                 raise ConfigError(f"no data set {name!r} is registered{hint}")
         return Registry(sets={name: self.sets[name] for name in names})
+
+    def content(self) -> "Registry":
+        """The registry without the words that no question depends on: titles, licences, notes and reasons."""
+        return Registry(sets={name: entry.content() for name, entry in self.sets.items()})
 
 
 def read_registry(path: str | Path) -> Registry:
