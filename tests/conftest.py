@@ -13,6 +13,7 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 import pytest
 
 from cocal import cli
+from smoke_study import finished
 
 MICRO_SETS = {
     "datasets": {
@@ -87,3 +88,10 @@ def micro_policy(micro_checkpoint):
     from cocal.policy.checkpoints import load_policy
 
     return load_policy(micro_checkpoint)
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory) -> Path:
+    """Folder of the finished smoke study; parallel test processes share one."""
+    base = tmp_path_factory.getbasetemp()
+    return finished((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke-study")

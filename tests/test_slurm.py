@@ -36,11 +36,11 @@ GPU_RULES = {
     **dict.fromkeys(["companions", "postcal_companions", "prompt_companions", "ablation_companions"], (1, 8)),
 }
 CPU_RULES = {
-    **dict.fromkeys(["questions", "predictions", "sweep_predictions", "ablation_predictions"], 2),
+    **dict.fromkeys(["predictions", "sweep_predictions", "ablation_predictions"], 2),
     **dict.fromkeys(["metrics", "sweep_metrics", "ablation_metrics", "checks", "overlap", "import_policy"], 2),
     "backbone": 4,
 }
-LOCAL_RULES = {"sources", "existing_backbone", "judge_checkpoint", "all"}
+LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "all"}
 """Made where Snakemake runs, as tables and figures are."""
 
 

@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-from itertools import takewhile
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,6 +14,7 @@ from cocal.config import load_study
 from cocal.estimators.registry import METHODS
 from cocal.schemas import PREDICTIONS, RESPONSES
 from cocal.store import read_dataset, read_frame
+from smoke_study import planned, snakemake
 
 TABLES = [
     "main",
@@ -32,8 +31,10 @@ TIMES = ["cost", "time_to_confidence"]
 DIAGRAMS = ["paradigms", "overview"]
 FIGURES = ["reliability", "reliability_all", "training_dynamics", "early_steps", "budgets", "composition"]
 FIGURES += ["cross_iteration", "cross_policy", "layers"]
-STUDIES = {"config.yaml": {}, "smoke.yaml": {}, "rehearsal.yaml": {}}
-STUDIES |= {"paper.yaml": {"sources": 1, "judge_checkpoint": 1, "existing_backbone": 2, "backbone": 0}}
+STUDIES = {"config.yaml": {"questions": 11}, "smoke.yaml": {"questions": 4}, "rehearsal.yaml": {"questions": 11}}
+STUDIES |= {
+    "paper.yaml": {"questions": 11, "sources": 11, "judge_checkpoint": 1, "existing_backbone": 2, "backbone": 0}
+}
 """Studies, and jobs of theirs that no other study has."""
 # of both backbones; what is not listed here runs once
 JOBS = dict.fromkeys(
@@ -45,7 +46,7 @@ JOBS = dict.fromkeys(
 )
 JOBS |= dict.fromkeys(
     [
-        *("all", "latency", "overlap", "prompt_companions", "prompt_features", "questions"),
+        *("all", "latency", "overlap", "prompt_companions", "prompt_features"),
         *("sweep_metrics", "table_all"),
         *(f"table_{name}" for name in TABLES if name != "main"),
         *(f"figure_{name}" for name in (*FIGURES, *DIAGRAMS)),
@@ -59,28 +60,13 @@ BY_STAGES = {
 }
 
 
-def _snakemake(repository: Path, folder: Path, *flags: str, config: Path | None = None):
-    command = ["snakemake", "--snakefile", str(repository / "Snakefile"), "--directory", str(folder)]
-    command += ["--workflow-profile", str(repository / "profiles/default"), "--cores", "2"]
-    if config is not None:
-        command += ["--configfile", str(config)]
-    return subprocess.run([*command, *flags], check=False, capture_output=True, text=True, cwd=repository)
-
-
-def _planned(output: str) -> dict[str, int]:
-    """Jobs per rule of a dry-run's table."""
-    _, _, *lines = output.split("Job stats:\n")[1].splitlines()
-    rows = takewhile(lambda row: row[0] != "total", (line.split() for line in lines))
-    return {rule: int(jobs) for rule, jobs in rows}
-
-
 @pytest.mark.parametrize("name", STUDIES)
 def test_dry_run_plans_the_whole_study(repository, tmp_path, name):
-    done = _snakemake(repository, tmp_path, "--dry-run", config=repository / "config" / name)
+    done = snakemake(tmp_path, "--dry-run", config=repository / "config" / name)
     assert done.returncode == 0, done.stderr
     stages = load_study(repository / "config" / name).policy.stages
     expected = JOBS | BY_STAGES[len(stages)] | STUDIES[name]
-    assert _planned(done.stdout + done.stderr) == {rule: jobs for rule, jobs in expected.items() if jobs}
+    assert planned(done.stdout + done.stderr) == {rule: jobs for rule, jobs in expected.items() if jobs}
 
 
 @pytest.mark.parametrize("profile", ["default", "slurm"])
@@ -90,10 +76,10 @@ def test_documented_commands_plan_without_a_cluster(repository, tmp_path, profil
     command = ["snakemake", "--dry-run", "--forceall", "--directory", str(tmp_path), *flags]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
     assert done.returncode == 0, done.stderr
-    planned = _planned(done.stdout + done.stderr)
-    assert planned["train"] >= 1
-    assert planned["train_coupled"] >= 2
-    assert planned["table_main"] >= 1
+    jobs = planned(done.stdout + done.stderr)
+    assert jobs["train"] >= 1
+    assert jobs["train_coupled"] >= 2
+    assert jobs["table_main"] >= 1
 
 
 @pytest.mark.parametrize(
@@ -109,7 +95,7 @@ def test_a_wrong_study_stops_before_any_job(repository, tmp_path, change, messag
         content[key] = {**content.get(key, {}), **value}
     path = tmp_path / "wrong.yaml"
     path.write_text(yaml.safe_dump(content))
-    done = _snakemake(repository, tmp_path, config=path)
+    done = snakemake(tmp_path, config=path)
     assert done.returncode != 0
     assert message in done.stdout + done.stderr
     assert str(path) in done.stdout + done.stderr
@@ -117,20 +103,11 @@ def test_a_wrong_study_stops_before_any_job(repository, tmp_path, change, messag
 
 
 def test_a_study_replaces_the_default_and_never_merges(repository, tmp_path):
-    done = _snakemake(repository, tmp_path, "--dry-run", config=repository / "config/smoke.yaml")
+    done = snakemake(tmp_path, "--dry-run", config=repository / "config/smoke.yaml")
     text = done.stdout + done.stderr
     assert "smoke-small" in text
     assert "syn-math500" not in text
     assert "policies/tiny" not in text
-
-
-@pytest.fixture(scope="module")
-def smoke(repository, tmp_path_factory) -> Path:
-    """Folder of the finished smoke study."""
-    folder = tmp_path_factory.mktemp("smoke")
-    done = _snakemake(repository, folder, config=repository / "config/smoke.yaml")
-    assert done.returncode == 0, done.stderr[-5000:]
-    return folder
 
 
 @pytest.mark.slow
@@ -214,7 +191,7 @@ def test_all_tables_compile_in_one_document(smoke, tmp_path):
 @pytest.mark.slow
 def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repository):
     flags = ["--report", str(smoke / "report.html")]
-    done = _snakemake(repository, smoke, *flags, config=repository / "config/smoke.yaml")
+    done = snakemake(smoke, *flags, config=repository / "config/smoke.yaml")
     assert done.returncode == 0, done.stderr[-3000:]
     page = (smoke / "report.html").read_text()
     for name in TABLES:
@@ -229,7 +206,7 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
 
 @pytest.mark.slow
 def test_finished_study_has_nothing_left_to_do(smoke, repository):
-    done = _snakemake(repository, smoke, "--dry-run", config=repository / "config/smoke.yaml")
+    done = snakemake(smoke, "--dry-run", config=repository / "config/smoke.yaml")
     assert "Nothing to be done" in done.stdout + done.stderr
 
 
@@ -238,17 +215,17 @@ def test_an_edit_reruns_what_it_touches_and_no_more(smoke, repository, tmp_path)
     content = yaml.safe_load((repository / "config/smoke.yaml").read_text())
     content["companion"]["passes"] = 3
     (tmp_path / "edited.yaml").write_text(yaml.safe_dump(content))
-    done = _snakemake(repository, smoke, "--dry-run", config=tmp_path / "edited.yaml")
-    planned = _planned(done.stdout + done.stderr)
-    assert planned["companions"] == planned["postcal_companions"] == planned["ablation_companions"] == 2
-    assert planned["predictions"] == 7, "every checkpoint that a companion scores: all of them but the bases"
-    assert not {"questions", "backbone", "train", "resample", "responses", "features"} & set(planned)
+    done = snakemake(smoke, "--dry-run", config=tmp_path / "edited.yaml")
+    jobs = planned(done.stdout + done.stderr)
+    assert jobs["companions"] == jobs["postcal_companions"] == jobs["ablation_companions"] == 2
+    assert jobs["predictions"] == 7, "every checkpoint that a companion scores: all of them but the bases"
+    assert not {"questions", "backbone", "train", "resample", "responses", "features"} & set(jobs)
 
 
 @pytest.mark.slow
 def test_a_second_run_gives_the_same_bytes(smoke, repository, tmp_path):
     """From the questions to the figures, in another folder."""
-    done = _snakemake(repository, tmp_path, config=repository / "config/smoke.yaml")
+    done = snakemake(tmp_path, config=repository / "config/smoke.yaml")
     assert done.returncode == 0, done.stderr[-5000:]
     measured = [name for name in (*TABLES, "main_step2") if name not in TIMES]
     names = [f"tables/{name}.{suffix}" for name in measured for suffix in ("tex", "csv", "html")]
@@ -267,11 +244,11 @@ def test_the_next_run_recovers_from_a_damaged_file(smoke, repository, tmp_path):
     os.utime(damaged)
     config = repository / "config/smoke.yaml"
     target = "results/predictions/smoke/base/step-0.parquet"  # "--" before it ends the files of --configfile
-    done = _snakemake(repository, tmp_path, "--", target, config=config)
+    done = snakemake(tmp_path, "--", target, config=config)
     assert done.returncode != 0
     assert "smoke-large.parquet: not a readable Parquet file" in done.stdout + done.stderr
     assert not (tmp_path / target).exists()
     damaged.unlink()
-    done = _snakemake(repository, tmp_path, "--", target, config=config)
+    done = snakemake(tmp_path, "--", target, config=config)
     assert done.returncode == 0, done.stderr[-3000:]
     assert read_frame(tmp_path / target, PREDICTIONS)["method"].unique().tolist() == ["base-verbal"]

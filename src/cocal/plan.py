@@ -5,7 +5,7 @@ mathematics: what tables/scale, tables/token_aggregation and figures/layers show
 """
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.protocol import Companion, Features
+from cocal.config.protocol import Companion, Estimators, Features, PostCal
 from cocal.config.study import Study
 from cocal.estimators.registry import METHODS
 
@@ -143,6 +143,24 @@ def prompt_companion(study: Study) -> Companion:
     """Settings of the pre-generation companions: a batch covers as many rollouts as CoCal's, a row all of a group."""
     questions = max(1, study.companion.batch_size // study.policy.responses_per_question)
     return study.companion.model_copy(update={"targets": ("question",), "batch_size": questions})
+
+
+def live_features(study: Study) -> Features:
+    """What is kept of the rollouts while a policy trains: in batches of the training's own size."""
+    return study.features.model_copy(update={"batch_tokens": Features().batch_tokens})
+
+
+def resampling(study: Study) -> PostCal:
+    """How PostCal's responses are sampled; in which order its companions see them is settled later."""
+    return study.postcal.model_copy(update={"shuffle_seed": PostCal().shuffle_seed})
+
+
+def estimator_settings(study: Study, methods: list[str]) -> Estimators:
+    """Settings of these methods alone: other methods, and what only they read, do not touch their predictions."""
+    settings = study.estimators.model_copy(update={"methods": tuple(methods)})
+    if "self-consistency" in methods:
+        return settings
+    return settings.model_copy(update={"missing_answer": Estimators().missing_answer})
 
 
 def feature_settings(study: Study, algorithm: str, step: int, domain: str) -> Features:

@@ -32,9 +32,10 @@ else:
 # Relative: a checkout that is moved has nothing to run again.
 REGISTRY_FILE = os.path.relpath(Path(workflow.basedir) / STUDY.sources.registry)
 REGISTRY = registry_of(STUDY.question_sets.registered, REGISTRY_FILE)
-# Not a parameter: from where a verified file came changes no result.
+# Not parameters: from where a verified file came, and where it is kept, changes no result.
 if STUDY.sources.mirror:
     os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)
+os.environ["COCAL_SOURCES"] = STUDY.sources.cache
 
 MAIN = STUDY.main_backbone
 SETS = {domain: STUDY.evaluation_sets(domain) for domain in ("mathematics", "factual")}
@@ -298,7 +299,7 @@ def prediction_samples(wildcards):
 def prediction_settings(wildcards):
     """The estimator settings with the methods of this checkpoint: other methods do not touch its file."""
     methods = plan.methods_of(STUDY, *cell_of(wildcards))
-    return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
+    return canonical(plan.estimator_settings(STUDY, methods))
 
 
 def estimator_code(methods):
@@ -341,7 +342,7 @@ def sweep_companions(wildcards):
 
 def sweep_settings(wildcards):
     methods = plan.sweep_methods(STUDY, int(wildcards.step))
-    return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
+    return canonical(plan.estimator_settings(STUDY, methods))
 
 
 def ablation_inputs(wildcards):

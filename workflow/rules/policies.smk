@@ -73,7 +73,7 @@ rule train:
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
         texts=training_texts,
-        features=canonical(STUDY.features),
+        features=canonical(plan.live_features(STUDY)),
         output_features=features_flag,
         code=code_digest("cocal.commands.train"),
     shell:
@@ -240,7 +240,7 @@ rule resample:
     conda:
         GENERATION_ENVIRONMENT
     params:
-        settings=canonical(STUDY.postcal),
+        settings=canonical(plan.resampling(STUDY)),
         policy=canonical(STUDY.policy.protocol("grpo")),
         features=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         verifier=canonical(STUDY.verifier),

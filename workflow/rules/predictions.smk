@@ -58,7 +58,7 @@ use rule sweep_predictions as ablation_predictions with:
     benchmark:
         "results/benchmarks/predictions/{backbone}-grpo-{step}-ablations.tsv"
     params:
-        settings=canonical(STUDY.estimators.model_copy(update={"methods": ("cocal-binary",)})),
+        settings=canonical(plan.estimator_settings(STUDY, ["cocal-binary"])),
         samples=samples_of("mathematics"),
         companions=ablation_companions,
         code=COMPANION_CODE,

@@ -29,19 +29,22 @@ def set_settings(wildcards):
     return canonical(QUESTION_SETS.of(wildcards.dataset))
 
 
-# The entries that rules depend on, while their commands read the file. Functions, for a string with LaTeX's braces would
-# be searched for wildcards.
-def entry_of_set(wildcards):
-    source = REGISTERED.get(wildcards.dataset)
-    return canonical(REGISTRY.slice([source.name]).content()) if source else ""
-
-
+# The slices of the registry that jobs depend on. Functions, for a string with LaTeX's braces would be searched for
+# wildcards.
 def entry_of_source(wildcards):
-    return canonical(REGISTRY.sets[wildcards.source].source)
+    return canonical(REGISTRY.slice([wildcards.source]))
+
+
+def entry_of_set(wildcards):
+    return entries_of(wildcards.dataset)
 
 
 def training_entries(wildcards):
-    sources = [REGISTERED[name].name for name in TRAINING_SETS if name in REGISTERED]
+    return entries_of(*TRAINING_SETS)
+
+
+def entries_of(*names):
+    sources = [REGISTERED[name].name for name in names if name in REGISTERED]
     return canonical(REGISTRY.slice(sources).content())
 
 
@@ -53,8 +56,6 @@ if REGISTRY.sets:
         sources,
 
     rule sources:
-        input:
-            registry=ancient(REGISTRY_FILE),
         output:
             "results/sources/{source}.json",
         log:
@@ -70,17 +71,15 @@ if REGISTRY.sets:
             cache=STUDY.sources.cache,
             code=code_digest("cocal.commands.sources"),
         shell:
-            "cocal sources --registry {input.registry:q} --sets {wildcards.source} --cache {params.cache:q}"
-            " --output {output} > {log} 2>&1"
+            "cocal sources --registry {params.entry:q} --cache {params.cache:q} --output {output} > {log} 2>&1"
 
 
-# Seconds each: where Snakemake runs.
+# Seconds each: where Snakemake runs. What a registered set is made of is said by its entry, with checksums: when its
+# files came, and where they lie, reruns nothing.
 rule questions:
     input:
-        source=source_of_set,
+        source=ancient(source_of_set),
         others=other_sets,
-        # not its date, but the entry below decides
-        registry=ancient(REGISTRY_FILE),
     output:
         "results/questions/{dataset}.parquet",
     log:
@@ -93,19 +92,16 @@ rule questions:
     params:
         settings=set_settings,
         entry=entry_of_set,
-        cache=STUDY.sources.cache,
         others=others_flag,
         code=code_digest("cocal.commands.questions"),
     shell:
-        "cocal questions --settings {params.settings:q} --registry {input.registry:q} --cache {params.cache:q}"
-        " {params.others} --output results/questions > {log} 2>&1"
+        "cocal questions --settings {params.settings:q} --registry {params.entry:q} {params.others} --output results/questions > {log} 2>&1"
 
 
 # Which evaluation questions the sources of training ask too, and what was done about it.
 rule overlap:
     input:
-        sources=source_files(*TRAINING_SETS),
-        registry=ancient(REGISTRY_FILE),
+        sources=ancient(source_files(*TRAINING_SETS)),
         questions=expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
     output:
         "results/checks/overlap.csv",
@@ -118,8 +114,6 @@ rule overlap:
     params:
         settings=canonical(QUESTION_SETS.bare()),
         entries=training_entries,
-        cache=STUDY.sources.cache,
         code=code_digest("cocal.commands.overlap"),
     shell:
-        "cocal overlap --settings {params.settings:q} --registry {input.registry:q} --cache {params.cache:q}"
-        " --questions results/questions --output {output} > {log} 2>&1"
+        "cocal overlap --settings {params.settings:q} --registry {params.entries:q} --questions results/questions --output {output} > {log} 2>&1"

@@ -1,6 +1,7 @@
 """Flags of several commands."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,17 @@ def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict
             raise ConfigError(f"{flag}: {word!r} is not KIND=FOLDER with one of {', '.join(kinds)}")
         folders.setdefault(kind, []).append(Path(folder))
     return folders
+
+
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """The flag that says where the files of registered question sets lie."""
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("COCAL_SOURCES", "results/sources")),
+        metavar="FOLDER",
+        help="source files, in the layout of their hosts; the variable COCAL_SOURCES by default, else results/sources",
+    )
 
 
 def add_readers(parser: argparse.ArgumentParser) -> None:

@@ -4,12 +4,14 @@ import argparse
 import logging
 from pathlib import Path
 
+from cocal.commands.flags import add_cache
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--settings", required=True, help="JSON: datasets (by name), world, seed, overlap")
     parser.add_argument("--registry", help="JSON or YAML file: the dataset registry, where a set is registered")
-    parser.add_argument("--cache", type=Path, default=Path("results/sources"), help="folder of the source files")
+    add_cache(parser)
     parser.add_argument("--questions", required=True, type=Path, help="folder of the built question sets")
     parser.add_argument("--output", required=True, type=Path, help="CSV: one row a pair of questions")
 

@@ -4,6 +4,8 @@ import argparse
 import logging
 from pathlib import Path
 
+from cocal.commands.flags import add_cache
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
@@ -11,9 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry", help="JSON or YAML file: the dataset registry, where a set is registered (config/datasets.yaml)"
     )
-    parser.add_argument(
-        "--cache", type=Path, default=Path("results/sources"), help="folder that `cocal sources` downloaded to"
-    )
+    add_cache(parser)
     parser.add_argument(
         "--others",
         nargs="+",

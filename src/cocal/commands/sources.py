@@ -5,6 +5,8 @@ import logging
 import os
 from pathlib import Path
 
+from cocal.commands.flags import add_cache
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
@@ -12,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--registry", default="config/datasets.yaml", help="YAML file of the registry, or JSON: a slice of it"
     )
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="registered names; all by default")
-    parser.add_argument("--cache", type=Path, default=Path("results/sources"), help="folder of the files")
+    add_cache(parser)
     parser.add_argument(
         "--mirror",
         default=os.environ.get("COCAL_MIRROR"),

@@ -122,6 +122,8 @@ class Policy(Model):
 
     def for_training(self, algorithm: Algorithm) -> "Policy":
         """The settings that one training run depends on: other algorithms and the other engine do not touch it."""
-        own = {algorithm: self.max_response_length[algorithm]}
-        other = {"trl": Trl()} if self.engine == "slime" else {"slime": Slime()}
-        return self.model_copy(update={"algorithms": (algorithm,), "max_response_length": own, **other})
+        own = {"algorithms": (algorithm,), "max_response_length": {algorithm: self.max_response_length[algorithm]}}
+        unused = ["trl" if self.engine == "slime" else "slime"]
+        unused += [] if algorithm == "dcpo" else ["dcpo_group_weight"]
+        unused += ["invalid_confidence"] if algorithm == "grpo" else []
+        return self.model_copy(update=own | {key: type(self).model_fields[key].default for key in unused})

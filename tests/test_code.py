@@ -1,0 +1,122 @@
+"""The digest of code: what a result depends on changes it, what computes nothing does not."""
+
+import shutil
+
+import pytest
+
+from cocal.store import code
+from cocal.store.code import code_digest
+
+COMMANDS = [
+    "backbone",
+    "companions",
+    "features",
+    "metrics",
+    "predictions",
+    "questions",
+    "resample",
+    "responses",
+    "train",
+]
+FIGURES = ["layers", "reliability", "overview"]
+
+
+@pytest.fixture(scope="module")
+def before():
+    return _digests()
+
+
+@pytest.fixture
+def package(repository, tmp_path, monkeypatch):
+    """A copy of the package that may be edited."""
+    root = tmp_path / "cocal"
+    shutil.copytree(repository / "src/cocal", root)
+    monkeypatch.setattr(code, "_ROOT", root)
+    _forget()
+    yield root
+    _forget()
+
+
+def _forget():
+    code._module.cache_clear()
+    code._looked_up.cache_clear()
+
+
+def _digests():
+    _forget()
+    found = {name: code_digest(f"cocal.commands.{name}") for name in COMMANDS}
+    found["p-true"] = code_digest("cocal.commands.predictions", "cocal.estimators.p_true")
+    return found | {name: code_digest(f"cocal.commands.figure:_write_{name}") for name in FIGURES}
+
+
+def _edit(root, file, old, new):
+    path = root / file
+    text = path.read_text()
+    assert old in text, "the test edits a line that is no longer there"
+    path.write_text(text.replace(old, new, 1))
+
+
+TRAINS = {"train"}
+READS_STATES = {"features", "resample", "train"}
+EDITS = {
+    "a comment": ("policy/rewards.py", "def group_advantages", "# words\ndef group_advantages", set()),
+    "a docstring": ("policy/rewards.py", '"""', '"""More words. ', set()),
+    "an annotation": ("plan.py", "def domains_of(study: Study,", "def domains_of(study: object,", set()),
+    "an error's text": ("companion/rollouts.py", "rollouts must be in chron", "rollouts have to be in chron", set()),
+    "a line of the log": ("commands/predictions.py", '"%s: %d rows"', '"%s: %d lines"', set()),
+    "a settings model": ("config/protocol.py", "passes: Count = 10", "passes: Count = 11", set()),
+    "an estimator": (
+        "estimators/p_true.py",
+        'responses.evaluated["p_true"]',
+        '1 - responses.evaluated["p_true"]',
+        {"p-true"},
+    ),
+    "a reward": ("policy/rewards.py", "invalid_confidence) ** 2)", "invalid_confidence) ** 4)", TRAINS),
+    "the split": ("companion/split.py", "blake2b", "blake2s", {"companions"}),
+    "the states": ("features/forward.py", "running = None", "running = False", READS_STATES),
+    "a definition that nothing uses": (
+        "figures/overview.py",
+        "def overview_figure",
+        "_NEW = 1\n\n\ndef overview_figure",
+        set(),
+    ),
+    "a figure": (
+        "figures/overview.py",
+        "def overview_figure() -> Figure:",
+        "def overview_figure(_new: int = 1) -> Figure:",
+        {"overview"},
+    ),
+    "figures' style": ("figures/style.py", '"Creator": "CoCal"', '"Creator": "cocal"', {*FIGURES}),
+    "the bins": ("metrics/calibration.py", 'side="left"', 'side="right"', {"metrics", "reliability"}),
+}
+
+
+def test_the_same_code_gives_the_same_digest(before, package):
+    assert _digests() == before
+    assert len(set(before.values())) == len(before)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_changes_the_digests_of_what_it_computes(before, package, edit):
+    file, old, new, changed = EDITS[edit]
+    _edit(package, file, old, new)
+    assert {name for name, digest in _digests().items() if digest != before[name]} == changed
+
+
+def test_code_is_followed_through_packages_and_imports_inside_functions(before, package):
+    _edit(package, "store/frames.py", 'compression="zstd"', 'compression="snappy"')
+    after = _digests()
+    assert {name for name in before if after[name] != before[name]} >= {
+        "train",
+        "responses",
+        "predictions",
+        "questions",
+    }
+    assert after["metrics"] == before["metrics"], "it reads tables and writes none"
+
+
+def test_a_name_that_does_not_exist_is_an_error():
+    with pytest.raises(ValueError, match=r"there is no module cocal\.gone"):
+        code_digest("cocal.gone")
+    with pytest.raises(ValueError, match=r"cocal\.plan defines no gone"):
+        code_digest("cocal.plan:gone")

@@ -1,0 +1,304 @@
+"""An edit reruns exactly what depends on it: every key of a study, every prompt text, the code."""
+
+import shutil
+
+import pytest
+from pydantic import BaseModel
+
+from cocal.config import load_study
+from cocal.estimators.registry import METHODS
+from smoke_study import CONFIG, ROOT, Planner, planned, snakemake
+
+AFTER = {
+    "questions": {"backbone", "overlap", "train", "train_coupled", "resample", "responses", "factual_responses"}
+    | {"companions", "postcal_companions", "prompt_companions", "ablation_companions", "checks", "latency"},
+    "overlap": {"checks"},
+    "backbone": {"train", "train_coupled", "responses", "factual_responses"},
+    "train": {"resample", "responses", "factual_responses", "features", "factual_features", "prompt_features"}
+    | {"companions", "prompt_companions", "ablation_companions", "latency", "checks", "table_cost"},
+    "train_coupled": {"responses", "factual_responses", "features", "factual_features"},
+    "resample": {"postcal_companions", "checks", "table_cost"},
+    "responses": {"features", "predictions", "sweep_predictions", "ablation_predictions"},
+    "factual_responses": {"factual_features", "predictions"},
+    "features": {"predictions", "sweep_predictions", "ablation_predictions"},
+    "factual_features": {"predictions"},
+    "prompt_features": {"prompt_companions"},
+    "companions": {"predictions", "sweep_predictions", "ablation_predictions", "checks", "latency"}
+    | {"figure_composition", "table_cost"},
+    "postcal_companions": {"predictions", "sweep_predictions", "checks", "figure_composition", "table_cost"},
+    "prompt_companions": {"predictions", "checks", "latency"},
+    "ablation_companions": {"ablation_predictions", "checks"},
+    "predictions": {"metrics", "checks", "figure_reliability", "figure_reliability_all"},
+    "sweep_predictions": {"sweep_metrics", "checks"},
+    "ablation_predictions": {"ablation_metrics", "checks"},
+    "metrics": {"table_main", "table_ood", "table_scale", "table_pre_generation"}
+    | {"figure_training_dynamics", "figure_cross_policy"},
+    "sweep_metrics": {"figure_cross_iteration", "figure_early_steps", "figure_budgets", "figure_composition"},
+    "ablation_metrics": {"table_token_aggregation", "figure_layers"},
+    "latency": {"table_cost", "table_time_to_confidence"},
+    "table_main": {"table_all"},
+}
+"""What runs after a rule, directly; every table is part of the document of all tables."""
+MEASURED_TABLES = {f"table_{name}" for name in ("main", "cost", "ood", "scale", "token_aggregation", "pre_generation")}
+MEASURED_TABLES |= {"table_time_to_confidence"}
+CURVES = {"training_dynamics", "cross_policy", "cross_iteration", "early_steps", "budgets", "composition", "layers"}
+MEASURED_FIGURES = {f"figure_{name}" for name in (*CURVES, "reliability", "reliability_all")}
+AFTER["checks"] = MEASURED_TABLES | MEASURED_FIGURES
+ALWAYS = {"table_hyperparameters", "table_all"}
+"""The table of the configuration prints the digest of all of it."""
+SECOND = {"table_scale"}
+"""What the second backbone alone is for."""
+
+
+def after(*rules, without=()):
+    """These rules, and all that follows them."""
+    found, todo = set(ALWAYS), [*rules]
+    while todo:
+        rule = todo.pop()
+        if rule not in found:
+            found.add(rule)
+            todo += AFTER.get(rule, ())
+    return found - {*without}
+
+
+RESPONSES = ("responses", "factual_responses")
+FITS = ("companions", "postcal_companions", "prompt_companions", "ablation_companions")
+TRAININGS = ("train", "train_coupled")
+OF_SECOND = {"backbone", "train", "train_coupled", "resample", "responses", "features", "companions"}
+OF_SECOND |= {"postcal_companions", "ablation_companions", "predictions", "ablation_predictions", "metrics"}
+OF_SECOND |= {"ablation_metrics", "checks", "table_scale", "table_token_aggregation", "figure_layers", *ALWAYS}
+OF_CUBES = after("metrics", "sweep_metrics", "ablation_metrics")
+SET_LABELS = {"table_main", "table_scale", "table_time_to_confidence", "figure_reliability_all", *ALWAYS}
+MAIN_LABELS = (MEASURED_TABLES | MEASURED_FIGURES | ALWAYS) - SECOND
+
+EDITS = {
+    # words: exhibits alone
+    "caption": ("Other words.", MEASURED_TABLES | MEASURED_FIGURES | ALWAYS),
+    "datasets.smoke-train.label": ("Other", ALWAYS),
+    "datasets.smoke-train.samples": (2, ALWAYS),
+    "datasets.smoke-train.max_response_length": (99, ALWAYS),
+    "datasets.smoke-large.label": ("Other", SET_LABELS | {"table_cost"}),
+    "datasets.smoke-small.label": ("Other", SET_LABELS | {"figure_reliability"}),
+    "datasets.smoke-facts.label": ("Other", {"table_ood", *ALWAYS}),
+    "backbones.smoke.label": ("Other", MAIN_LABELS),
+    "backbones.smoke-deep.label": ("Other", {"table_scale", "table_token_aggregation", "figure_layers", *ALWAYS}),
+    # questions: everything, for pre-training holds them out
+    "seed": (43, after("questions")),
+    "world.people": (41, after("questions")),
+    "world.popularity_exponent": (1.5, after("questions")),
+    "datasets.smoke-train.source.questions": (49, after("questions")),
+    "datasets.smoke-train.source.levels": ({1: 1, 2: 2}, after("questions")),
+    "datasets.smoke-train.source.families": (["sums", "products"], after("questions")),
+    "datasets.smoke-small.source.questions": (7, after("questions")),
+    "datasets.smoke-small.source.levels": ({1: 1, 2: 2}, after("questions")),
+    "datasets.smoke-small.source.families": (["sums", "products"], after("questions")),
+    "datasets.smoke-facts.source.questions": (13, after("questions")),
+    "datasets.smoke-facts.source.hops": ([1, 2], after("questions")),
+    "datasets.smoke-facts.source.relations": (["city"], after("questions")),
+    "datasets.smoke-facts.source.popularity": ([0.0, 0.9], after("questions")),
+    "datasets.smoke-small.samples": (3, after("responses")),
+    "datasets.smoke-small.max_response_length": (65, after("responses", "latency")),
+    "datasets.smoke-facts.samples": (2, after("factual_responses", without=SECOND)),
+    "datasets.smoke-facts.max_response_length": (65, after("factual_responses", without=SECOND)),
+    "sources.registry": ("elsewhere.yaml", ALWAYS),
+    "sources.mirror": ("file:///elsewhere", ALWAYS),
+    "sources.cache": ("elsewhere", ALWAYS),
+    "sources.overlap": ("report", after("overlap")),
+    # policies
+    "prompts": ("qwen", after("backbone")),
+    **{
+        f"backbones.smoke.{key}": (value, after("backbone", without=SECOND))
+        for key, value in {
+            "seed": 43,
+            "architecture.hidden_size": 96,
+            "architecture.layers": 3,
+            "architecture.heads": 4,
+            "architecture.key_value_heads": 2,
+            "architecture.head_dim": 64,
+            "architecture.intermediate_size": 256,
+            "architecture.vocabulary": 450,
+            "architecture.max_length": 500,
+            "corpus": {"facts": 0.2, "worksheets": 0.3, "direct_answers": 0.2, "wrong_steps": 0.2},
+            "corpus.facts": 0.2,
+            "corpus.worksheets": 0.3,
+            "corpus.direct_answers": 0.2,
+            "corpus.wrong_steps": 0.2,
+            "corpus.p_true_noise": 0.3,
+            "steps": 151,
+            "batch_size": 33,
+            "matrix_learning_rate": 0.01,
+            "learning_rate": 0.002,
+            "warmup": 0.1,
+        }.items()
+    },
+    "backbones.smoke-deep.seed": (43, OF_SECOND),
+    **{
+        f"policy.{key}": (value, after(*TRAININGS))
+        for key, value in {
+            "seed": 43,
+            "questions_per_step": 6,
+            "responses_per_question": 4,
+            "temperature": 0.9,
+            "clip_low": 0.1,
+            "clip_high": 0.3,
+            "kl_coefficient": 0.1,
+            "learning_rate": 2e-4,
+            "weight_decay": 0.1,
+            "max_gradient_norm": 2.0,
+            "updates_per_step": 2,
+            "loss": "dapo",
+            "micro_batch": 24,
+            "gradient_checkpointing": True,
+            "checkpoint_every": 1,
+            "trl.nodes": 2,
+            "trl.devices": 2,
+            "trl.shard": True,
+            "trl.vllm": True,
+            "trl.vllm_memory_share": 0.2,
+            "trl.vllm_max_length": 512,
+        }.items()
+    },
+    "policy.max_response_length": ({"grpo": 41, "rlcr": 64, "dcpo": 50}, after("train")),
+    "policy.dcpo_group_weight": (0.4, after("train_coupled")),
+    "policy.invalid_confidence": (0.9, after("train_coupled")),
+    **{
+        f"policy.slime.{key}": (value, ALWAYS)
+        for key, value in {
+            "nodes": 2,
+            "devices": 4,
+            "home": "/slime",
+            "megatron": "/megatron",
+            "torch_dist": {"smoke": "/converted"},
+            "arguments": ["--x"],
+            "start": ["srun"],
+        }.items()
+    },
+    # responses and states
+    "generation.engine": ({"kind": "transformers", "batch_size": 128}, after(*RESPONSES, "resample", "latency")),
+    **{
+        f"generation.{key}": (value, after(*RESPONSES, "latency"))
+        for key, value in {
+            "seed": 43,
+            "temperature": 0.6,
+            "top_p": 0.7,
+            "top_k": 10,
+            "presence_penalty": 1.0,
+            "pool": 5,
+        }.items()
+    },
+    "features.layers": ("final", after("train")),
+    "features.dtype": ("bfloat16", after("train")),
+    "features.batch_tokens": (8192, after("resample", "features", "factual_features", "prompt_features")),
+    **{
+        f"postcal.{key}": (value, after("resample"))
+        for key, value in {"temperature": 0.9, "top_p": 0.9, "top_k": 5, "presence_penalty": 0.1, "seed": 43}.items()
+    },
+    **{
+        f"verifier.{key}": (value, after(*TRAININGS, *RESPONSES, "resample"))
+        for key, value in {"timeout": 4.0, "max_answer_length": 256, "max_nesting": 7, "memory_mb": 1024}.items()
+    },
+    "judge": ({"kind": "llm", "checkpoint": "./judge"}, after("factual_responses", without=SECOND)),
+    # companions
+    "postcal.shuffle_seed": (43, after("postcal_companions")),
+    **{
+        f"companion.{key}": (value, after(*FITS))
+        for key, value in {
+            "widths": [16, 8],
+            "dropout": [0.2],
+            "learning_rate": 1e-3,
+            "weight_decay": 0.1,
+            "batch_size": 64,
+            "passes": 3,
+            "matmul": "tf32",
+            "validation_share": 0.2,
+            "split_seed": 43,
+            "seeds": [42, 137],
+        }.items()
+    },
+    "companion.targets": (["binary", "group"], after("companions", "postcal_companions")),
+    "estimators.methods": (
+        [name for name in METHODS if name != "cocal-on-dcpo"],
+        after("predictions", without=SECOND | {"figure_cross_policy"}),
+    ),
+    "estimators.missing_answer": ("invalid", after("predictions")),
+    # numbers and exhibits
+    "metrics.bins": (15, OF_CUBES | {"figure_reliability", "figure_reliability_all"}),
+    "metrics.resamples": (50, OF_CUBES),
+    "metrics.level": (0.9, OF_CUBES),
+    "metrics.seed": (43, OF_CUBES),
+    **{
+        f"timing.{key}": (value, after("latency"))
+        for key, value in {"samples": 1, "concurrent": 32, "predictions": 10, "seed": 43}.items()
+    },
+    "reports.reliability_dataset": ("smoke-large", {"figure_reliability", *ALWAYS}),
+    "reports.reliability_methods": (["rlcr"], {"figure_reliability", "figure_reliability_all", *ALWAYS}),
+    "reports.reliability_seed": (137, {"figure_reliability", "figure_reliability_all", *ALWAYS}),
+    "reports.stage_methods": (["rlcr", "dcpo", "cocal-binary"], after("predictions", without=SECOND)),
+    "reports.early_steps": ([2], after("sweep_predictions", without=SECOND)),
+    "reports.budgets": ([2, 4], after("postcal_companions", "sweep_predictions", without=SECOND)),
+}
+"""Key -> another value, and what runs again."""
+SHAPE = {"study", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
+SHAPE |= {"corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
+"""Keys that no other value fits alone, or that make it another study."""
+
+
+def _keys(model, before=""):
+    """Dotted keys of a study; one of the evaluation sets and the first backbone stand for the others of their kind."""
+    for name in type(model).model_fields:
+        value, key = getattr(model, name), f"{before}{name}"
+        if isinstance(value, BaseModel):
+            yield from _keys(value, f"{key}.")
+        elif isinstance(value, dict) and value and all(isinstance(one, BaseModel) for one in value.values()):
+            for item in value:
+                yield from _keys(value[item], f"{key}.{item}.")
+        else:
+            yield key
+
+
+def test_the_table_knows_every_key():
+    alike = ("smoke-large", "smoke-deep")
+    last = {"role", "domain", "kind", "source", "imported"}
+    known = {key for key in EDITS} | {key.rpartition(".")[0] for key in ("generation.engine.x", "judge.x")}
+    for key in _keys(load_study(CONFIG)):
+        if any(name in key for name in alike) or key.rpartition(".")[2] in last:
+            continue
+        inside = any(key.startswith(f"{other}.") for other in ("generation.engine", "judge"))
+        assert key in known or inside or any(key.endswith(shape) for shape in SHAPE), f"{key}: what does it rerun?"
+
+
+@pytest.fixture(scope="module")
+def planner(smoke, tmp_path_factory):
+    return Planner(smoke, tmp_path_factory.mktemp("plans"))
+
+
+@pytest.mark.slow
+def test_nothing_runs_again_without_an_edit(planner):
+    assert planner.rules({}) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", EDITS)
+def test_an_edit_of_the_study_reruns_what_depends_on_it(planner, key):
+    value, expected = EDITS[key]
+    assert planner.rules({key: value}) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("policy/rewards.py", "def group_advantages", "# a comment\n\n\ndef group_advantages", set()),
+        ("estimators/p_true.py", "= responses.evaluated", "= 1 - responses.evaluated", after("predictions")),
+        ("figures/overview.py", "overview_figure()", "overview_figure(_new=1)", {"figure_overview"}),
+        ("prompts/tiny/verbal.txt", "${question}", "Please. ${question}", after("backbone")),
+    ],
+)
+def test_an_edit_of_the_package_reruns_what_it_computes(smoke, tmp_path, file, old, new, expected):
+    shutil.copytree(ROOT / "src", tmp_path / "src")
+    path = tmp_path / "src/cocal" / file
+    text = path.read_text()
+    assert old in text, "the test edits a line that is no longer there"
+    path.write_text(text.replace(old, new, 1))
+    done = snakemake(smoke, "--dry-run", "--quiet", "rules", config=CONFIG, PYTHONPATH=str(tmp_path / "src"))
+    assert {*planned(done.stdout + done.stderr)} - {"all"} == expected - {"table_hyperparameters"}

@@ -1,0 +1,184 @@
+"""A killed run resumes under the same prompt texts and the same accepted answers alone."""
+
+import json
+import shutil
+
+import pytest
+
+from cocal import cli
+from cocal.config.data import QuestionSets
+from cocal.prompts import Prompts
+from cocal.schemas import QUESTIONS, RESPONSES
+from cocal.store import read_frame, read_provenance, write_frame
+from cocal.store.run_folder import RunFolder
+from conftest import MICRO_SETS
+
+POLICY = {
+    "algorithms": ["grpo", "rlcr", "dcpo"],
+    "dataset": "micro-train",
+    "steps": 1,
+    "stages": [1],
+    "questions_per_step": 2,
+    "responses_per_question": 2,
+    "max_response_length": {"grpo": 8, "rlcr": 8, "dcpo": 8},
+    "micro_batch": 4,
+}
+
+
+class Opened(Exception):
+    """Raised in the place of the work, with the digest of the run folder."""
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Runs a command up to its run folder and returns the folder's digest."""
+
+    def refuse(self, path, settings_digest):
+        raise Opened(settings_digest)
+
+    def refuse_training(*_, run_digest, **__):
+        raise Opened(run_digest)
+
+    monkeypatch.setattr(RunFolder, "__init__", refuse)
+    monkeypatch.setattr("cocal.policy.train.train_policy", refuse_training)
+
+    def run(command):
+        with pytest.raises(Opened) as found:
+            cli.main(list(map(str, command)))
+        return found.value.args[0]
+
+    return run
+
+
+def _command(name, checkpoint, questions, tmp_path):
+    common = ["--questions", questions, "--run-folder", tmp_path / "run", "--prompts", "tiny"]
+    if name in ("train", "slime"):
+        command = [name, "--algorithm", "grpo", "--base", checkpoint, "--stages", tmp_path / "s"]
+        command += ["--rollouts", tmp_path / "r", *common]
+        settings = POLICY
+        if name == "slime":
+            settings = POLICY | {"slime": {"torch_dist": {"micro": str(tmp_path)}}}
+            backbone = {"source": "checkpoint", "label": "M", "path": str(checkpoint), "depth": 2, "width": 32}
+            command += ["--backbone-name", "micro", "--backbone", json.dumps(backbone)]
+        return [*command, "--settings", json.dumps(settings)]
+    if name == "resample":
+        places = ["--rollouts", tmp_path / "r", "--output-features", tmp_path / "f"]
+        cell = ["--checkpoint", checkpoint, "--backbone", "micro"]
+        return ["resample", "--policy", json.dumps(POLICY), *cell, *places, *common]
+    if not (tmp_path / "dumps").exists():
+        (tmp_path / "dumps").mkdir()
+        (tmp_path / "dumps/step-00001.jsonl").write_text("{}\n")
+    dumps = ["--format", "jsonl", "--dumps", tmp_path / "dumps", "--policy", checkpoint, "--output", tmp_path / "o"]
+    return ["import", "--algorithm", "grpo", "--tokenise", "--settings", json.dumps(POLICY), *dumps, *common]
+
+
+def _corrected(source, target, column="answer"):
+    """The question set with another answer, or another alias, of its first question."""
+    frame = read_frame(source, QUESTIONS)
+    frame[column] = ["99" if column == "answer" else ["99"], *frame[column].iloc[1:]]
+    write_frame(target, frame, QUESTIONS, {})
+    return target
+
+
+@pytest.mark.parametrize("command", ["train", "slime", "resample", "import"])
+def test_a_corrected_answer_resumes_nothing(opened, micro_checkpoint, micro_questions, tmp_path, command):
+    questions = micro_questions / "micro-train.parquet"
+    found = [opened(_command(command, micro_checkpoint, questions, tmp_path))]
+    found += [opened(_command(command, micro_checkpoint, questions, tmp_path))]
+    for column in ("answer", "aliases"):
+        other = _corrected(questions, tmp_path / f"{column}.parquet", column)
+        found.append(opened(_command(command, micro_checkpoint, other, tmp_path)))
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
+@pytest.fixture
+def wording(monkeypatch, tmp_path):
+    """Changes a text of the prompt set `tiny`."""
+    from cocal import prompts
+
+    folder = tmp_path / "prompts"
+    shutil.copytree(prompts.files("cocal.prompts"), folder)
+    monkeypatch.setattr(prompts, "files", lambda _: folder)
+
+    def change(protocol):
+        file = folder / "tiny" / f"{protocol}.txt"
+        file.write_text("Please. " + file.read_text())
+
+    return change
+
+
+@pytest.mark.parametrize("command", ["train", "slime", "resample", "import"])
+def test_an_edited_prompt_resumes_nothing(opened, wording, micro_checkpoint, micro_questions, tmp_path, command):
+    asked = _command(command, micro_checkpoint, micro_questions / "micro-train.parquet", tmp_path)
+    before = opened(asked)
+    wording("verbal")
+    assert opened(asked) == before, "a text that this run does not use"
+    wording("answer")
+    assert opened(asked) != before
+
+
+def test_the_digest_of_texts_is_that_of_a_format_and_a_domain():
+    prompts = Prompts("qwen")
+    assert prompts.digest("answer") != prompts.digest("verbal")
+    assert prompts.digest("answer") != prompts.digest("answer", domain="factual")
+    assert prompts.digest("p_true") == prompts.digest("p_true", domain="factual"), "no words of its own"
+    assert prompts.digest() != Prompts("tiny").digest()
+    assert prompts.identity("answer") == {"set": "qwen", "texts": prompts.digest("answer")}
+
+
+def _responses(checkpoint, questions, tmp_path):
+    plan = {"sets": {"micro-eval": {"samples": 1, "sampled": 1, "max_response_length": 8}}}
+    cell = ["--backbone", "micro", "--algorithm", "base", "--step", "0", "--protocol", "answer"]
+    places = ["--questions", questions, "--checkpoint", checkpoint, "--run-folder", tmp_path / "run"]
+    places += ["--output", tmp_path / "responses", "--judgements", tmp_path / "judgements"]
+    return cli.main(list(map(str, ["responses", "--plan", json.dumps(plan), *cell, *places])))
+
+
+def test_a_corrected_answer_is_judged_anew_without_new_responses(
+    micro_checkpoint, micro_questions, tmp_path, monkeypatch
+):
+    """Killed after the verdicts, before they were published."""
+    folder = tmp_path / "questions"
+    shutil.copytree(micro_questions, folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            _responses(micro_checkpoint, folder, tmp_path)
+    sampled = tmp_path / "run/sampled/micro-eval.parquet"
+    written = sampled.stat().st_mtime_ns
+    (judged,) = (tmp_path / "run").glob("judged-*/micro-eval.parquet")
+    answers = read_frame(judged, RESPONSES, ["question_id", "answer", "correct"])
+    wrong = answers[answers["answer"].notna() & ~answers["correct"]].iloc[0]
+    questions = read_frame(folder / "micro-eval.parquet", QUESTIONS)
+    questions.loc[questions["question_id"] == wrong["question_id"], "answer"] = wrong["answer"]
+    write_frame(folder / "micro-eval.parquet", questions, QUESTIONS, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "publish", lambda self, outputs: None)
+        assert _responses(micro_checkpoint, folder, tmp_path) == 0
+    assert sampled.stat().st_mtime_ns == written
+    assert _responses(micro_checkpoint, folder, tmp_path) == 0
+    table = read_frame(tmp_path / "responses/micro-eval.parquet", RESPONSES).set_index("question_id")
+    assert table.loc[wrong["question_id"], "correct"]
+    texts = json.loads(read_provenance(tmp_path / "responses/micro-eval.parquet")["settings"])["prompts"]
+    assert texts == {"mathematics": Prompts("tiny").identity("answer")}
+
+
+def test_question_sets_carry_nothing_of_presentation(micro_questions, tmp_path):
+    """Labels, samples and other sets are not in a set's file: an edit of them gives the same bytes."""
+    other = json.loads(json.dumps(MICRO_SETS))
+    for name, dataset in other["datasets"].items():
+        dataset |= {"label": f"Other {name}", "samples": 3, "max_response_length": 99}
+    del other["datasets"]["micro-train"]
+    assert cli.main(["questions", "--settings", json.dumps(other), "--output", str(tmp_path)]) == 0
+    assert (tmp_path / "micro-eval.parquet").read_bytes() == (micro_questions / "micro-eval.parquet").read_bytes()
+
+
+def test_one_set_alone_is_the_one_among_all(micro_questions, tmp_path):
+    """As the workflow builds it, from its own slice and the sets before it."""
+    sets = QuestionSets.model_validate(MICRO_SETS)
+    assert sets.built_before("micro-train") == ["micro-eval"]
+    assert sets.built_before("micro-eval") == []
+    command = ["questions", "--settings", sets.of("micro-train").model_dump_json(), "--output", str(tmp_path)]
+    assert cli.main([*command, "--others", str(micro_questions / "micro-eval.parquet")]) == 0
+    assert (tmp_path / "micro-train.parquet").read_bytes() == (micro_questions / "micro-train.parquet").read_bytes()
