@@ -56,7 +56,7 @@ def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0
         for artist in drawn.get_children():  # afterwards: the limits of the axes are those of the data
             artist.set_transform(beside)
     ax.set_xticks(sorted(panel[steps].unique()))
-    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
     ax.margins(x=0.12, y=0.08)
 
 
