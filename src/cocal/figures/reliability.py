@@ -31,7 +31,7 @@ FEW = 10
 """Bins of fewer responses are pale: their accuracy is mostly chance (standard error up to 0.16 at ten)."""
 
 _OVER = {"facecolor": "white", "edgecolor": INK, "hatch": "////////", "linewidth": 0.4}
-_UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "........", "linewidth": 0.4}
+_UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "--------", "linewidth": 0.4}
 _PALE = "#a9a9a9"
 _PALE_GAP = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
 _IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
@@ -119,7 +119,7 @@ def plot_reliability(ax_top: Axes, ax_bottom: Axes, panel: pd.DataFrame, colour:
     """One reliability diagram above its histogram of confidences.
 
     Bars reach to the accuracy of non-empty bins, a cap marks it. The gap between the accuracy and the bin's mean
-    confidence is hatched above the bar where confidence is too high, and dotted within it where it is too low. Bins
+    confidence is hatched above the bar where confidence is too high, and barred within it where it is too low. Bins
     of fewer than `FEW` responses are pale, and so are their gaps. Empty bins stay blank.
 
     Args:

@@ -85,6 +85,7 @@ class Grid:
         label: of cross-references, after `tab:`.
         source: what identifies the numbers, such as the study and digests.
         blocks: one below the other.
+        page_blocks: the same for a web page, where it shows them in another order; empty: as in print.
         gap: half the space between two columns in print.
         size: of the type in print, but for the caption.
     """
@@ -94,5 +95,6 @@ class Grid:
     label: str
     source: str
     blocks: tuple[Block, ...]
+    page_blocks: tuple[Block, ...] = ()
     gap: str = "6pt"
     size: Literal["normalsize", "footnotesize"] = "normalsize"
