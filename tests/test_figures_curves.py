@@ -180,6 +180,14 @@ def test_an_undefined_value_is_a_gap_and_not_a_number():
     assert np.isnan(ax.containers[0].lines[0].get_ydata(orig=False)).tolist() == [False, True, False]
 
 
+def test_a_panel_without_any_value_says_so():
+    panel = pd.DataFrame({"method": "rlcr", "step": [1, 2], "value": np.nan, "low": np.nan, "high": np.nan})
+    ax = Figure().subplots()
+    plot_curves(ax, panel, steps="step")
+    assert [text.get_text() for text in ax.texts] == ["undefined"]
+    assert not len(ax.get_yticks())
+
+
 @pytest.mark.parametrize("steps", [(1, 2, 5, 10, 20, 40, 80, 120), (2, 5, 10, 15, 20), (1, 2), (4,)])
 def test_nothing_overlaps_or_is_clipped(steps):
     methods = ("postcal-group", "postcal-binary", *COMPANIONS)

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from cocal.errors import ContractError
-from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
+from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
 from cocal.figures.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
@@ -66,7 +66,7 @@ def prepare_layers(
         tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))
     numbers = pd.concat(tables, ignore_index=True)
     numbers = numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
-    cases = numbers.groupby(["backbone", "metric"], sort=False, group_keys=False)
+    cases = numbers.groupby(["backbone", "metric"], sort=False)
     return numbers.assign(level_with_best=pd.concat([_level_with_best(case) for _, case in cases]))
 
 
@@ -75,6 +75,9 @@ def _level_with_best(case: pd.DataFrame) -> pd.Series:
 
     Args:
         case: rows of one backbone and metric; columns metric, value, lower, upper.
+
+    Returns:
+        bool, by row; a layer without a value is never level.
     """
     higher = BETTER[case["metric"].iloc[0]] == "higher"
     if case["value"].isna().all():
@@ -101,7 +104,7 @@ def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
         ax.plot(final["layer"], final["value"], color=colour, **_FINAL)
         ax.plot(level["layer"], level["value"], color=colour, **_LEVEL)
     ax.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
-    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
+    value_axis(ax, panel)
     ax.margins(x=0.04, y=0.08)
 
 
