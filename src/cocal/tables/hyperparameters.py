@@ -51,6 +51,7 @@ def hyperparameters_grid(numbers: pd.DataFrame, study: Study, *, source: str) ->
         source=source,
         blocks=(Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(groups), names=0.57),),
         size="footnotesize",
+        stretch=1.0,  # the table fills a page
     )
 
 
