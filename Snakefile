@@ -23,6 +23,7 @@ include: "workflow/rules/predictions.smk"
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/checks.smk"
 include: "workflow/rules/costs.smk"
+include: "workflow/rules/report.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 

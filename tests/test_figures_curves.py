@@ -164,11 +164,28 @@ def test_whiskers_of_prefixes_are_one_standard_deviation_and_all_steps_are_label
     assert ax.get_xlim()[1] > 10
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.07, 0.52), (0.02, 0.06), (0.16, 0.39), (0.5, 0.5)])
+def test_the_values_can_be_read_off_three_ticks_or_more(low, high):
+    panel = pd.DataFrame({"method": "rlcr", "step": [1, 2], "value": [low, high], "low": low, "high": high})
+    ax = Figure().subplots()
+    plot_curves(ax, panel, steps="step")
+    bottom, top = ax.get_ylim()
+    assert sum(bottom <= tick <= top for tick in ax.get_yticks()) >= 3
+
+
 def test_an_undefined_value_is_a_gap_and_not_a_number():
     panel = pd.DataFrame({"method": "rlcr", "step": [1, 2, 3], "value": [0.5, np.nan, 0.7], "low": 0.4, "high": 0.8})
     ax = Figure().subplots()
     plot_curves(ax, panel, steps="step")
     assert np.isnan(ax.containers[0].lines[0].get_ydata(orig=False)).tolist() == [False, True, False]
+
+
+def test_a_panel_without_any_value_says_so():
+    panel = pd.DataFrame({"method": "rlcr", "step": [1, 2], "value": np.nan, "low": np.nan, "high": np.nan})
+    ax = Figure().subplots()
+    plot_curves(ax, panel, steps="step")
+    assert [text.get_text() for text in ax.texts] == ["undefined"]
+    assert not len(ax.get_yticks())
 
 
 @pytest.mark.parametrize("steps", [(1, 2, 5, 10, 20, 40, 80, 120), (2, 5, 10, 15, 20), (1, 2), (4,)])

@@ -87,19 +87,30 @@ def test_each_layer_of_each_backbone_is_its_own_cell(cubes):
     assert list(dict.fromkeys(numbers["backbone"])) == ["tiny-a", "tiny-b"]
 
 
-def test_the_best_layer_has_the_lowest_ece_and_the_highest_auroc_and_ties_share_it(cubes):
+def level_with_best(numbers) -> dict[tuple[str, str], list[int]]:
+    return numbers[numbers["level_with_best"]].groupby(["backbone", "metric"])["layer"].agg(list).to_dict()
+
+
+def test_layers_whose_interval_reaches_the_best_ones_are_level_with_it(cubes):
     first = coded(cubes[0], {"ece": [0.3, 0.2, 0.1], "auroc": [0.7, 0.8, 0.75]})
     second = coded(cubes[1], {"ece": [0.35, 0.25, 0.15, 0.12, 0.14], "auroc": [0.6, np.nan, 0.8, 0.8, 0.79]})
-    numbers = prepare([first, second])
-    best = numbers[numbers["best"]].groupby(["backbone", "metric"])["layer"].agg(list).to_dict()
-    assert best == {
+    both = [cube.assign(lower=cube["value"] - 0.012, upper=cube["value"] + 0.012) for cube in (first, second)]
+    numbers = prepare(both)
+    assert level_with_best(numbers) == {
         ("tiny-a", "ece"): [2],
         ("tiny-a", "auroc"): [1],
-        ("tiny-b", "ece"): [3],
-        ("tiny-b", "auroc"): [2, 3],
+        ("tiny-b", "ece"): [3, 4],
+        ("tiny-b", "auroc"): [2, 3, 4],
     }
     final = numbers[numbers["final"]].groupby(["backbone", "metric"])["layer"].agg(list)
     assert final.to_dict() == {(name, m): [depth - 1] for name, depth in DEPTHS.items() for m in ("ece", "auroc")}
+
+
+def test_without_intervals_no_layer_is_told_apart_and_without_values_none_is_marked(cubes):
+    values = coded(cubes[0], {"ece": [0.3, 0.2, 0.1], "auroc": [np.nan] * 3})
+    blank = values.assign(lower=values["lower"] * np.nan, upper=values["upper"] * np.nan)
+    numbers = prepare([blank], chosen=layout({"tiny-a": 3}))
+    assert level_with_best(numbers) == {("tiny-a", "ece"): [0, 1, 2]}
 
 
 def test_the_band_is_the_sd_of_the_macro_average_over_seeds(cubes):
@@ -133,12 +144,13 @@ def test_curves_bands_and_marks(cubes):
     for (_, curve), colour, band in zip(
         panel.groupby("backbone", sort=False), BACKBONE_COLOURS, ax.collections, strict=True
     ):
-        line, final, best = next(drawn), next(drawn), next(drawn)
-        assert {to_hex(artist.get_color()) for artist in (line, final, best)} == {colour}
+        line, final, level = next(drawn), next(drawn), next(drawn)
+        assert {to_hex(artist.get_color()) for artist in (line, final, level)} == {colour}
         assert line.get_xydata() == pytest.approx(curve[["layer", "value"]].to_numpy())
         assert final.get_xydata().tolist() == curve[["layer", "value"]].tail(1).to_numpy().tolist()
-        lowest = curve.loc[curve["value"].idxmin()]
-        assert best.get_xydata().tolist() == [[lowest["layer"], lowest["value"]]]
+        marked = curve[curve["level_with_best"]]
+        assert curve["value"].idxmin() in marked.index
+        assert level.get_xydata().tolist() == marked[["layer", "value"]].to_numpy().tolist()
         outline = band.get_paths()[0].vertices
         middle = curve.iloc[1]
         heights = outline[outline[:, 0] == middle["layer"], 1]
@@ -151,7 +163,7 @@ def test_nothing_overlaps_and_block_indices_are_whole(depths):
     chosen = layout(depths)
     rows = [
         {"backbone": name, "layer": layer, "metric": metric, "value": 0.5 + 0.01 * layer, "seed_sd": 0.01}
-        | {"final": layer == depth - 1, "best": layer == 0}
+        | {"final": layer == depth - 1, "level_with_best": layer == 0}
         for name, depth in depths.items()
         for layer in range(depth)
         for metric in ("ece", "auroc")

@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from cocal.cli import main
 from cocal.config.layout import ReliabilityLayout
+from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
-from cocal.figures.reliability import plot_reliability, prepare_reliability, reliability_figure
+from cocal.figures.reliability import FEW, plot_reliability, prepare_reliability, reliability_figure
 from cocal.figures.style import (
     BACKBONE_COLOURS,
     HOLLOW,
@@ -24,6 +26,7 @@ from cocal.figures.style import (
     paper_style,
 )
 from cocal.metrics.calibration import expected_calibration_error
+from cocal.metrics.cube import metric_cube
 from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
 from drawn_texts import assert_texts_apart
@@ -67,6 +70,38 @@ def test_counts_are_whole_and_of_one_seed():
     assert panels["ece"].first()["cocal-binary"] == ece
 
 
+def test_the_means_over_the_seeds_are_those_of_the_table():
+    frame = sample_predictions("amc24")
+    panels = prepare(frame, "amc24").groupby("method", sort=False).first()
+    cube = metric_cube(frame, Metrics(resamples=0))["value"].sel({"backbone": "tiny-a", "dataset": "amc24"})
+    for method in SHOWN:
+        cell = cube.sel({"algorithm": "grpo", "step": 60, "method": method, "seed": "mean"})
+        for metric in ("ece", "auroc"):
+            assert panels.loc[method, f"{metric}_of_seeds"] == pytest.approx(cell.sel(metric=metric).item(), abs=1e-15)
+    assert panels["seeds"].to_dict() == {
+        "verbal": 0,
+        "self-consistency": 0,
+        "cocal-group": 2,
+        "cocal-binary": 2,
+    }
+    assert panels.loc["cocal-binary", "ece"] != panels.loc["cocal-binary", "ece_of_seeds"]
+    assert panels.loc["verbal", "ece"] == panels.loc["verbal", "ece_of_seeds"]
+
+
+def test_the_drawn_seed_stands_beside_the_mean_of_the_table():
+    numbers = prepare(sample_predictions("amc24"), "amc24")
+    with paper_style():
+        figure = reliability_figure(numbers, layout("amc24").datasets, "embedded study")
+    one = numbers[numbers["method"] == "cocal-group"].iloc[0]
+    verbal = numbers[numbers["method"] == "verbal"].iloc[0]
+    texts = {text.get_text() for text in figure.findobj(Text)}
+    assert (
+        f"ECE {one['ece']:.3f} ({one['ece_of_seeds']:.3f})\nAUROC {one['auroc']:.3f} ({one['auroc_of_seeds']:.3f})"
+    ) in texts
+    assert f"ECE {verbal['ece']:.3f}\nAUROC {verbal['auroc']:.3f}" in texts
+    assert "embedded study; companions of seed 42, in brackets the mean of two seeds" in texts
+
+
 def test_invalid_confidences_are_left_out_and_reported():
     verbal = prepare(sample_predictions("amc24"), "amc24", methods=("verbal",))
     assert verbal["n"].iloc[0] == 40
@@ -98,17 +133,40 @@ def test_bars_reach_accuracy_gaps_reach_mean_confidence_and_empty_bins_are_blank
     top, bottom = Figure().subplots(2)
     plot_reliability(top, bottom, panel, "#336699")
     filled = panel[panel["count"] > 0]
-    assert 0 < len(filled) < 10
-    bars, gaps = top.containers
-    assert [bar.get_height() for bar in bars] == filled["accuracy"].tolist()
-    assert [round(bar.get_x(), 9) for bar in bars] == filled["left"].round(9).tolist()
-    ends = [{round(gap.get_y(), 9), round(gap.get_y() + gap.get_height(), 9)} for gap in gaps]
-    pairs = zip(filled["accuracy"].round(9), filled["mean_confidence"].round(9), strict=True)
-    assert ends == [set(pair) for pair in pairs]
-    assert all(gap.get_hatch() for gap in gaps)
+    assert 0 < len(filled) < len(panel)
+    bars, gaps = ({patch.get_x(): patch for box in top.containers[k::2] for patch in box} for k in (0, 1))
+    assert sorted(bars) == sorted(gaps) == filled["left"].tolist()
+    for _, one in filled.iterrows():
+        assert bars[one["left"]].get_height() == one["accuracy"]
+        gap = gaps[one["left"]]
+        ends = [gap.get_y(), gap.get_y() + gap.get_height()]
+        assert ends == pytest.approx(sorted([one["accuracy"], one["mean_confidence"]]))
     assert [bar.get_height() for bar in bottom.containers[0]] == filled["count"].tolist()
     (diagonal,) = top.lines
     assert diagonal.get_xydata().tolist() == [[0, 0], [1, 1]]
+
+
+def test_the_side_of_a_gap_shows_and_bins_of_few_responses_are_pale():
+    panel = pd.DataFrame(
+        {
+            "left": [0.0, 0.2, 0.4, 0.6],
+            "right": [0.2, 0.4, 0.6, 0.8],
+            "count": [FEW, FEW, FEW - 1, 1],
+            "accuracy": [0.0, 0.9, 0.1, 1.0],
+            "mean_confidence": [0.1, 0.3, 0.5, 0.7],
+        }
+    )
+    top, bottom = Figure().subplots(2)
+    plot_reliability(top, bottom, panel, "#336699")
+    bars, gaps = ({patch.get_x(): patch for box in top.containers[k::2] for patch in box} for k in (0, 1))
+    too_high, too_low, few, one = (gaps[left] for left in panel["left"])
+    assert too_high.get_hatch()
+    assert too_low.get_hatch()
+    assert too_high.get_hatch() != too_low.get_hatch()
+    assert few.get_hatch() is one.get_hatch() is None
+    full = to_rgb("#336699")
+    assert [bars[left].get_facecolor()[:3] == full for left in panel["left"]] == [True, True, False, False]
+    assert np.mean(bars[0.4].get_facecolor()[:3]) > np.mean(full) + 0.3
 
 
 @pytest.mark.parametrize("datasets", [("amc24",), ("math500", "aime24", "aime25", "amc23", "amc24")])

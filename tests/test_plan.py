@@ -73,6 +73,7 @@ def test_answers_are_compared_where_self_consistency_is_asked_for(study):
 
 def test_the_table_of_factual_answers_names_the_judge(study):
     assert layouts.ood_layout(study).remark.endswith("Answers are judged by exact match.")
+    assert layouts.ood_layout(study).sets == "factual set"
     settings = {"kind": "llm", "checkpoint": "Qwen/Qwen2.5-32B-Instruct", "revision": "5ede1c9"}
     judged = type(study).model_validate(study.model_dump() | {"judge": settings})
     assert layouts.ood_layout(judged).remark.endswith("Answers are judged by Qwen2.5-32B-Instruct.")

@@ -138,6 +138,19 @@ def test_a_missing_table_is_named(tables, tmp_path, capsys):
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("study", ["config", "smoke", "paper", "rehearsal"])
+def test_the_hyperparameters_of_every_study_fit_a_page(repository, tmp_path, study):
+    outputs = ["--output", f"{tmp_path}/h.tex", "--html", f"{tmp_path}/h.html", "--csv", f"{tmp_path}/h.csv"]
+    assert main(["table", "hyperparameters", "--study", str(repository / f"config/{study}.yaml"), *outputs]) == 0
+    assert main(["table", "all", "--tables", f"{tmp_path}/h.tex", "--output", f"{tmp_path}/all.tex"]) == 0
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert "Float too large" not in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_the_document_compiles_and_nothing_is_too_wide_or_too_high(tables):
     assert main(document(tables, tables / "all.tex")) == 0
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]

@@ -126,7 +126,8 @@ def test_the_published_table_of_costs():
         "Training costs, and inference costs per question, using Tiny A after 60 training steps. Tiny policies of 0.4 "
         r"M parameters \& synthetic questions. Training: 60 rollout steps of the LLM, sampling of 245,760 responses, "
         "and ten companions, all fitted together. Inference: the LLM on 500 MATH500 questions in one batch, one "
-        "response each, for SelfConsis ten responses each; the MLP on one response at a time, 1,000 predictions. "
+        "response each, for SelfConsis ten responses each; the companion, an MLP, on one response at a time, "
+        "1,000 predictions. "
         "Measured on NVIDIA B200. Measured times differ from run to run.}"
     ) in text
     assert r"\label{tab:cost}" in text
@@ -161,6 +162,6 @@ def test_several_devices_are_told_apart():
     )
     text = latex(cost_grid(prepare_cost(made), cost_layout(), made, source=""))
     assert (
-        f"Measured on {GPU} (LLM training, sampling and inference); {CPU} (MLP training of CoCal and MLP training of "
-        "PostCal). Measured times"
+        f"Measured on {GPU} (LLM training, sampling and inference); {CPU} (fit of CoCal's companions and fit of "
+        "PostCal's companions). Measured times"
     ) in text

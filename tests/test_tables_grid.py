@@ -57,6 +57,7 @@ BODY = """\
 <h1>T &amp; t</h1>
 <p>Cost of 5% &lt;x&gt;.</p>
 <div><table>
+<colgroup></colgroup><colgroup span="2"></colgroup><colgroup span="1"></colgroup>
 <thead>
 <tr><th class="corner" rowspan="2">Method</th><th colspan="2">A_1</th><th>B</th></tr>
 <tr><th>ECE↓</th><th>AUROC↑</th><th>Post (s)</th></tr>
@@ -87,6 +88,14 @@ def test_the_whole_body_of_its_page():
     assert head.startswith('<!DOCTYPE html>\n<html lang="en">\n')
     assert "<title>T &amp; t</title>" in head
     assert "http" not in text  # nothing is fetched
+
+
+def test_a_page_may_have_another_order_than_print():
+    other = Block("Other", ((Head("A"),),), (Group((Row("r", (Cell("1"),)),)),))
+    both = grid(BLOCK, page_blocks=(other, BLOCK))
+    assert page(both) == page(grid(other, BLOCK))
+    assert latex(both) == latex(grid(BLOCK))
+    assert "colgroup" not in page(grid(other)).partition("<body>")[2]  # no groups of columns to tell apart
 
 
 def test_every_element_of_a_page_is_closed():

@@ -45,8 +45,9 @@ def test_the_published_rows_in_their_order():
     assert places == sorted(places)
     titles = [line for line in lines if line.startswith(r"\multicolumn{2}{l}{\textit{")]
     assert [title.split("{")[-1].split("}")[0] for title in titles] == [
-        *("Policy training", "Calibrator training", "Evaluation", "Not stated in the paper")
+        *("Policy training", "Companion training", "Evaluation", "Not stated in the paper")
     ]
+    assert not any("calibrator" in line.lower() for line in lines)  # it is called a companion everywhere
     assert r"Response lengths are measured in tokens. Tiny policies of 0.4 M parameters \& synthetic" in "".join(lines)
 
 
@@ -83,7 +84,7 @@ def test_what_the_paper_leaves_open_follows_the_study():
     }
     found = settings(**changes)
     assert found["Policy training: Clip ratio (lower / upper)"] == "0.205 / 0.28"
-    assert found["Calibrator training: CoCal learning rate"] == "1 × 10⁻³"
+    assert found["Companion training: CoCal learning rate"] == "1 × 10⁻³"
     section = {key.partition(": ")[2]: value for key, value in found.items() if key.startswith("Not stated")}
     assert section == {
         "Policy learning rate": "2.5 × 10⁻⁶",
@@ -91,16 +92,16 @@ def test_what_the_paper_leaves_open_follows_the_study():
         "Policy gradient clipping": "1.0",
         "Averaging of the policy loss": "Over all tokens",
         "Optimizer updates per step": "4",
-        "Error of an invalid confidence (RLCR / DCPO)": "0.25",
-        "Passes over the calibrator's data": "30",
+        "Error if the confidence is invalid (RLCR / DCPO)": "0.25",
+        "Passes over the companions' data": "30",
         "Pre-generation batch": "32 questions, 256 rollouts",
-        "Optimizer of group targets": "As of binary targets",
+        "Optimizer of group targets": "The same as for binary targets",
         "PostCal sampling temperature": "0.7",
         "PostCal top-p / top-k": "0.95 / 20",
         "PostCal presence penalty": "1.5",
         "PostCal training order": "Shuffled in every pass (seed 7)",
-        "PostCal optimizer": "As of CoCal",
-        "SelfConsis of a response without an answer": "No confidence",
+        "PostCal optimizer": "The same as for CoCal",
+        "SelfConsis confidence without an answer": "No confidence",
         "Prompt set": "qwen3",
     }
 
@@ -111,18 +112,18 @@ def test_what_a_study_does_not_do_has_no_row():
         estimators={"methods": ["verbal", "cocal-binary"]},
         companion={"targets": ["binary"]},
     )
-    absent = ("PostCal", "SelfConsis", "invalid confidence", "DCPO", "group targets")
+    absent = ("PostCal", "SelfConsis", "confidence is invalid", "DCPO", "group targets")
     assert not [setting for setting in found if any(word in setting for word in absent)]
 
 
 def test_the_final_block_is_read_whatever_else_is_kept():
     for layers in ("all", "final"):
         found = settings(features={"layers": layers})
-        assert found["Calibrator training: Representation layer"] == "Final transformer block"
+        assert found["Companion training: Representation layer"] == "Final transformer block"
 
 
 def test_a_checkpoint_says_its_own_width():
     hub = {"source": "checkpoint", "label": "Qwen3-8B", "path": "./Qwen3-8B", "depth": 36, "width": 4096}
     found = settings(backbones={"a": hub})
     assert found["Policy training: Backbone"] == "Qwen3-8B"
-    assert found["Calibrator training: Input dimension (Qwen3-8B)"] == "8,192"
+    assert found["Companion training: Input dimension (Qwen3-8B)"] == "8,192"

@@ -3,6 +3,7 @@
 import filecmp
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -198,6 +199,12 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
         assert f"results/tables/{name}.html" in page
     for name in (*FIGURES, *DIAGRAMS):
         assert f"results/figures/{name}.png" in page
+    entries = re.findall(r'"labels": \{"table or figure": "(.+?)"\}', page)
+    assert len(entries) == len([*TABLES, "main_step2", *FIGURES, *DIAGRAMS])
+    first, *_, step2, scale = sorted(entry for entry in entries if entry.startswith("1."))
+    assert [first, step2] == ["1.1 Main table, step 4", "1.5 Main table, step 2"]
+    assert scale == "1.6 Main table of Smoke-Qwen3-Deep"
+    assert sum(entry.startswith("4.") for entry in entries) == len(TIMES)
     for file in (repository / "workflow/report").glob("*.rst"):
         words = file.read_text().splitlines()[0].split("*")[0].split("'")[0].split("(")[0].strip()
         assert len(words) > 20, file

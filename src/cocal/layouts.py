@@ -76,6 +76,7 @@ def ood_layout(study: Study) -> MainLayout:
         label="ood",
         highlight="cocal-binary",
         subject="Math-to-factual transfer: accuracy and confidence quality",
+        sets="factual set",
         remark=f"All companions learnt from mathematics alone. Answers are judged by {study.judge.label}.",
     )
 

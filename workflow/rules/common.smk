@@ -472,14 +472,6 @@ FIGURES = [
 ]
 
 
-BACKBONES = " and ".join(backbone.label for backbone in STUDY.backbones.values())
-
-
-def labels(title, data, methods, backbone=STUDY.backbones[MAIN].label):
-    """How the report lists a table or figure."""
-    return {"shows": title, "backbone": backbone, "data": data, "methods": methods}
-
-
 def table_step(wildcards):
     """Step of results/tables/main{stage}.tex."""
     return int(wildcards.stage.removeprefix("_step") or FINAL)

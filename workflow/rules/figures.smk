@@ -12,8 +12,8 @@ rule figure_training_dynamics:
         png=report(
             "results/figures/training_dynamics.png",
             caption="../report/training_dynamics.rst",
-            category="Main results",
-            labels=labels("Training dynamics", "mathematics", "RLCR, DCPO, CoCal"),
+            category=category("training_dynamics"),
+            labels=labels("training_dynamics", "Training dynamics"),
         ),
     log:
         "logs/figures/training_dynamics.log",
@@ -43,8 +43,8 @@ use rule figure_training_dynamics as figure_cross_policy with:
         png=report(
             "results/figures/cross_policy.png",
             caption="../report/cross_policy.rst",
-            category="Transfer",
-            labels=labels("Cross-policy transfer", "mathematics", "RLCR, DCPO, CoCal (binary)"),
+            category=category("cross_policy"),
+            labels=labels("cross_policy", "Transfer to RLCR and DCPO"),
         ),
     log:
         "logs/figures/cross_policy.log",
@@ -68,8 +68,8 @@ use rule figure_training_dynamics as figure_cross_iteration with:
         png=report(
             "results/figures/cross_iteration.png",
             caption="../report/cross_iteration.rst",
-            category="Transfer",
-            labels=labels("Cross-iteration transfer", "mathematics", "CoCal (binary)"),
+            category=category("cross_iteration"),
+            labels=labels("cross_iteration", "Transfer between stages"),
         ),
     log:
         "logs/figures/cross_iteration.log",
@@ -93,8 +93,8 @@ use rule figure_training_dynamics as figure_early_steps with:
         png=report(
             "results/figures/early_steps.png",
             caption="../report/early_steps.rst",
-            category="Analysis",
-            labels=labels("Early rollout steps", "mathematics", "CoCal"),
+            category=category("early_steps"),
+            labels=labels("early_steps", "The first rollout steps"),
         ),
     log:
         "logs/figures/early_steps.log",
@@ -122,8 +122,8 @@ use rule figure_training_dynamics as figure_budgets with:
         png=report(
             "results/figures/budgets.png",
             caption="../report/budgets.rst",
-            category="Analysis",
-            labels=labels("Matched budgets", "mathematics", "CoCal, PostCal (binary)"),
+            category=category("budgets"),
+            labels=labels("budgets", "CoCal and PostCal at matched budgets"),
         ),
     log:
         "logs/figures/budgets.log",
@@ -150,8 +150,8 @@ use rule figure_training_dynamics as figure_composition with:
         png=report(
             "results/figures/composition.png",
             caption="../report/composition.rst",
-            category="Analysis",
-            labels=labels("Training-data composition", "mathematics", "CoCal, PostCal (binary)"),
+            category=category("composition"),
+            labels=labels("composition", "Errors in the training data"),
         ),
     log:
         "logs/figures/composition.log",
@@ -177,9 +177,10 @@ use rule figure_training_dynamics as figure_reliability with:
         png=report(
             "results/figures/reliability.png",
             caption="../report/reliability.rst",
-            category="Main results",
+            category=category("reliability"),
             labels=labels(
-                "Reliability diagrams of one set", "mathematics", "RLCR, DCPO, Verbal, CoCal"
+                "reliability",
+                f"Reliability diagrams, {STUDY.datasets[STUDY.reports.reliability_dataset].label}",
             ),
         ),
     log:
@@ -204,10 +205,8 @@ use rule figure_training_dynamics as figure_reliability_all with:
         png=report(
             "results/figures/reliability_all.png",
             caption="../report/reliability_all.rst",
-            category="Main results",
-            labels=labels(
-                "Reliability diagrams of all sets", "mathematics", "RLCR, DCPO, Verbal, CoCal"
-            ),
+            category=category("reliability_all"),
+            labels=labels("reliability_all", "Reliability diagrams, all sets"),
         ),
     log:
         "logs/figures/reliability_all.log",
@@ -231,8 +230,8 @@ use rule figure_training_dynamics as figure_layers with:
         png=report(
             "results/figures/layers.png",
             caption="../report/layers.rst",
-            category="Analysis",
-            labels=labels("Extraction layer", "mathematics", "CoCal (binary)", BACKBONES),
+            category=category("layers"),
+            labels=labels("layers", "Extraction layers"),
         ),
     log:
         "logs/figures/layers.log",
@@ -253,10 +252,8 @@ rule figure_paradigms:
         png=report(
             "results/figures/paradigms.png",
             caption="../report/paradigms.rst",
-            category="Study",
-            labels=labels(
-                "Diagram: three paradigms", "none", "PostCal, RLCR, DCPO, CoCal", "none"
-            ),
+            category=category("paradigms"),
+            labels=labels("paradigms", "Diagram: three paradigms"),
         ),
     log:
         "logs/figures/paradigms.log",
@@ -278,8 +275,8 @@ use rule figure_paradigms as figure_overview with:
         png=report(
             "results/figures/overview.png",
             caption="../report/overview.rst",
-            category="Study",
-            labels=labels("Diagram: CoCal", "none", "CoCal", "none"),
+            category=category("overview"),
+            labels=labels("overview", "Diagram: how CoCal works"),
         ),
     log:
         "logs/figures/overview.log",

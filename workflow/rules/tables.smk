@@ -14,8 +14,8 @@ rule table_main:
         html=report(
             "results/tables/main{stage}.html",
             caption="../report/main.rst",
-            category="Main results",
-            labels=labels("Main table{stage}", "mathematics", "all of the stage"),
+            category=category("main"),
+            labels=main_table_labels,
         ),
     log:
         "logs/tables/main{stage}.log",
@@ -49,8 +49,8 @@ if SETS["factual"]:
             html=report(
                 "results/tables/ood.html",
                 caption="../report/ood.rst",
-                category="Transfer",
-                labels=labels("Math-to-factual transfer", "factual QA", "all"),
+                category=category("ood"),
+                labels=labels("ood", "Math-to-factual transfer"),
             ),
         log:
             "logs/tables/ood.log",
@@ -76,10 +76,8 @@ if SECOND:
             html=report(
                 "results/tables/scale.html",
                 caption="../report/scale.rst",
-                category="Main results",
-                labels=labels(
-                    "Second backbone", "mathematics", "all", STUDY.backbones[SECOND].label
-                ),
+                category=category("scale"),
+                labels=labels("scale", f"Main table of {STUDY.backbones[SECOND].label}"),
             ),
         log:
             "logs/tables/scale.log",
@@ -103,8 +101,8 @@ use rule table_main as table_token_aggregation with:
         html=report(
             "results/tables/token_aggregation.html",
             caption="../report/token_aggregation.rst",
-            category="Analysis",
-            labels=labels("Token aggregation", "mathematics", "CoCal (binary)", BACKBONES),
+            category=category("token_aggregation"),
+            labels=labels("token_aggregation", "Token aggregation"),
         ),
     log:
         "logs/tables/token_aggregation.log",
@@ -128,8 +126,8 @@ use rule table_main as table_pre_generation with:
         html=report(
             "results/tables/pre_generation.html",
             caption="../report/pre_generation.rst",
-            category="Analysis",
-            labels=labels("Before and after generation", "mathematics, factual QA", "CoCal"),
+            category=category("pre_generation"),
+            labels=labels("pre_generation", "Before and after generation"),
         ),
     log:
         "logs/tables/pre_generation.log",
@@ -153,8 +151,8 @@ use rule table_main as table_time_to_confidence with:
         html=report(
             "results/tables/time_to_confidence.html",
             caption="../report/time_to_confidence.rst",
-            category="Cost",
-            labels=labels("Time to confidence", "mathematics", "CoCal"),
+            category=category("time_to_confidence"),
+            labels=labels("time_to_confidence", "Time to confidence"),
         ),
     log:
         "logs/tables/time_to_confidence.log",
@@ -182,10 +180,8 @@ use rule table_main as table_cost with:
         html=report(
             "results/tables/cost.html",
             caption="../report/cost.rst",
-            category="Cost",
-            labels=labels(
-                "Training and inference cost", "mathematics", "CoCal, PostCal, SelfConsis"
-            ),
+            category=category("cost"),
+            labels=labels("cost", "Cost of training and inference"),
         ),
     log:
         "logs/tables/cost.log",
@@ -206,8 +202,8 @@ rule table_hyperparameters:
         html=report(
             "results/tables/hyperparameters.html",
             caption="../report/hyperparameters.rst",
-            category="Study",
-            labels=labels("Hyperparameters", "all", "all", BACKBONES),
+            category=category("hyperparameters"),
+            labels=labels("hyperparameters", "Hyperparameters"),
         ),
     log:
         "logs/tables/hyperparameters.log",

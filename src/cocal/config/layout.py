@@ -83,7 +83,9 @@ class MainLayout(DatasetsLayout):
     highlight: Method | None = None
     """Method whose name is bold."""
     subject: str = "Accuracy and confidence quality"
-    """First words of the caption, before `on five evaluation sets`."""
+    """First words of the caption, before `on five mathematical sets`."""
+    sets: str = "mathematical set"
+    """What the caption calls one of the data sets."""
     remark: str = ""
     """Sentence of the caption about this table alone."""
 

@@ -56,8 +56,21 @@ def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0
         for artist in drawn.get_children():  # afterwards: the limits of the axes are those of the data
             artist.set_transform(beside)
     ax.set_xticks(sorted(panel[steps].unique()))
-    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    value_axis(ax, panel)
     ax.margins(x=0.12, y=0.08)
+
+
+def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
+    """Three ticks or more; none, and a word in the middle, where no value is defined.
+
+    Args:
+        panel: rows of one metric; column value.
+    """
+    if panel["value"].isna().all():
+        ax.set_yticks([])
+        ax.text(0.5, 0.5, "undefined", transform=ax.transAxes, ha="center", va="center", **SMALL_PRINT)
+    else:
+        ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
 
 
 def logarithmic(ax: Axes, steps: Sequence[int]) -> None:

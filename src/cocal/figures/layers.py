@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from cocal.errors import ContractError
-from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
+from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
 from cocal.figures.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from cocal.config.layout import LayeredBackbone
 
-_BEST = {"linestyle": "none", "marker": "o", "markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 0.7}
-_FINAL = {"linestyle": "none", "marker": "D", "markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.4}
+_LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
+_FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
 _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
 
 
@@ -47,8 +47,9 @@ def prepare_layers(
     Returns:
         Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
         over the questions), n, valid_rate, truncation_rate, seed_sd (standard deviation of the macro average over
-        the seeds), final (bool: the backbone's last layer) and best (bool: no layer of the backbone has a better
-        value); in the order of `backbones`, layers, metrics.
+        the seeds), final (bool: the backbone's last layer) and level_with_best (bool: its interval overlaps that of the
+        backbone's best layer, the best one included; all layers where there are no intervals); in the order of
+        `backbones`, layers, metrics.
 
     Raises:
         ContractError: if a backbone is in no cube or in several, or its cube lacks a layer.
@@ -65,14 +66,31 @@ def prepare_layers(
         tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))
     numbers = pd.concat(tables, ignore_index=True)
     numbers = numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
-    goodness = numbers["value"].where(numbers["metric"].map(BETTER) == "higher", -numbers["value"])
-    return numbers.assign(best=goodness == goodness.groupby([numbers["backbone"], numbers["metric"]]).transform("max"))
+    cases = numbers.groupby(["backbone", "metric"], sort=False)
+    return numbers.assign(level_with_best=pd.concat([_level_with_best(case) for _, case in cases]))
+
+
+def _level_with_best(case: pd.DataFrame) -> pd.Series:
+    """Layers that the data cannot tell from the best one.
+
+    Args:
+        case: rows of one backbone and metric; columns metric, value, lower, upper.
+
+    Returns:
+        bool, by row; a layer without a value is never level.
+    """
+    higher = BETTER[case["metric"].iloc[0]] == "higher"
+    if case["value"].isna().all():
+        return case["value"].notna()
+    best = case.loc[case["value"].idxmax() if higher else case["value"].idxmin()]
+    worse = case["upper"] < best["lower"] if higher else case["lower"] > best["upper"]
+    return case["value"].notna() & ~worse
 
 
 def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
     """One metric against the block index: a curve a backbone, a band of one seed standard deviation on either side.
 
-    Final layers have a diamond, the best ones a ring.
+    Final layers have a diamond, those level with the best a white dot.
 
     Args:
         panel: rows of `prepare_layers` of one metric.
@@ -82,11 +100,11 @@ def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
         low, high = curve["value"] - curve["seed_sd"], curve["value"] + curve["seed_sd"]
         ax.fill_between(curve["layer"], low, high, color=colour, alpha=0.2, linewidth=0)
         ax.plot(curve["layer"], curve["value"], color=colour, **_CURVE)
-        final, best = curve[curve["final"]], curve[curve["best"]]
+        final, level = curve[curve["final"]], curve[curve["level_with_best"]]
         ax.plot(final["layer"], final["value"], color=colour, **_FINAL)
-        ax.plot(best["layer"], best["value"], color=colour, **_BEST)
+        ax.plot(level["layer"], level["value"], color=colour, **_LEVEL)
     ax.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
-    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    value_axis(ax, panel)
     ax.margins(x=0.04, y=0.08)
 
 
@@ -104,14 +122,15 @@ def layers_figure(numbers: pd.DataFrame, backbones: Sequence["LayeredBackbone"],
             for colour, backbone in zip(BACKBONE_COLOURS, backbones, strict=False)
         ),
         Line2D([], [], color=INK, label="final layer", **_FINAL),
-        Line2D([], [], color=INK, label="best layer", **_BEST),
+        Line2D([], [], color=INK, label="within noise of the best", **_LEVEL),
     ]
     figure, panels = panel_row(
         [TITLES[metric] for metric in CONFIDENCE_QUALITY],
         height=1.5,
         label="Layer (zero-based block index)",
         handles=handles,
-        source=f"{source}; band: standard deviation over the seeds",
+        source=f"{source}; band: standard deviation over the seeds\n"
+        "within noise: bootstrap interval over the questions overlaps the best layer's",
     )
     for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
         plot_layers(ax, numbers[numbers["metric"] == metric])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -15,22 +16,32 @@ from matplotlib.ticker import MaxNLocator
 
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
+from cocal.figures.curves import CONFIDENCE_QUALITY
 from cocal.figures.style import INK, LEGEND, METHOD_COLOURS, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
+from cocal.tables.wording import counted
 
 if TYPE_CHECKING:
     from cocal.config.layout import Labelled
 
-_GAP = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "////////", "linewidth": 0.4}
+FEW = 10
+"""Bins of fewer responses are pale: their accuracy is mostly chance (standard error up to 0.16 at ten)."""
+
+_OVER = {"facecolor": "white", "edgecolor": INK, "hatch": "////////", "linewidth": 0.4}
+_UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "--------", "linewidth": 0.4}
+_PALE = "#a9a9a9"
+_PALE_GAP = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
 _IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 _HALO = [withStroke(linewidth=1.7, foreground="white")]  # the diagonal must show on dark bars
 _LINE = 0.11
 """Height of a line of small print; this and all sizes below are in inches."""
-_NARROW = 1.05
+_NARROW = 1.5
 """Width below which a panel's title is broken into lines."""
+_TITLE = 9.7
+"""Width of the longest line of a title, in sizes of its type."""
 
 
 def prepare_reliability(
@@ -53,7 +64,8 @@ def prepare_reliability(
     Returns:
         Columns dataset, method, seed (-1 without), left and right (edges of the bin, right-closed), count,
         accuracy and mean_confidence (NaN for an empty bin); and, the same for all bins of a panel, n, n_valid,
-        ece and auroc. In the order of `datasets`, `methods`, bins.
+        ece and auroc of the seed drawn, seeds (their number, 0 without) and ece_of_seeds and auroc_of_seeds (means
+        over the seeds, as in tables/main). In the order of `datasets`, `methods`, bins.
 
     Raises:
         ContractError: if a panel has no predictions.
@@ -65,33 +77,38 @@ def prepare_reliability(
         on_dataset = of_backbone[of_backbone["dataset"] == dataset]
         for method in methods:
             algorithm, policy_step = policy_cell(method, step)
-            rows = on_dataset[
+            of_method = on_dataset[
                 (on_dataset["method"] == method)
                 & (on_dataset["algorithm"] == algorithm)
                 & (on_dataset["step"] == policy_step)
-                & on_dataset["seed"].isin([seed, UNSEEDED])
-            ].sort_values("response_id")
-            if rows.empty:
+            ]
+            by_seed = dict(iter(of_method.sort_values("response_id").groupby("seed")))
+            drawn = UNSEEDED if UNSEEDED in by_seed else seed
+            if drawn not in by_seed:
                 raise ContractError(
                     f"predictions: none of method {method!r} (seed {seed}) on {dataset}, backbone {backbone}, "
                     f"{algorithm}, step {policy_step}; add their file, or leave the panel out of the layout"
                 )
-            confidence, valid, correct = (rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
+            confidence, valid, correct = _columns(by_seed[drawn])
             shown = reliability_bins(confidence[valid], correct[valid], bins)
-            metrics = evaluate(confidence, valid, correct, bins)
+            metrics = {each: evaluate(*_columns(rows), bins) for each, rows in by_seed.items()}
             panels.append(
                 pd.DataFrame(
                     {
                         "dataset": dataset,
                         "method": method,
-                        "seed": int(rows["seed"].iloc[0]),
+                        "seed": drawn,
                         "left": edges[:-1],
                         "right": edges[1:],
                         **shown._asdict(),
-                        "n": len(rows),
+                        "n": len(valid),
                         "n_valid": int(valid.sum()),
-                        "ece": metrics["ece"],
-                        "auroc": metrics["auroc"],
+                        **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
+                        "seeds": 0 if drawn == UNSEEDED else len(by_seed),
+                        **{
+                            f"{name}_of_seeds": np.mean([of_seed[name] for of_seed in metrics.values()])
+                            for name in CONFIDENCE_QUALITY
+                        },
                     }
                 )
             )
@@ -101,25 +118,33 @@ def prepare_reliability(
 def plot_reliability(ax_top: Axes, ax_bottom: Axes, panel: pd.DataFrame, colour: str) -> None:
     """One reliability diagram above its histogram of confidences.
 
-    Bars reach to the accuracy of non-empty bins, a cap marks it; the hatched part lies between the accuracy and
-    the bin's mean confidence. Empty bins stay blank.
+    Bars reach to the accuracy of non-empty bins, a cap marks it. The gap between the accuracy and the bin's mean
+    confidence is hatched above the bar where confidence is too high, and barred within it where it is too low. Bins
+    of fewer than `FEW` responses are pale, and so are their gaps. Empty bins stay blank.
 
     Args:
         panel: rows of `prepare_reliability` of one dataset and method.
     """
     filled = panel[panel["count"] > 0]
-    left, width = filled["left"], filled["right"] - filled["left"]
-    low = np.minimum(filled["accuracy"], filled["mean_confidence"])
-    gap = (filled["accuracy"] - filled["mean_confidence"]).abs()
-    ax_top.bar(left, filled["accuracy"], width, align="edge", color=colour, edgecolor="white", linewidth=0.4)
-    ax_top.bar(left, gap, width, bottom=low, align="edge", **_GAP)
-    ax_top.hlines(filled["accuracy"], left, filled["right"], color=INK, linewidth=1.1)
+    few, over = filled["count"] < FEW, filled["mean_confidence"] > filled["accuracy"]
+    for bins, face, cap, gap in (
+        (filled[few], _paler(colour), _PALE, _PALE_GAP),
+        (filled[~few & over], colour, INK, _OVER),
+        (filled[~few & ~over], colour, INK, _UNDER),
+    ):
+        left, width = bins["left"], bins["right"] - bins["left"]
+        low = bins[["accuracy", "mean_confidence"]].min(axis=1)
+        high = bins[["accuracy", "mean_confidence"]].max(axis=1)
+        ax_top.bar(left, bins["accuracy"], width, align="edge", color=face, edgecolor="white", linewidth=0.4)
+        ax_top.bar(left, high - low, width, bottom=low, align="edge", **gap)
+        ax_top.hlines(bins["accuracy"], left, bins["right"], color=cap, linewidth=1.1)
     ax_top.plot([0, 1], [0, 1], **_IDEAL, zorder=3, path_effects=_HALO)
     ax_top.set(xlim=(0, 1), ylim=(0, 1.02), xticks=[0, 0.5, 1])
     ax_top.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax_top.set_yticks(np.arange(0.25, 1, 0.5), minor=True)
     ax_top.tick_params(labelbottom=False)
 
+    left, width = filled["left"], filled["right"] - filled["left"]
     ax_bottom.bar(left, filled["count"], width, align="edge", color=colour, edgecolor="white", linewidth=0.4)
     ax_bottom.set(xlim=(0, 1))
     ax_bottom.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -154,6 +179,10 @@ def reliability_figure(numbers: pd.DataFrame, datasets: Sequence["Labelled"], so
                     ax.yaxis.set_label_coords(-0.27 / grid.panel, 0.5)  # aligned, whatever the numbers' width
         x, y = 0.09, (grid.diagram_top(row) + grid.histogram_top(row) + grid.histogram) / 2
         figure.text(*grid.point(x, y), dataset.label, rotation=90, ha="center", va="center", fontweight="bold")
+    seeded = numbers[numbers["seeds"] > 1]
+    if len(seeded):
+        seed, seeds = (int(seeded[name].iloc[0]) for name in ("seed", "seeds"))
+        source = f"{source}; companions of seed {seed}, in brackets the mean of {counted(seeds, 'seed')}"
     _captions(figure, grid, source)
     return figure
 
@@ -170,7 +199,7 @@ class _Grid:
     narrow: bool
     left = 0.62
     right = 0.06
-    bottom = 0.56
+    bottom = 0.81
     between = 0.16
     columns_apart = 0.13
 
@@ -213,7 +242,10 @@ class _Grid:
 
 
 def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, grid: _Grid) -> None:
-    metrics = (f"ECE {metric_text('ece', one['ece'])}", f"AUROC {metric_text('auroc', one['auroc'])}")
+    metrics = []
+    for name in CONFIDENCE_QUALITY:
+        of_seeds = f" ({metric_text(name, one[f'{name}_of_seeds'])})" if one["seeds"] > 1 else ""
+        metrics.append(f"{name.upper()} {metric_text(name, one[name])}{of_seeds}")
     text = ("\n" if grid.narrow else "   ").join(metrics)
     diagram.text(
         0.5,
@@ -222,7 +254,7 @@ def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | N
         transform=diagram.transAxes,
         ha="center",
         va="bottom",
-        fontsize=7,
+        fontsize=min(7, 72 * (grid.panel + grid.columns_apart) / _TITLE),
         linespacing=1.1,
     )
     if label:
@@ -236,18 +268,29 @@ def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | N
 
 
 def _captions(figure: Figure, grid: _Grid, source: str) -> None:
-    middle, end = (grid.left + TEXT_WIDTH - grid.right) / 2, TEXT_WIDTH - grid.right
-    figure.text(*grid.point(middle, grid.height - 0.26), "Confidence", ha="center", va="bottom")
+    middle = (grid.left + TEXT_WIDTH - grid.right) / 2
+    figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
     figure.legend(
         handles=[
             Patch(facecolor="#8a8a8a", edgecolor="white", label="accuracy"),
-            Patch(**_GAP, label="gap to mean confidence"),
             Line2D([], [], **_IDEAL, label="ideal calibration"),
+            Patch(**_OVER, label="confidence above accuracy"),
+            Patch(**(_UNDER | {"facecolor": "#d6d6d6"}), label="confidence below accuracy"),
+            Patch(facecolor=_paler("#8a8a8a"), edgecolor=_PALE, linewidth=0.4, label=f"fewer than {FEW} responses"),
         ],
-        loc="lower left",
-        bbox_to_anchor=grid.point(grid.left, grid.height - 0.02),
+        loc="lower center",
+        bbox_to_anchor=grid.point(middle, grid.height - 0.18),
         ncols=3,
         **LEGEND,
     )
-    at = grid.point(end, grid.height - 0.04)
-    figure.text(*at, source, ha="right", va="bottom", **SMALL_PRINT)
+    figure.text(*grid.point(middle, grid.height - 0.04), source, ha="center", va="bottom", **SMALL_PRINT)
+
+
+def _columns(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Confidence, validity and correctness, as `cocal.metrics.calibration.evaluate` takes them."""
+    return tuple(rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
+
+
+def _paler(colour: str) -> tuple[float, ...]:
+    """A quarter of the colour on white."""
+    return tuple(0.75 + 0.25 * part for part in to_rgb(colour))

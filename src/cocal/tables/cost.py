@@ -89,8 +89,8 @@ def _caption(layout: CostLayout, costs: Costs) -> str:
         f"Training: {counted(costs.training.items, 'rollout step')} of the LLM, sampling of "
         f"{counted(costs.sampling.items, 'response')}, and {fitted}, all fitted together.",
         f"Inference: the LLM on {counted(latency.generation_questions, f'{layout.generation_label} question')} in one "
-        f"batch, one response each, for SelfConsis {counted(latency.pool, 'response')} each; the MLP on one response "
-        f"at a time, {counted(latency.predictions, 'prediction')}.",
+        f"batch, one response each, for SelfConsis {counted(latency.pool, 'response')} each; the companion, an MLP, "
+        f"on one response at a time, {counted(latency.predictions, 'prediction')}.",
         _devices(costs),
         TIMES_DIFFER,
     )
@@ -102,8 +102,8 @@ def _devices(costs: Costs) -> str:
     for part, device in (
         ("LLM training", costs.training.device),
         ("sampling", costs.sampling.device),
-        ("MLP training of CoCal", costs.companions.device),
-        ("MLP training of PostCal", costs.postcal_companions.device),
+        ("fit of CoCal's companions", costs.companions.device),
+        ("fit of PostCal's companions", costs.postcal_companions.device),
         ("inference", costs.latency.device),
     ):
         parts.setdefault(device, []).append(part)

@@ -85,8 +85,10 @@ class Grid:
         label: of cross-references, after `tab:`.
         source: what identifies the numbers, such as the study and digests.
         blocks: one below the other.
+        page_blocks: the same for a web page, where it shows them in another order; empty: as in print.
         gap: half the space between two columns in print.
         size: of the type in print, but for the caption.
+        stretch: height of a row in print, in heights of its text.
     """
 
     title: str
@@ -94,5 +96,7 @@ class Grid:
     label: str
     source: str
     blocks: tuple[Block, ...]
+    page_blocks: tuple[Block, ...] = ()
     gap: str = "6pt"
     size: Literal["normalsize", "footnotesize"] = "normalsize"
+    stretch: float = 1.08

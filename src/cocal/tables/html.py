@@ -6,15 +6,17 @@ from html import escape
 from cocal.tables.grid import Block, Cell, Grid, Group
 
 _STYLE = """\
-body { margin: 1.5em; background: #fff; color: #1a1a1a; font: 15px/1.45 system-ui, sans-serif; }
+body { margin: 1.2em; background: #fff; color: #1a1a1a; font: 14px/1.45 system-ui, sans-serif; }
 h1 { margin: 0 0 0.3em; font-size: 1.2em; }
 p { max-width: 60em; margin: 0 0 1em; }
 div { overflow-x: auto; }
 table { border-collapse: collapse; margin: 0 0 1.2em; font-variant-numeric: tabular-nums; }
 table { border-top: 2px solid #1a1a1a; border-bottom: 2px solid #1a1a1a; }
-th, td { padding: 0.2em 0.6em; white-space: nowrap; text-align: center; font-weight: normal; }
+th, td { padding: 0.2em 0.5em; white-space: nowrap; text-align: center; font-weight: normal; }
 tbody { border-top: 1px solid #8a8a8a; }
 th[scope="row"], th.corner, th[scope="rowgroup"] { text-align: left; }
+th[scope="row"], th.corner { position: sticky; left: 0; background: #fff; }
+colgroup + colgroup { border-left: 1px solid #c4c4c4; }
 th[scope="rowgroup"] { font-style: italic; }
 thead th[colspan] { border-bottom: 1px solid #c4c4c4; }
 table.right td, table.right thead th:not(.corner) { text-align: right; }
@@ -38,7 +40,7 @@ def page(grid: Grid) -> str:
             "<body>",
             f"<h1>{escape(grid.title)}</h1>",
             f"<p>{escape(grid.caption)}</p>",
-            *(line for block in grid.blocks for line in _table(block)),
+            *(line for block in grid.page_blocks or grid.blocks for line in _table(block)),
             f'<p class="source">{escape(grid.source)}</p>',
             "</body>",
             "</html>",
@@ -50,6 +52,8 @@ def page(grid: Grid) -> str:
 def _table(block: Block) -> Iterator[str]:
     kind = ' class="right"' if block.align == "r" else ""
     yield f"<div><table{kind}>"
+    if any(head.span > 1 for head in block.heads[0]):
+        yield "<colgroup></colgroup>" + "".join(f'<colgroup span="{head.span}"></colgroup>' for head in block.heads[0])
     yield "<thead>"
     corner = f'<th class="corner" rowspan="{len(block.heads)}">{escape(block.corner)}</th>'
     for line in block.heads:

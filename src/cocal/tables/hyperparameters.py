@@ -26,7 +26,7 @@ def prepare_hyperparameters(study: Study) -> pd.DataFrame:
     """
     sections = {
         "Policy training": _policy(study),
-        "Calibrator training": _companion(study),
+        "Companion training": _companion(study),
         "Evaluation": _evaluation(study),
         "Not stated in the paper": _open(study),
     }
@@ -45,12 +45,13 @@ def hyperparameters_grid(numbers: pd.DataFrame, study: Study, *, source: str) ->
     ]
     return Grid(
         title="Hyperparameters",
-        caption="Hyperparameters for policy training, calibrator training, and evaluation. Response lengths are "
+        caption="Hyperparameters of policies, companions, and evaluation. Response lengths are "
         f"measured in tokens. {study.caption}",
         label="hyperparameters",
         source=source,
         blocks=(Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(groups), names=0.57),),
         size="footnotesize",
+        stretch=1.0,  # the table fills a page
     )
 
 
@@ -113,22 +114,22 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
     yield "Averaging of the policy loss", _LOSSES[policy.loss]
     yield "Optimizer updates per step", f"{policy.updates_per_step:,}"
     if verbal := [name.upper() for name in policy.algorithms if name != "grpo"]:
-        yield f"Error of an invalid confidence ({' / '.join(verbal)})", _decimal(policy.invalid_confidence)
-    yield "Passes over the calibrator's data", f"{study.companion.passes:,}"
+        yield f"Error if the confidence is invalid ({' / '.join(verbal)})", _decimal(policy.invalid_confidence)
+    yield "Passes over the companions' data", f"{study.companion.passes:,}"
     if "cocal-pre-generation" in study.estimators.methods:
         batch = prompt_companion(study).batch_size
         yield "Pre-generation batch", f"{batch:,} questions, {batch * policy.responses_per_question:,} rollouts"
     if len(study.companion.targets) > 1:
-        yield "Optimizer of group targets", "As of binary targets"
+        yield "Optimizer of group targets", "The same as for binary targets"
     if any(METHODS[name].experience == "resampled" for name in study.estimators.methods):
         yield "PostCal sampling temperature", _decimal(postcal.temperature)
         top_k = f"{postcal.top_k:,}" if postcal.top_k else "All"
         yield "PostCal top-p / top-k", f"{_decimal(postcal.top_p)} / {top_k}"
         yield "PostCal presence penalty", f"{postcal.presence_penalty:g}"
         yield "PostCal training order", f"Shuffled in every pass (seed {postcal.shuffle_seed})"
-        yield "PostCal optimizer", "As of CoCal"
+        yield "PostCal optimizer", "The same as for CoCal"
     if "self-consistency" in study.estimators.methods:
-        yield "SelfConsis of a response without an answer", _MISSING[study.estimators.missing_answer]
+        yield "SelfConsis confidence without an answer", _MISSING[study.estimators.missing_answer]
     yield "Prompt set", study.prompts
 
 

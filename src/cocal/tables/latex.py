@@ -52,7 +52,7 @@ def latex(grid: Grid) -> str:
             r"\vspace{3pt}",
             *([] if grid.size == "normalsize" else [rf"\{grid.size}"]),
             rf"\setlength{{\tabcolsep}}{{{grid.gap}}}",
-            r"\renewcommand{\arraystretch}{1.08}",
+            rf"\renewcommand{{\arraystretch}}{{{grid.stretch:g}}}",
             "\n\n\\vspace{2pt}\n\n".join("\n".join(_scaled(block)) for block in grid.blocks),
             r"\end{table}",
             "",

@@ -64,7 +64,7 @@ def prepare_main(
 
 
 def main_grid(numbers: pd.DataFrame, layout: MainLayout, *, step: int, seeds: int, source: str) -> Grid:
-    """The table.
+    """The table. Print keeps the paper's order, the macro average last; a web page shows it first.
 
     Args:
         numbers: what `prepare_main` returns for the layout's columns and methods.
@@ -78,15 +78,14 @@ def main_grid(numbers: pd.DataFrame, layout: MainLayout, *, step: int, seeds: in
         column_marks = marks(list(column["shown"]), BETTER[metric])
         for method, text, mark in zip(column["method"], column["shown"], column_marks, strict=True):
             cells[dataset, method, metric] = Cell(text, mark)
-    all_columns = columns(layout)
+    *datasets, macro = columns(layout)
     return Grid(
         title=f"{layout.subject}, {layout.backbone_label}, step {step}",
         caption=_caption(layout, step, seeds, UNDEFINED in shown),
         label=layout.label,
         source=source,
-        blocks=tuple(
-            _block(all_columns[start : start + _BLOCK], layout, cells) for start in range(0, len(all_columns), _BLOCK)
-        ),
+        blocks=_blocks([*datasets, macro], layout, cells),
+        page_blocks=_blocks([macro, *datasets], layout, cells),
         gap="2.6pt",
     )
 
@@ -94,7 +93,7 @@ def main_grid(numbers: pd.DataFrame, layout: MainLayout, *, step: int, seeds: in
 def _caption(layout: MainLayout, step: int, seeds: int, undefined: bool) -> str:
     chosen = [METHODS[name] for name in layout.methods]
     sentences = [
-        f"{layout.subject} on {counted(len(layout.datasets), 'evaluation set')} "
+        f"{layout.subject} on {counted(len(layout.datasets), layout.sets)} "
         f"using {layout.backbone_label} after {step} training steps.",
         layout.caption,
         layout.remark,
@@ -107,6 +106,13 @@ def _caption(layout: MainLayout, step: int, seeds: int, undefined: bool) -> str:
     if undefined:
         sentences.append(UNDEFINED_VALUE)
     return " ".join(filter(None, sentences))
+
+
+def _blocks(
+    shown: Sequence[Labelled], layout: MainLayout, cells: dict[tuple[str, str, str], Cell]
+) -> tuple[Block, ...]:
+    """Blocks of `_BLOCK` data sets each, the last one with the rest."""
+    return tuple(_block(shown[start : start + _BLOCK], layout, cells) for start in range(0, len(shown), _BLOCK))
 
 
 def _block(datasets: Sequence[Labelled], layout: MainLayout, cells: dict[tuple[str, str, str], Cell]) -> Block:
