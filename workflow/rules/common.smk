@@ -35,7 +35,7 @@ REGISTRY = registry_of(STUDY.question_sets.registered, REGISTRY_FILE)
 # Not parameters: from where a verified file came, and where it is kept, changes no result.
 if STUDY.sources.mirror:
     os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)
-os.environ["COCAL_SOURCES"] = STUDY.sources.cache
+os.environ.update(COCAL_SOURCES=STUDY.sources.cache)
 
 MAIN = STUDY.main_backbone
 SETS = {domain: STUDY.evaluation_sets(domain) for domain in ("mathematics", "factual")}
