@@ -206,10 +206,10 @@ def companion_folder(backbone, experience):
 
 
 def companion_steps(experience):
-    """A function of the wildcards: the prefixes or budgets that a backbone's companions are fitted on."""
+    """A function of the wildcards: the prefixes and budgets that a backbone's companions are fitted on."""
 
     def steps(wildcards):
-        return plan.companion_steps(STUDY, wildcards.backbone, experience)
+        return [str(p) for p in plan.companion_prefixes(STUDY, wildcards.backbone, experience)]
 
     return steps
 
@@ -282,24 +282,39 @@ def answers_in_mathematics(wildcards):
 
 
 def sweep_inputs(wildcards):
-    experiences = plan.sweep_steps(STUDY, int(wildcards.step))
     return answers_in_mathematics(wildcards) | {
-        "companions": [companion_folder(wildcards.backbone, e) for e in experiences]
+        "companions": companion_folder(wildcards.backbone, "rollouts")
     }
 
 
 def sweep_companions(wildcards):
     """Companions of several steps, to be compared on one checkpoint's responses."""
-    return [
-        f"{e}={companion_folder(wildcards.backbone, e)}/steps-{n}"
-        for e, steps in plan.sweep_steps(STUDY, int(wildcards.step)).items()
-        for n in steps
-    ]
+    folder = companion_folder(wildcards.backbone, "rollouts")
+    prefixes = plan.sweep_prefixes(STUDY, int(wildcards.step))
+    return [f"rollouts={folder}/{prefix.folder}" for prefix in prefixes]
 
 
-def sweep_settings(wildcards):
-    methods = plan.sweep_methods(STUDY, int(wildcards.step))
+def estimators_with(methods):
+    """The estimator settings with these methods alone."""
     return canonical(STUDY.estimators.model_copy(update={"methods": tuple(methods)}))
+
+
+BUDGET_EXPERIENCES = plan.experiences_of(plan.budget_methods(STUDY))
+
+
+def budget_inputs(wildcards):
+    return answers_in_mathematics(wildcards) | {
+        "companions": [companion_folder(wildcards.backbone, e) for e in BUDGET_EXPERIENCES]
+    }
+
+
+def budget_companions(wildcards):
+    """Companions of matched budgets."""
+    return [
+        f"{e}={companion_folder(wildcards.backbone, e)}/{prefix.folder}"
+        for e in BUDGET_EXPERIENCES
+        for prefix in plan.budget_prefixes(STUDY)
+    ]
 
 
 def ablation_inputs(wildcards):
@@ -328,10 +343,17 @@ def prediction_files(wildcards):
 
 
 def sweep_files(wildcards):
-    """Only the main backbone has sweeps."""
+    """Predictions of companions of several steps. Only the main backbone has them."""
     steps = STUDY.policy.stages if wildcards.backbone == MAIN else []
     folder = f"results/predictions/{wildcards.backbone}/grpo"
     return [f"{folder}/step-{step}-sweep.parquet" for step in steps]
+
+
+def budget_files(wildcards):
+    """Likewise, of matched budgets."""
+    compared = wildcards.backbone == MAIN and layouts.shown_by(STUDY, "budgets")
+    file = f"results/predictions/{wildcards.backbone}/grpo/step-{FINAL}-budgets.parquet"
+    return [file] if compared else []
 
 
 def macro_averages(wildcards):
@@ -355,6 +377,7 @@ def check_inputs(wildcards):
         "predictions": [
             *prediction_files(wildcards),
             *sweep_files(wildcards),
+            *budget_files(wildcards),
             f"results/predictions/{backbone}/grpo/step-{FINAL}-ablations.parquet",
         ],
     }
@@ -367,9 +390,9 @@ def check_companions(wildcards):
     """All companions with the kind of experience they learnt from, as `cocal checks` wants them."""
     backbone = wildcards.backbone
     folders = [
-        f"{e}={companion_folder(backbone, e)}/steps-{n}"
+        f"{e}={companion_folder(backbone, e)}/{prefix.folder}"
         for e in checked_experiences(backbone)
-        for n in plan.companion_steps(STUDY, backbone, e)
+        for prefix in plan.companion_prefixes(STUDY, backbone, e)
     ]
     states = plan.ablation_states(STUDY, backbone)
     return folders + [
@@ -458,9 +481,9 @@ def cost_flags(wildcards, input):
 
 def composition_flags():
     folders = [
-        f"{companion_folder(MAIN, experience)}/steps-{step}"
+        f"{companion_folder(MAIN, experience)}/{prefix.folder}"
         for experience in ("rollouts", "resampled")
-        for step in STUDY.reports.budgets
+        for prefix in plan.budget_prefixes(STUDY)
     ]
-    metrics = f"results/metrics/{MAIN}-sweep.nc"
+    metrics = f"results/metrics/{MAIN}-budgets.nc"
     return ["--metrics", metrics, "--step", FINAL, "--companions", *folders]

@@ -37,6 +37,18 @@ use rule metrics as sweep_metrics with:
         sweep="--sweep source_step",
 
 
+# By the matched budgets.
+use rule sweep_metrics as budget_metrics with:
+    input:
+        budget_files,
+    output:
+        "results/metrics/{backbone}-budgets.nc",
+    log:
+        "logs/metrics/{backbone}-budgets.log",
+    benchmark:
+        "results/benchmarks/metrics/{backbone}-budgets.tsv"
+
+
 # And by the states that it reads.
 use rule metrics as ablation_metrics with:
     input:
