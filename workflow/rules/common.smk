@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cocal import layouts, plan
 from cocal.config.load import load_study, study_from_mapping
-from cocal.questions.registry import registry_of
+from cocal.questions.registry import known_wrong, registry_of
 
 
 from cocal.policy.launch import train_command
@@ -30,6 +30,8 @@ else:
 REGISTRY_FILE = os.path.relpath(Path(workflow.basedir) / STUDY.sources.registry)
 REGISTRY = registry_of(STUDY.question_sets.registered, REGISTRY_FILE)
 SOURCES = ["results/sources.json"] if REGISTRY.sets else []
+# Rows that are known to be wrong, mended or not: captions and the table of hyperparameters say how many.
+WRONG_ROWS = known_wrong(STUDY.question_sets.registered, REGISTRY)
 # Not a parameter: from where a verified file came changes no result.
 if STUDY.sources.mirror:
     os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)
@@ -471,7 +473,7 @@ def main_table_flags(wildcards):
 
 
 def main_table_layout(wildcards):
-    return canonical(layouts.main_layout(STUDY, table_step(wildcards)))
+    return canonical(layouts.main_layout(STUDY, table_step(wildcards), WRONG_ROWS))
 
 
 def cost_flags(wildcards, input):

@@ -87,6 +87,7 @@ class Grid:
         blocks: one below the other.
         gap: half the space between two columns in print.
         size: of the type in print, but for the caption.
+        apart: whether print gives each block a float of its own, for a table that is longer than a page.
     """
 
     title: str
@@ -96,3 +97,4 @@ class Grid:
     blocks: tuple[Block, ...]
     gap: str = "6pt"
     size: Literal["normalsize", "footnotesize"] = "normalsize"
+    apart: bool = False
