@@ -187,6 +187,7 @@ def _untrained(settings: Companion, inputs: int) -> Companions:
         layer=0,
         poolings=("last", "mean"),
         steps=1,
+        validation_steps=1,
         order="chronological",
         shuffle_seed=None,
         training_responses=1,

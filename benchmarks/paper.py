@@ -7,17 +7,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from cocal.companion.spec import Prefix
 from cocal.config import Study, load_study
 from cocal.estimators.registry import METHODS
 from cocal.metrics.cube import UNSEEDED
 from cocal.plan import (
     ablation_states,
+    budget_methods,
+    budget_prefixes,
     domains_of,
     evaluated_cells,
     layers_of,
     methods_of,
+    restricted,
     sweep_methods,
-    sweep_steps,
+    sweep_prefixes,
 )
 
 DEFAULT_POOLINGS = "last+mean"
@@ -37,6 +41,7 @@ class Cell(NamedTuple):
     dataset: str
     method: str
     source_step: int = -1
+    validation_step: int = -1
     layer: int = -1
     pooling: str = ""
 
@@ -46,6 +51,7 @@ def cubes(study: Study) -> dict[str, tuple[list[Cell], list[str]]]:
     main = study.main_backbone
     found = {backbone: (list(_evaluated(study, backbone)), []) for backbone in study.backbones}
     found[f"{main}-sweep"] = (list(_swept(study)), ["source_step"])
+    found[f"{main}-budgets"] = (list(_budgets(study)), ["source_step"])
     for backbone in study.backbones:
         found[f"{backbone}-ablations"] = (list(_ablated(study, backbone)), ["layer", "pooling"])
     return found
@@ -57,19 +63,27 @@ def _evaluated(study: Study, backbone: str) -> Iterator[Cell]:
         for domain in domains_of(study, backbone, algorithm, step):
             for dataset in study.evaluation_sets(domain):
                 for method in methods_of(study, backbone, algorithm, step):
-                    companion = (step, final, DEFAULT_POOLINGS) if METHODS[method].experience else ()
+                    companion = (*restricted(step), final, DEFAULT_POOLINGS) if METHODS[method].experience else ()
                     yield Cell(backbone, algorithm, step, dataset, method, *companion)
 
 
 def _swept(study: Study) -> Iterator[Cell]:
+    for step in study.policy.stages:
+        for method in sweep_methods(study):
+            yield from _companions(study, step, method, sweep_prefixes(study, step))
+
+
+def _budgets(study: Study) -> Iterator[Cell]:
+    for method in budget_methods(study):
+        yield from _companions(study, study.policy.steps, method, budget_prefixes(study))
+
+
+def _companions(study: Study, step: int, method: str, prefixes: list[Prefix]) -> Iterator[Cell]:
     backbone = study.main_backbone
     final = layers_of(study, backbone)[-1]
-    for step in study.policy.stages:
-        steps = sweep_steps(study, step)
-        for method in sweep_methods(study, step):
-            for source_step in steps[METHODS[method].experience]:
-                for dataset in study.evaluation_sets("mathematics"):
-                    yield Cell(backbone, "grpo", step, dataset, method, source_step, final, DEFAULT_POOLINGS)
+    for prefix in prefixes:
+        for dataset in study.evaluation_sets("mathematics"):
+            yield Cell(backbone, "grpo", step, dataset, method, *prefix, final, DEFAULT_POOLINGS)
 
 
 def _ablated(study: Study, backbone: str) -> Iterator[Cell]:
@@ -77,7 +91,7 @@ def _ablated(study: Study, backbone: str) -> Iterator[Cell]:
     for state in ablation_states(study, backbone):
         layer, pooling = state.split("/")
         for dataset in study.evaluation_sets("mathematics"):
-            yield Cell(backbone, "grpo", step, dataset, "cocal-binary", step, int(layer), pooling)
+            yield Cell(backbone, "grpo", step, dataset, "cocal-binary", *restricted(step), int(layer), pooling)
 
 
 def predictions(study: Study, cells: list[Cell]) -> pd.DataFrame:
@@ -114,7 +128,7 @@ def _rows(study: Study, cell: Cell) -> pd.DataFrame:
             "response_id": np.tile(response, len(runs)),
             "method": cell.method,
             "seed": np.repeat(runs, n),
-            **{name: getattr(cell, name) for name in ("source_step", "layer", "pooling")},
+            **{name: getattr(cell, name) for name in ("source_step", "validation_step", "layer", "pooling")},
             "confidence": confidence,
             "valid": ~np.isnan(confidence),
             "correct": correct,

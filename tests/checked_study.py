@@ -16,7 +16,8 @@ from companion_run import GROUP, SETTINGS, Run, small_run
 
 SEEDS = SETTINGS.seeds
 COMPANIONS = ["rollouts=companions/grpo/steps-1", "rollouts=companions/grpo/steps-3"]
-COMPANIONS += ["resampled=companions/postcal/steps-1", "resampled=companions/postcal/steps-3"]
+COMPANIONS += ["rollouts=companions/grpo/steps-1-validation-3"]
+COMPANIONS += ["resampled=companions/postcal/steps-1-validation-3", "resampled=companions/postcal/steps-3"]
 
 
 def predicted(method: str, seed: int = -1, source_step: int = -1, **changes) -> pd.DataFrame:
@@ -33,6 +34,7 @@ def predicted(method: str, seed: int = -1, source_step: int = -1, **changes) -> 
         "method": method,
         "seed": seed,
         "source_step": source_step,
+        "validation_step": -1 if source_step < 0 else 3,
         "layer": -1 if source_step < 0 else 2,
         "pooling": "" if source_step < 0 else "last+mean",
         "confidence": draw.random(10),
@@ -95,7 +97,8 @@ class Study:
 
 
 def held_out_of(table: pd.DataFrame) -> np.ndarray:
-    return in_validation(table["question"], SETTINGS.validation_share, SETTINGS.split_seed)
+    texts = small_run(Path()).questions["question"]
+    return in_validation(table["question"], texts, SETTINGS.validation_share, SETTINGS.split_seed)
 
 
 def sound_study(folder: Path) -> Study:
@@ -106,8 +109,8 @@ def sound_study(folder: Path) -> Study:
     resampled[outcomes] = np.roll(resampled[outcomes].to_numpy(), GROUP, axis=0)
     resampled = resampled.astype(rollouts.responses.dtypes)
     postcal = Run(folder / "postcal", resampled, rollouts.questions, rollouts.features).write()
-    assert main(rollouts.command(folder / "companions/grpo", "--steps", "1", "3")) == 0
-    shuffled = ["--steps", "1", "3", "--order=shuffled", "--shuffle-seed=1"]
+    assert main(rollouts.command(folder / "companions/grpo", "--steps", "1", "1/3", "3")) == 0
+    shuffled = ["--steps", "1/3", "3", "--order=shuffled", "--shuffle-seed=1"]
     assert main(postcal.command(folder / "companions/postcal", *shuffled)) == 0
     tables = {
         "base": predicted("base-verbal", algorithm="base", step=0),

@@ -8,6 +8,8 @@ import pandas as pd
 
 from cocal.companion.fit import fit_companions
 from cocal.companion.rollouts import read_rollouts
+from cocal.companion.spec import Prefix
+from cocal.companion.split import in_validation
 from cocal.config.protocol import Companion
 from cocal.features.store import create_features, open_features
 from cocal.schemas import QUESTIONS, RESPONSES
@@ -47,12 +49,19 @@ class Run:
     def read(self, steps: int = STEPS) -> pd.DataFrame:
         return read_rollouts(self.folder / "rollouts", self.folder / "questions.parquet", steps)
 
-    def fit(self, steps: int = STEPS, settings: Companion = SETTINGS, **options):
+    def fit(self, steps: int | str = STEPS, settings: Companion = SETTINGS, **options):
         return next(self.fits([steps], settings, **options))
 
-    def fits(self, prefixes: list[int], settings: Companion = SETTINGS, **options):
-        features = open_features(self.folder / "features.zarr")
-        return fit_companions(settings, features, self.read(max(prefixes)), prefixes, **options)
+    def fits(self, words: list[int | str], settings: Companion = SETTINGS, **options):
+        """Companions of N or "N/M" steps each."""
+        prefixes = [Prefix.parse(str(word)) for word in words]
+        features, rollouts = open_features(self.folder / "features.zarr"), self.read(max(map(max, prefixes)))
+        return fit_companions(settings, features, rollouts, self.questions["question"], prefixes, **options)
+
+    def held_out(self, rollouts: pd.DataFrame) -> np.ndarray:
+        """Which rows are of validation questions."""
+        texts = self.questions["question"]
+        return in_validation(rollouts["question"], texts, SETTINGS.validation_share, SETTINGS.split_seed)
 
     def command(self, output: Path, *flags: str) -> list[str]:
         places = ["rollouts", "questions.parquet", "features.zarr"]

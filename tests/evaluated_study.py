@@ -91,8 +91,9 @@ def write_features(folder, frame, task_response=False):
     return folder, by_response
 
 
-def write_companions(folder, targets=None, layer=1, steps=STEP, experience="rollouts", poolings=None):
-    """Companions with the weights that training would start from, shifted by the steps that they learnt from."""
+def write_companions(folder, targets=None, layer=1, prefix=(STEP, STEP), experience="rollouts", poolings=None):
+    """Companions with the weights that training would start from, shifted by the steps that they learnt from
+    and were validated on."""
     targets = targets or (("question",) if experience == "prompts" else ("group", "binary"))
     poolings = poolings or (("prompt",) if experience == "prompts" else ("last", "mean"))
     settings = Companion(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
@@ -101,7 +102,8 @@ def write_companions(folder, targets=None, layer=1, steps=STEP, experience="roll
         inputs=len(poolings) * HIDDEN,
         layer=layer,
         poolings=poolings,
-        steps=steps,
+        steps=prefix[0],
+        validation_steps=prefix[1],
         order=ORDERS[experience],
         shuffle_seed=1 if experience == "resampled" else None,
         training_responses=1,
@@ -112,7 +114,7 @@ def write_companions(folder, targets=None, layer=1, steps=STEP, experience="roll
     model = build_model(settings, spec.inputs)
     model.initialise()
     model.output.bias.data += torch.arange(len(spec.members))[:, None] / 2  # members of one seed start equal
-    model.output.bias.data += steps / 100 + (experience == "resampled") / 5
+    model.output.bias.data += spec.steps / 100 + spec.validation_steps / 1000 + (experience == "resampled") / 5
     with atomic_path(folder) as partial:
         partial.mkdir()
         save_companions(partial / "companions.safetensors", Companions(spec, model.eval()), {})

@@ -24,7 +24,7 @@ def registry() -> Registry:
     return read_registry(REPOSITORY / "config/datasets.yaml")
 
 
-def questions(name: str, corrections: bool = True) -> list[Question]:
+def questions(name: str, corrections: bool = False) -> list[Question]:
     """A registered set, by its loader, from the bytes of its source."""
     entry = registry().sets[name]
     return load(name, entry, [RAW / entry.source.place(file) for file in entry.source.files], corrections)

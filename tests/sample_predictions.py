@@ -43,6 +43,7 @@ def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: i
                             "method": method,
                             "seed": seed,
                             "source_step": step if seeded else -1,
+                            "validation_step": step if seeded else -1,
                             "layer": 2 if seeded else -1,
                             "pooling": "last+mean" if seeded else "",
                             "confidence": confidence,

@@ -78,7 +78,8 @@ def test_the_cells_are_those_of_the_papers_study(repository, monkeypatch):
     assert {name: len(cells) for name, cells in found.items()} == {
         "qwen3-8b": 14 * 10 + 2 * 6 * 5,  # all methods on ten sets; RLCR, DCPO, CoCal and its transfers earlier
         "qwen3-14b": 11 * 5,
-        "qwen3-8b-sweep": (7 * 2 + 3 * 2 + 8 * 4) * 5,  # prefixes and stages of CoCal; both kinds at every budget
+        "qwen3-8b-sweep": (7 + 3 + 3) * 2 * 5,  # early steps on the first stage, stages on every stage, both targets
+        "qwen3-8b-budgets": 8 * 4 * 5,  # both kinds of experience and both targets
         "qwen3-8b-ablations": (35 + 2) * 5,  # blocks before the final one, and the final one's two poolings
         "qwen3-14b-ablations": (39 + 2) * 5,
     }

@@ -23,9 +23,11 @@ from cocal.checks.companions import (
     check_members,
     check_training_order,
     check_truncation,
+    check_validation_pool,
 )
 from cocal.checks.predictions import check_fixed_responses, check_seeds, check_sources, read_predictions
 from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps
+from cocal.companion.spec import Prefix
 from cocal.errors import ContractError
 from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
@@ -114,7 +116,8 @@ def test_truncated_responses_were_left_out(sound: Study, word: str):
     numbers = check_truncation(fit, table, held_out)
     assert numbers["responses"] == fit.spec.steps * PER_STEP
     assert numbers["truncated"] == table["truncated"][prefix].sum() > 0
-    assert numbers["training"] + numbers["validation"] + numbers["truncated"] == numbers["responses"]
+    later = (held_out & ~table["truncated"])[~prefix & (table["step"] <= fit.spec.validation_steps)].sum()
+    assert numbers["training"] + numbers["validation"] + numbers["truncated"] == numbers["responses"] + later
     used = table.assign(truncated=False)  # as if the fit had left out responses that are not truncated
     with pytest.raises(ContractError, match=r"training_responses is \d+, but .* hold \d+ that are not truncated"):
         check_truncation(fit, used, held_out)
@@ -122,7 +125,7 @@ def test_truncated_responses_were_left_out(sound: Study, word: str):
     relabelled = table.assign(correct=table["correct"] ^ (table.index == row))
     with pytest.raises(ContractError, match=r"training_error_share is 0\.\d+, but 0\.\d+ of the training"):
         check_truncation(fit, relabelled, held_out)
-    with pytest.raises(ContractError, match=r"steps-\d: fitted on \d steps, there are 0 of"):
+    with pytest.raises(ContractError, match=r"steps-\S+: fitted on \d steps, there are 0 of"):
         check_truncation(fit, table.assign(step=0), held_out)
 
 
@@ -131,6 +134,7 @@ def test_companions_of_another_split_or_seed_are_refused(sound: Study):
     assert check_members(fit) == {
         "experience": "rollouts",
         "steps": 1,
+        "validation_steps": 1,
         "targets": 2,
         "seeds": len(SEEDS),
         "companions": 2 * len(SEEDS),
@@ -148,10 +152,11 @@ def test_companions_of_another_split_or_seed_are_refused(sound: Study):
 
 
 def test_cocal_is_chronological_and_postcal_shuffled(sound: Study):
-    cocal, postcal = (sound.fit(COMPANIONS[place]) for place in (0, 2))
+    cocal, postcal = (sound.fit(COMPANIONS[place]) for place in (0, 3))
     assert check_training_order(cocal) == {
         "experience": "rollouts",
         "steps": 1,
+        "validation_steps": 1,
         "order": "chronological",
         "shuffle_seed": None,
     }
@@ -164,9 +169,22 @@ def test_cocal_is_chronological_and_postcal_shuffled(sound: Study):
 def test_every_budget_of_postcal_has_a_cocal_companion(sound: Study):
     fits = [sound.fit(word) for word in COMPANIONS]
     assert check_matched_budgets(fits) == [1, 3]
-    assert check_matched_budgets(fits[:3]) == [1]
-    with pytest.raises(ContractError, match="resampled responses of 1 steps have no counterpart"):
-        check_matched_budgets(fits[1:])
+    assert check_matched_budgets(fits[:4]) == [1]
+    with pytest.raises(ContractError, match="resampled responses of 1 steps, validated on 3, have no counterpart"):
+        check_matched_budgets([fit for fit in fits if fit.spec.prefix != Prefix(1, 3) or fit.experience == "resampled"])
+
+
+@pytest.mark.parametrize("word", COMPANIONS)
+def test_validation_pools_are_those_of_the_prefix_or_of_all_steps(sound: Study, word: str):
+    fit = sound.fit(word)
+    table = sound.table("grpo" if fit.experience == "rollouts" else "postcal")
+    steps, validation_steps = fit.spec.prefix
+    numbers = {"experience": fit.experience, "steps": steps, "validation_steps": validation_steps}
+    assert check_validation_pool(fit, table) == numbers
+    between = replace(fit, spec=fit.spec.model_copy(update={"steps": 1, "validation_steps": 2}))
+    own = "" if fit.experience == "resampled" else r"its own 1 step\(s\) or "
+    with pytest.raises(ContractError, match=rf"validated on {own}all 3; fit them anew with --steps 1/3"):
+        check_validation_pool(between, table)
 
 
 # Predictions
@@ -191,10 +209,14 @@ def test_predictions_have_all_seeds():
 
 
 def test_predictions_come_from_the_checked_companions():
-    fitted = {"rollouts": [1, 3], "resampled": [1, 3]}
-    assert check_sources(sweep_predictions(), fitted, "x") == {"cocal-binary": [1, 3], "postcal-binary": [1, 3]}
-    with pytest.raises(ContractError, match=r"x: postcal-binary has source step 3, but .* learnt from 1 steps"):
-        check_sources(sweep_predictions(), fitted | {"resampled": [1]}, "x")
+    both = [Prefix(1, 3), Prefix(3, 3)]
+    fitted = {"rollouts": both, "resampled": both}
+    found = {"cocal-binary": ["1/3", "3"], "postcal-binary": ["1/3", "3"]}
+    assert check_sources(sweep_predictions(), fitted, "x") == found
+    with pytest.raises(ContractError, match=r"x: postcal-binary has source step 3, but .* learnt from 1/3 steps"):
+        check_sources(sweep_predictions(), fitted | {"resampled": [Prefix(1, 3)]}, "x")
+    with pytest.raises(ContractError, match=r"x: cocal-binary has source step 1/3, but .* learnt from 1, 3 steps"):
+        check_sources(sweep_predictions(), fitted | {"rollouts": [Prefix(1, 1), Prefix(3, 3)]}, "x")
     with pytest.raises(ContractError, match="x: p-true has source step 3"):
         check_sources(predicted("p-true", source_step=3), fitted, "x")
 

@@ -40,22 +40,35 @@ def test_command_reports_every_check_without_torch(sound: Study):
     assert main(command) == 0
     assert output.read_bytes() == first
     checks = json.loads(first)["checks"]
-    assert len(checks) == 10
-    fits = [(word.split("=")[0], int(word[-1])) for word in COMPANIONS]
+    assert len(checks) == 11
+    fits = [
+        ("rollouts", 1, 1),
+        ("rollouts", 1, 3),
+        ("rollouts", 3, 3),
+        ("resampled", 1, 3),
+        ("resampled", 3, 3),
+    ]
     for name in (
         "companion_seeds",
         "order_of_training",
         "question_disjoint_validation",
+        "validation_pools",
         "truncated_responses_left_out",
     ):
-        assert sorted((one["experience"], one["steps"]) for one in checks[name]) == sorted(fits), name
+        assert sorted((one["experience"], one["steps"], one["validation_steps"]) for one in checks[name]) == sorted(
+            fits
+        ), name
     assert [one["steps"] for one in checks["equal_raw_budgets"]] == [1, 3]
-    assert set(checks["chronological_order"]) == set(checks["group_accuracy_before_filtering"]) == set(dict(fits))
+    assert (
+        set(checks["chronological_order"])
+        == set(checks["group_accuracy_before_filtering"])
+        == {"rollouts", "resampled"}
+    )
     assert [len(part) for part in checks["prediction_seeds"].values()] == [0, 4, 2]
 
 
 def test_command_without_postcal_checks_the_rest(study: Study):
-    command = [word for word in study.command(COMPANIONS[:2]) if not word.startswith("--resampled")]
+    command = [word for word in study.command(COMPANIONS[:3]) if not word.startswith("--resampled")]
     for name, table in (("main", main_predictions()), ("sweep", sweep_predictions())):
         cocal = table[~table["method"].str.startswith("postcal")]
         write_frame(study.folder / f"{name}.parquet", cocal, PREDICTIONS, {})
@@ -82,7 +95,9 @@ def test_companions_on_prompts_and_of_ablations_are_checked_with_their_own_setti
     command = [*study.command([*COMPANIONS, *more]), *settings]
     assert main(command) == 0
     checks = json.loads((study.folder / "checks.json").read_text())["checks"]
-    assert {"experience": "prompts", "steps": 3, "targets": 1, "seeds": 2, "companions": 2} in checks["companion_seeds"]
+    numbers = {"targets": 1, "seeds": 2, "companions": 2}
+    prompts = {"experience": "prompts", "steps": 3, "validation_steps": 3, **numbers}
+    assert prompts in checks["companion_seeds"]
     assert checks["chronological_order"]["prompts"]["responses"] == count
     assert main(command[:-1]) == 2
     assert "0/last/steps-3: fitted with other settings" in capsys.readouterr().err
@@ -96,10 +111,18 @@ def break_split(study: Study) -> None:
 
 def break_truncation(study: Study) -> None:
     """A companion that used a truncated response."""
-    path = study.folder / "companions/postcal/steps-1/spec.json"
+    path = study.folder / "companions/postcal/steps-1-validation-3/spec.json"
     written = json.loads(path.read_text())
     written["spec"]["training_responses"] += 1
     path.write_text(json.dumps(written))
+
+
+def break_pool(study: Study) -> None:
+    """A budget that was validated on itself."""
+    path = study.folder / "companions/postcal/steps-1-validation-3/spec.json"
+    path.write_text(path.read_text().replace('"validation_steps": 3', '"validation_steps": 1'))
+    path = study.folder / "companions/grpo/steps-1-validation-3/spec.json"
+    path.write_text(path.read_text().replace('"validation_steps": 3', '"validation_steps": 1'))
 
 
 def break_order(study: Study) -> None:
@@ -133,6 +156,7 @@ def break_sharing(study: Study) -> None:
     [
         (break_split, "companion.split_seed 43, not 42"),
         (break_truncation, "training_responses is"),
+        (break_pool, "validated on steps 1 to 1; companions on resampled are validated on all 3"),
         (break_order, "chronological order"),
         (break_budget, "PostCal needs the raw budget of CoCal"),
         (break_seeds, "lacks seed(s) [137]"),

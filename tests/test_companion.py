@@ -1,6 +1,5 @@
 """Companions and their protocol: targets, split, order, truncation, selection."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from torch import nn
 
 from cocal.companion.fit import fit_companions
+from cocal.companion.spec import Prefix
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.errors import ConfigError, ContractError
@@ -23,9 +23,9 @@ def run(tmp_path: Path) -> Run:
     return small_run(tmp_path)
 
 
-def partition(rollouts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def partition(run: Run, rollouts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Training and validation rows by the protocol's words."""
-    held_out = in_validation(rollouts["question"], SETTINGS.validation_share, SETTINGS.split_seed)
+    held_out = run.held_out(rollouts)
     complete = ~rollouts["truncated"].to_numpy()
     return np.flatnonzero(complete & ~held_out), np.flatnonzero(complete & held_out)
 
@@ -37,7 +37,7 @@ def plain_fit(run: Run, target: str, seed: int) -> tuple[np.ndarray, list[float]
     correct = torch.from_numpy(rollouts["correct"].to_numpy().astype(np.float32))
     group = torch.from_numpy(rollouts["group_accuracy"].to_numpy().astype(np.float32))
     wanted = correct if target == "binary" else correct * group
-    training, validation = (torch.from_numpy(rows) for rows in partition(rollouts))
+    training, validation = (torch.from_numpy(rows) for rows in partition(run, rollouts))
     torch.manual_seed(seed)
     layers, before = [], inputs.shape[1]
     for width, rate in zip(SETTINGS.widths, (*SETTINGS.dropout, None), strict=True):
@@ -75,22 +75,42 @@ def test_targets_are_correctness_or_group_accuracy_of_correct_responses():
     assert fine.tolist() == [0.75, 0, 0.125, 0]
 
 
-def test_the_split_goes_by_text_and_nothing_else():
+def test_the_split_goes_by_the_text_and_the_question_table_alone():
     texts = [f"question {k}" for k in range(3000)]
-    side = in_validation(texts, 0.1, 42)
-    assert abs(side.mean() - 0.1) < 3 * math.sqrt(0.09 / 3000)
+    side = in_validation(texts, texts, 0.1, 42)
     mixed = np.random.default_rng(0).permutation(3000)
-    np.testing.assert_array_equal(in_validation([texts[k] for k in mixed], 0.1, 42), side[mixed])
-    np.testing.assert_array_equal(in_validation(texts[:300], 0.1, 42), side[:300])
-    assert (in_validation(texts, 0.1, 43) != side).any()
+    shuffled = [texts[k] for k in mixed]
+    np.testing.assert_array_equal(in_validation(shuffled, shuffled, 0.1, 42), side[mixed])
+    np.testing.assert_array_equal(in_validation(texts[:300], texts, 0.1, 42), side[:300])  # what was asked is no matter
+    assert (in_validation(texts, texts, 0.1, 43) != side).any()
     held_out = int(np.flatnonzero(side)[0])
-    assert in_validation([texts[held_out], f"  Question\n {held_out}"], 0.1, 42).all()
+    assert in_validation([texts[held_out], f"  Question\n {held_out}"], texts, 0.1, 42).all()
+    with pytest.raises(ContractError, match="'question 9' is not in the question table that is split"):
+        in_validation(["question 9"], texts[:9], 0.1, 42)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("count", "share", "held_out"),
+    [(3000, 0.1, 300), (45, 0.1, 5), (44, 0.1, 4), (50, 0.29, 15), (3, 0.1, 1), (1, 0.1, 1), (0, 0.1, 0)],
+)
+def test_the_share_is_exact_with_halves_up_and_one_at_least(count: int, share: float, held_out: int, seed: int):
+    texts = [f"question {k}" for k in range(count)]
+    assert in_validation(texts, texts, share, seed).sum() == held_out
+
+
+def test_texts_that_differ_in_case_and_white_space_count_once():
+    texts = [f"question {k}" for k in range(100)]
+    twice = [*texts, *(f"Question  {k}" for k in range(50))]
+    side = in_validation(twice, twice, 0.1, 42)
+    np.testing.assert_array_equal(side[:100], in_validation(texts, texts, 0.1, 42))
+    np.testing.assert_array_equal(side[100:], side[:50])
 
 
 def test_the_same_text_under_two_ids_lies_on_one_side(run: Run):
     run.questions["question"] = [f"What is {k // 2} plus {k // 2}?" for k in range(45)]
     rollouts = run.write().read()
-    rows = partition(rollouts)
+    rows = partition(run, rollouts)
     training, validation = (set(rollouts["question"].iloc[chosen]) for chosen in rows)
     assert training
     assert validation
@@ -101,7 +121,7 @@ def test_the_same_text_under_two_ids_lies_on_one_side(run: Run):
 def test_an_empty_partition_is_refused(run: Run):
     run.questions["question"] = "What is 1 + 1?"
     run.write()
-    with pytest.raises(ContractError, match=r"no response is left for validation on steps 1 to 3: .* 1 questions"):
+    with pytest.raises(ContractError, match=r"no response is left for training on steps 1 to 3: .* 1 questions"):
         run.fit()
 
 
@@ -129,7 +149,7 @@ def test_members_do_not_depend_on_those_beside_them(run: Run):
 
 def test_truncated_responses_do_not_influence_training_or_selection(run: Run):
     truncated = run.responses["truncated"].to_numpy()
-    held_out = in_validation(run.write().read()["question"], 0.1, 42)
+    held_out = run.held_out(run.write().read())
     assert (truncated & held_out).any()
     assert (truncated & ~held_out).any()
     companions, history = run.fit()
@@ -165,7 +185,7 @@ def test_group_targets_keep_the_truncated_siblings(run: Run):
 def test_all_targets_are_selected_by_their_error_against_correctness(run: Run):
     companions, history = run.write().fit()
     rollouts = run.read()
-    _, validation = partition(rollouts)
+    _, validation = partition(run, rollouts)
     correct = rollouts["correct"].to_numpy()[validation]
     confidence = companions.predict(final_features(run)[validation])
     for member, (target, seed) in enumerate(companions.members):
@@ -199,8 +219,11 @@ def test_shuffling_needs_a_seed_and_changes_the_result(run: Run):
 
 def test_rows_out_of_chronological_order_are_refused(run: Run):
     backwards = run.write().read().iloc[::-1].reset_index(drop=True)
+    fits = fit_companions(
+        SETTINGS, open_features(run.folder / "features.zarr"), backwards, run.questions["question"], [Prefix(3, 3)]
+    )
     with pytest.raises(ContractError, match="chronological"):
-        next(fit_companions(SETTINGS, open_features(run.folder / "features.zarr"), backwards, [3]))
+        next(fits)
 
 
 @pytest.mark.parametrize("order", ["chronological", "shuffled"])
@@ -225,26 +248,72 @@ def test_a_prefix_ignores_later_steps(run: Run):
 def test_prefixes_together_equal_prefixes_alone(run: Run, order: str, memory: int):
     """The features of all prefixes in memory, those of the first alone, or none."""
     seed = 1 if order == "shuffled" else None
-    together = list(run.write().fits([1, 2, 3], order=order, shuffle_seed=seed, memory=memory))
-    for steps, (companions, history) in enumerate(together, start=1):
+    words = ["1", "1/3", "2", "2/3", "3"]
+    together = run.write().fits(words, order=order, shuffle_seed=seed, memory=memory)
+    for steps, (companions, history) in zip(words, together, strict=True):
         alone, alone_history = run.fit(steps=steps, order=order, shuffle_seed=seed)
         assert companions.spec == alone.spec
-        assert companions.spec.steps == steps
+        assert str(companions.spec.prefix) == steps
         pd.testing.assert_frame_equal(history, alone_history)
         for name, weight in companions.model.state_dict().items():
             assert torch.equal(weight, alone.model.state_dict()[name]), name
+
+
+def test_a_budget_is_trained_on_its_steps_and_selected_on_all(run: Run):
+    """Appendix E.1: each budget uses a fixed, question-disjoint validation pool."""
+    (own, own_history), (fixed, history) = run.write().fits(["1", "1/3"], settings=SETTINGS)
+    rollouts = run.read()
+    training, validation = partition(run, rollouts)
+    assert fixed.spec.prefix == Prefix(1, 3)
+    assert fixed.spec.training_responses == own.spec.training_responses == (training < PER_STEP).sum()
+    assert fixed.spec.validation_responses == len(validation) > own.spec.validation_responses
+    pd.testing.assert_series_equal(history["train_loss"], own_history["train_loss"])  # selection does not train
+    confidence = fixed.predict(final_features(run)[validation])
+    correct = rollouts["correct"].to_numpy()[validation]
+    for member, (target, seed) in enumerate(fixed.members):
+        mine = history[(history["target"] == target) & (history["seed"] == seed)].set_index("pass")["validation_mse"]
+        assert fixed.spec.best_pass[member] == mine.idxmin()
+        np.testing.assert_allclose(np.mean((confidence[member] - correct) ** 2), mine.min(), rtol=1e-5)
+
+
+def test_later_steps_of_a_fixed_pool_do_not_leak_into_training(run: Run):
+    _, history = run.write().fit("2/3")
+    held_out, last = run.held_out(run.read()), np.arange(len(run.responses)) >= 2 * PER_STEP
+
+    def fit_with(name: str, rows: np.ndarray, value: float) -> pd.DataFrame:
+        features = np.where(rows[:, None, None, None], np.float32(value), run.features)
+        return Run(run.folder / name, run.responses, run.questions, features).write().fit("2/3")[1]
+
+    pd.testing.assert_frame_equal(fit_with("training", last & ~held_out, 1e6), history)
+    again = fit_with("validation", last & held_out, 3.0)
+    pd.testing.assert_series_equal(again["train_loss"], history["train_loss"])
+    assert not again["validation_mse"].equals(history["validation_mse"])
+
+
+def test_prefixes_are_written_as_they_are_read():
+    for word, prefix, folder in (
+        ("40", Prefix(40, 40), "steps-40"),
+        ("5/120", Prefix(5, 120), "steps-5-validation-120"),
+    ):
+        assert Prefix.parse(word) == prefix
+        assert str(prefix) == word
+        assert prefix.folder == folder
+    assert Prefix.parse("7/7") == Prefix(7, 7)
+    for wrong in ("0", "-1", "5/0", "5/", "/5", "a", "5/6/7", "", "1.5"):
+        with pytest.raises(ConfigError, match="is not N or N/M"):
+            Prefix.parse(wrong)
 
 
 def test_features_that_fit_are_read_once_for_all_prefixes(run: Run, monkeypatch):
     read = []
     take = FeatureReader.take
     monkeypatch.setattr(FeatureReader, "take", lambda self, rows, *given: read.append(rows) or take(self, rows, *given))
-    list(run.write().fits([1, 2, 3]))
-    assert [rows.tolist() for rows in read] == [rows.tolist() for rows in partition(run.read())]
+    list(run.write().fits(["1", "1/3", "2", "3"]))
+    assert [rows.tolist() for rows in read] == [rows.tolist() for rows in partition(run, run.read())]
 
 
 def test_an_unusable_prefix_is_refused_before_anything_is_fitted(run: Run):
-    side = in_validation(run.questions["question"], SETTINGS.validation_share, SETTINGS.split_seed)
+    side = run.held_out(run.questions)
     texts = run.questions["question"].to_numpy()
     first = np.arange(45) < 20  # questions of step 1
     run.questions.loc[first & side, "question"] = texts[~side][0]
@@ -256,7 +325,7 @@ def test_an_unusable_prefix_is_refused_before_anything_is_fitted(run: Run):
 def test_the_error_share_is_that_of_the_training_responses(run: Run):
     spec = run.write().fit(steps=2)[0].spec
     rollouts = run.read(steps=2)
-    training, _ = partition(rollouts)
+    training, _ = partition(run, rollouts)
     assert spec.training_error_share == pytest.approx(1 - rollouts["correct"].to_numpy()[training].mean())
     assert spec.training_error_share < 1 - rollouts["correct"].mean()  # truncated responses are wrong
 

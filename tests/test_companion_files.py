@@ -18,7 +18,7 @@ from cocal.companion import companions as companions_module
 from cocal.companion.companions import load_companions, save_companions
 from cocal.companion.rollouts import check_features
 from cocal.companion.single import SingleMember
-from cocal.companion.spec import read_spec
+from cocal.companion.spec import Prefix, read_spec
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from companion_run import GROUP, HIDDEN, SETTINGS, Run, final_features, small_run
@@ -140,14 +140,14 @@ def test_command_writes_the_same_bytes_whatever_the_memory_and_without_transform
     run.write()
     outputs = [tmp_path / "first", tmp_path / "second"]
     for output, memory in zip(outputs, (5, 0), strict=True):
-        command = run.command(output, "--steps", "3", "2", f"--memory={memory}")
+        command = run.command(output, "--steps", "3", "2", "2/3", f"--memory={memory}")
         code = f"import sys; from cocal.cli import main; status = main({command!r})"
         code += "; sys.exit(status or 'transformers' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], check=True)
-    assert sorted(folder.name for folder in outputs[0].iterdir()) == ["steps-2", "steps-3"]
+    assert sorted(folder.name for folder in outputs[0].iterdir()) == ["steps-2", "steps-2-validation-3", "steps-3"]
     names = ["companions.safetensors", "history.csv", "spec.json"]
-    for steps in (2, 3):
-        first, second = (output / f"steps-{steps}" for output in outputs)
+    for prefix in (Prefix(2, 2), Prefix(2, 3), Prefix(3, 3)):
+        first, second = (output / prefix.folder for output in outputs)
         assert sorted(file.name for file in first.iterdir()) == names
         for name in names:
             assert (first / name).read_bytes() == (second / name).read_bytes(), name
@@ -156,11 +156,11 @@ def test_command_writes_the_same_bytes_whatever_the_memory_and_without_transform
         assert written["provenance"]["features"] == "abc"
         loaded = load_companions(first)
         assert loaded.spec == read_spec(first)
-        assert loaded.spec.steps == steps
+        assert loaded.spec.prefix == prefix
         history = pd.read_csv(first / "history.csv")
         assert list(history.columns) == ["pass", "target", "seed", "train_loss", "validation_mse"]
         assert len(history) == SETTINGS.passes * 4
-        expected, _ = run.fit(steps=steps)
+        expected, _ = run.fit(steps=str(prefix))
         np.testing.assert_allclose(
             loaded.predict(final_features(run)), expected.predict(final_features(run)), atol=1e-6
         )
@@ -193,7 +193,9 @@ def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--steps", "3", "0"], "--steps must be 1 or more"),
+        (["--steps", "3", "0"], "--steps: '0' is not N or N/M"),
+        (["--steps", "2/"], "--steps: '2/' is not N or N/M"),
+        (["--steps", "1/9"], "steps 1 to 9 are needed, found 1 to 3"),
         (["--memory=-1"], "--memory must be 0 or more, not -1.0"),
         (["--order=shuffled"], "seed"),
         (["--states=1/last"], "layer 1 is not stored"),

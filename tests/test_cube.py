@@ -35,6 +35,7 @@ def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **
         "method": method,
         "seed": seed,
         "source_step": 20 if seed >= 0 else -1,
+        "validation_step": 20 if seed >= 0 else -1,
         "layer": 2 if seed >= 0 else -1,
         "pooling": "last+mean" if seed >= 0 else "",
         "confidence": 0.3 * correct + 0.7 * noise,
@@ -214,6 +215,16 @@ def test_layers_and_poolings_are_told_apart():
     for sweep_by, other in (([], "layer"), (["layer"], "pooling"), (["source_step"], "layer")):
         with pytest.raises(ContractError, match=rf"several {other}s, .*metrics --sweep {other}"):
             metric_cube(together, QUICK, sweep=sweep_by)
+
+
+def test_one_number_of_steps_with_two_validation_pools_is_not_mixed():
+    frame = pd.concat([rows("cocal-binary", seed=s, stream=n, validation_step=n) for n in (2, 20) for s in SEEDS])
+    with pytest.raises(ContractError, match=r"several validation steps, 2, 20; .*metrics --sweep validation_step"):
+        metric_cube(frame, QUICK, sweep=["source_step"])
+    cube = metric_cube(frame, QUICK, sweep=["validation_step"])
+    for validation_step in (2, 20):
+        alone = metric_cube(frame[frame["validation_step"] == validation_step], QUICK)
+        assert cube.sel({"validation_step": validation_step}, drop=True).equals(alone)
 
 
 def test_source_steps_see_the_same_resamples():

@@ -116,22 +116,23 @@ def test_transfer_to_dcpo_keeps_the_whole_response(study, tmp_path):
 
 def test_every_companion_of_a_sweep_has_rows_of_its_own_source_step(study, tmp_path):
     features, study.states = write_features(tmp_path / "features", study.frame)
-    sweep = [("rollouts", 2), ("rollouts", 5), ("resampled", 5)]
+    sweep = [("rollouts", 2, 2), ("rollouts", 5, 5), ("rollouts", 5, 60), ("resampled", 5, 60)]
     folders = {"rollouts": [], "resampled": []}
-    for experience, steps in sweep:
-        folder = tmp_path / f"{experience}-{steps}"
-        folders[experience].append(write_companions(folder, steps=steps, experience=experience))
+    for experience, *prefix in sweep:
+        folder = tmp_path / "-".join(map(str, (experience, *prefix)))
+        folders[experience].append(write_companions(folder, prefix=prefix, experience=experience))
     companions = load_experiences(folders)
     table = study.run(
         "token-probability", "cocal-binary", "postcal-binary", features={"answer": features}, companions=companions
     )
-    found = table.groupby(["method", "source_step"], sort=True).size().to_dict()
+    found = table.groupby(["method", "source_step", "validation_step"], sort=True).size().to_dict()
     count, members = QUESTIONS * SAMPLES, len(SEEDS) * QUESTIONS * SAMPLES
     assert found == {
-        ("cocal-binary", 2): members,
-        ("cocal-binary", 5): members,
-        ("postcal-binary", 5): members,
-        ("token-probability", -1): count,
+        ("cocal-binary", 2, 2): members,
+        ("cocal-binary", 5, 5): members,
+        ("cocal-binary", 5, 60): members,
+        ("postcal-binary", 5, 60): members,
+        ("token-probability", -1, -1): count,
     }
     pairs = [
         (f"{name}-binary", one)
@@ -139,7 +140,8 @@ def test_every_companion_of_a_sweep_has_rows_of_its_own_source_step(study, tmp_p
         for one in companions[e]
     ]
     for method, one in pairs:
-        mine = table[(table["method"] == method) & (table["source_step"] == one.spec.steps)]
+        prefix = (table["source_step"] == one.spec.steps) & (table["validation_step"] == one.spec.validation_steps)
+        mine = table[(table["method"] == method) & prefix]
         expected = one.predict(states_of(study))[one.members.index(("binary", SEEDS[1]))]
         np.testing.assert_array_equal(mine.loc[mine["seed"] == SEEDS[1], "confidence"], expected)
 

@@ -48,6 +48,7 @@ def folders(tmp_path):
             layer=1,
             poolings=("last", "mean"),
             steps=steps,
+            validation_steps=BUDGETS[-1],
             order=order,
             shuffle_seed=None if order == "chronological" else 42,
             training_responses=90,

@@ -35,6 +35,7 @@ def write_companions(folder: Path, experience: str, poolings, targets, *, hidden
         layer=layer,
         poolings=poolings,
         steps=60,
+        validation_steps=60,
         order=ORDERS[experience],
         shuffle_seed=None,
         training_responses=1,

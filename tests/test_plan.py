@@ -42,14 +42,21 @@ def test_the_final_policy_is_judged_by_everything(study):
 
 
 def test_sweeps_compare_stages_prefixes_and_budgets(study):
-    stages, budgets = [20, 40, 60], list(study.reports.budgets)
-    assert plan.sweep_steps(study, 20) == {"rollouts": sorted({*stages, *study.reports.early_steps})}
-    assert plan.sweep_steps(study, 40) == {"rollouts": stages}
-    assert plan.sweep_steps(study, 60) == {"resampled": budgets, "rollouts": sorted({*stages, *budgets})}
-    assert plan.companion_steps(study, "small", "rollouts") == [60]
-    assert plan.companion_steps(study, "tiny", "prompts") == [60]
-    fitted = set(plan.companion_steps(study, "tiny", "rollouts"))
-    assert all(set(plan.sweep_steps(study, step)["rollouts"]) <= fitted for step in stages)
+    def words(prefixes):
+        return list(map(str, prefixes))
+
+    # Prefixes of stages and early steps validate on themselves (appendices A.1, C.2), budgets on all steps (E.1).
+    assert words(plan.sweep_prefixes(study, 20)) == ["2", "5", "10", "15", "20", "40", "60"]
+    assert words(plan.sweep_prefixes(study, 40)) == words(plan.sweep_prefixes(study, 60)) == ["20", "40", "60"]
+    budgets = ["1/60", "2/60", "5/60", "10/60", "20/60", "30/60", "45/60", "60"]
+    assert words(plan.budget_prefixes(study)) == words(plan.companion_prefixes(study, "tiny", "resampled")) == budgets
+    assert words(plan.companion_prefixes(study, "small", "rollouts")) == ["60"]
+    assert words(plan.companion_prefixes(study, "tiny", "prompts")) == ["60"]
+    fitted = words(plan.companion_prefixes(study, "tiny", "rollouts"))
+    assert set(fitted) == {*budgets, "2", "5", "10", "15", "20", "40"}
+    assert len(set(fitted)) == len(fitted)
+    assert plan.sweep_methods(study) == ["cocal-group", "cocal-binary"]
+    assert plan.budget_methods(study) == ["postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
 
 
 def test_layers(study):

@@ -8,7 +8,6 @@ import torch
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.companion.rollouts import read_prompts, read_rollouts
-from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.features.store import open_features
 from cocal.policy.checkpoints import load_policy
@@ -100,7 +99,7 @@ def test_companions_of_prompts_are_selected_by_group_accuracy(run, checkpoints, 
     assert companions.spec.training_responses + companions.spec.validation_responses == 3 * GROUPS
     prompts = read_prompts(run.folder / "rollouts", run.folder / "questions.parquet", 3)
     history = pd.read_csv(tmp_path / "out/steps-3/history.csv")
-    held_out = in_validation(prompts["question"], SETTINGS.validation_share, SETTINGS.split_seed)
+    held_out = run.held_out(prompts)
     assert companions.spec.validation_responses == held_out.sum() > 0
     states = open_features(tmp_path / "prompts.zarr").read(0, 3 * GROUPS, poolings=["prompt"])
     confidence = companions.predict(states[held_out])

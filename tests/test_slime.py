@@ -133,7 +133,8 @@ def test_the_command_is_the_papers():
         --num-rollout 120 --rollout-batch-size 256 --n-samples-per-prompt 8 --rollout-max-response-len 3000
         --rollout-temperature 1.0 --rollout-seed 42 --num-steps-per-rollout 1
         --advantage-estimator grpo --eps-clip 0.2 --eps-clip-high 0.28 --entropy-coef 0.0
-        --optimizer adam --lr 1e-06 --lr-decay-style constant --weight-decay 0.0 --clip-grad 1.0
+        --optimizer adam --lr 1e-06 --lr-decay-style constant --adam-beta1 0.9 --adam-beta2 0.999
+        --weight-decay 0.0 --clip-grad 1.0
         --save-debug-rollout-data /p/run/dump/{rollout_id}.pt
     """
     arguments = list(Slime().arguments)

@@ -36,8 +36,10 @@ GPU_RULES = {
     **dict.fromkeys(["companions", "postcal_companions", "prompt_companions", "ablation_companions"], (1, 8)),
 }
 CPU_RULES = {
-    **dict.fromkeys(["predictions", "sweep_predictions", "ablation_predictions"], 2),
-    **dict.fromkeys(["metrics", "sweep_metrics", "ablation_metrics", "checks", "overlap", "import_policy"], 2),
+    **dict.fromkeys(["predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"], 2),
+    **dict.fromkeys(
+        ["metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "checks", "overlap", "import_policy"], 2
+    ),
     "backbone": 4,
 }
 LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "all"}

@@ -35,6 +35,7 @@ def predictions() -> pd.DataFrame:
             "method": "verbal",
             "seed": -1,
             "source_step": -1,
+            "validation_step": -1,
             "layer": -1,
             "pooling": "",
             "confidence": [0.25, np.nan, 1.0],

@@ -6,7 +6,9 @@ import re
 import pandas as pd
 import pytest
 
+from cocal import layouts
 from cocal.cli import main
+from cocal.config import load_study
 from cocal.config.layout import MainLayout
 from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
@@ -167,6 +169,48 @@ def test_only_the_highlighted_name_is_bold(cube):
     names = [line.split(" & ")[0] for line in tex(cube, layout("math500", highlight="verbal")).splitlines()]
     assert r"\textbf{Verbal}" in names
     assert "CoCal (binary)" in names
+
+
+PUBLISHED_NAMES = {
+    "main_layout 120": r"\textbf{\coco{} (binary)}",  # tab:main_iter119
+    "main_layout 40": r"\coco{} (binary)",  # tab:appendix_iter39
+    "main_layout 80": r"\coco{} (binary)",  # tab:appendix_iter79
+    "ood_layout": r"\textbf{\coco{} (binary)}",  # tab:honestybench_ood_iter119_8b_all
+    "scale_layout qwen3-14b": r"\coco{} (binary)",  # tab:main_iter119_14b_compact
+}
+"""How the paper prints the name of CoCal (binary) in each of its tables of methods."""
+
+
+@pytest.mark.parametrize(("made_by", "published"), PUBLISHED_NAMES.items())
+def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, made_by, published):
+    study = load_study(repository / "config/paper.yaml")
+    name, *argument = made_by.split()
+    given = [int(word) if word.isdecimal() else word for word in argument]
+    chosen = getattr(layouts, name)(study, *given)
+    frame = sample_predictions(*(one.name for one in chosen.datasets), methods=chosen.methods)
+    groups = {chosen.macro: [one.name for one in chosen.datasets]}
+    lines = tex(metric_cube(frame, Metrics(resamples=0), groups), chosen).splitlines()
+    names = {line.split(" & ")[0] for line in lines if "CoCal (binary)" in line}
+    assert names == {published.replace(r"\coco{}", "CoCal")}
+    assert not any(r"\textbf" in line.split(" & ")[0] for line in lines if "CoCal (binary)" not in line)
+
+
+STAGE_40 = r"""
+85.8 & 0.963 & 0.098 & 0.747 & 37.0 & 0.762 & 0.392 & 0.860
+\underline{86.6} & 0.994 & 0.105 & 0.706 & \underline{37.7} & 0.937 & 0.556 & 0.766
+\textbf{87.0} & 0.784 & \underline{0.093} & \underline{0.909} & \textbf{39.3} & 0.392 & \textbf{0.068} & \textbf{0.890}
+\textbf{87.0} & 0.831 & \textbf{0.055} & \textbf{0.910} & \textbf{39.3} & 0.478 & \underline{0.126} & \underline{0.887}
+"""
+"""RLCR, DCPO, CoCal (group) and CoCal (binary) on MATH500 and AIME24 after 40 steps, as published."""
+
+
+def test_the_marks_of_a_stage_are_those_of_the_published_table():
+    rows = [[cell.strip() for cell in line.split("&")] for line in STAGE_40.strip().splitlines()]
+    for place, column in enumerate(zip(*rows, strict=True)):
+        shown = [re.sub(r"\\\w+\{(.*)\}", r"\1", cell) for cell in column]
+        markup = {None: "{}", "best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
+        ranked = marks(shown, BETTER[list(BETTER)[place % 4]])
+        assert [markup[mark].format(text) for mark, text in zip(ranked, shown, strict=True)] == list(column)
 
 
 def test_a_narrow_block_is_scaled_to_its_share_of_the_text(cube):

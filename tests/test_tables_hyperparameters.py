@@ -1,5 +1,10 @@
 """The table of hyperparameters: what it says is what the study is."""
 
+from types import MappingProxyType
+
+from cocal import layouts
+from cocal.config import load_study
+from cocal.questions.registry import known_wrong, registry_of
 from cocal.tables.hyperparameters import hyperparameters_grid, prepare_hyperparameters
 from cocal.tables.latex import latex
 from sample_tables import paper_study
@@ -32,15 +37,18 @@ Presence penalty & 1.5 \\
 """tab:hyperparameters, all rows that name no set."""
 
 
-def settings(**changes) -> dict[str, str]:
-    frame = prepare_hyperparameters(paper_study(**changes))
+NOTHING = MappingProxyType({})
+
+
+def settings(wrong=NOTHING, **changes) -> dict[str, str]:
+    frame = prepare_hyperparameters(paper_study(**changes), wrong)
     assert frame["setting"].groupby(frame["section"]).value_counts().max() == 1
     return dict(zip(frame["section"] + ": " + frame["setting"], frame["value"], strict=True))
 
 
 def test_the_published_rows_in_their_order():
     study = paper_study()
-    lines = latex(hyperparameters_grid(prepare_hyperparameters(study), study, source="")).splitlines()
+    lines = latex(hyperparameters_grid(prepare_hyperparameters(study, {}), study, source="")).splitlines()
     places = [lines.index(rf"\raggedright {row}") for row in PUBLISHED.strip().splitlines()]
     assert places == sorted(places)
     titles = [line for line in lines if line.startswith(r"\multicolumn{2}{l}{\textit{")]
@@ -72,6 +80,7 @@ def test_what_the_paper_leaves_open_follows_the_study():
             "dataset": "deepscaler",
             "algorithms": ["grpo", "rlcr", "dcpo"],
             "learning_rate": 2.5e-6,
+            "adam_betas": [0.9, 0.98],
             "loss": "dapo",
             "updates_per_step": 4,
             "invalid_confidence": 0.25,
@@ -88,20 +97,29 @@ def test_what_the_paper_leaves_open_follows_the_study():
     section = {key.partition(": ")[2]: value for key, value in found.items() if key.startswith("Not stated")}
     assert section == {
         "Policy learning rate": "2.5 × 10⁻⁶",
+        "Policy Adam betas": "0.9 / 0.98",
         "Policy weight decay": "0",
         "Policy gradient clipping": "1.0",
         "Averaging of the policy loss": "Over all tokens",
         "Optimizer updates per step": "4",
+        "Standard deviation of a group": "Divisor 7, plus 1 × 10⁻⁴",
+        "Order of responses within a step": "Question by question, as scheduled",
         "Error if the confidence is invalid (RLCR / DCPO)": "0.25",
+        "Box behind the confidence (RLCR / DCPO)": "The answer; the confidence is invalid",
         "Passes over the companions' data": "30",
+        "Validation pool of a budget": "Own responses of all steps",
         "Pre-generation batch": "32 questions, 256 rollouts",
         "Optimizer of group targets": "The same as for binary targets",
         "PostCal sampling temperature": "0.7",
         "PostCal top-p / top-k": "0.95 / 20",
         "PostCal presence penalty": "1.5",
         "PostCal training order": "Shuffled in every pass (seed 7)",
+        "PostCal shuffles": "Shared by all seeds and targets",
         "PostCal optimizer": "The same as for CoCal",
+        "PostCal in the table of the second backbone": "Shown, and ranked",
         "SelfConsis confidence without an answer": "No confidence",
+        "SelfConsis classes in mathematics": "Chains of equivalent answers",
+        "SelfConsis classes of factual answers": "Equal normal forms",
         "Prompt set": "qwen3",
     }
 
@@ -114,6 +132,40 @@ def test_what_a_study_does_not_do_has_no_row():
     )
     absent = ("PostCal", "SelfConsis", "confidence is invalid", "DCPO", "group targets")
     assert not [setting for setting in found if any(word in setting for word in absent)]
+
+
+def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
+    study = load_study(repository / "config/paper.yaml")
+    registry = registry_of(study.question_sets.registered, repository / "config/datasets.yaml")
+    wrong = known_wrong(study.question_sets.registered, registry)
+    assert wrong == {"aime25": 1, "amc24": 8}
+
+    def rows(chosen) -> dict[str, str]:
+        frame = prepare_hyperparameters(chosen, wrong)
+        return dict(frame[frame["section"] == "Evaluation"][["setting", "value"]].to_numpy().tolist())
+
+    assert rows(study)["Rows known to be wrong (AIME25 / AMC24)"] == "1 / 8, as distributed"
+    content = study.model_dump()
+    content["datasets"]["amc24"]["source"]["corrections"] = True
+    mended = type(study).model_validate(content)
+    assert rows(mended)["Rows known to be wrong (AIME25)"] == "1, as distributed"
+    assert rows(mended)["Rows known to be wrong (AMC24)"] == "8, corrected"
+    distributed = "Questions or answers known to be wrong are kept as distributed: AIME25 (1 of 30), AMC24 (8 of 45)."
+    both = "known to be wrong are kept as distributed: AIME25 (1 of 30). Questions or answers known to be wrong are "
+    for of_study, remark in ((study, distributed), (mended, both + "corrected: AMC24 (8 of 45).")):
+        for layout in (layouts.main_layout(of_study, 120, wrong), layouts.main_layout(of_study, 40, wrong)):
+            assert layout.remark.endswith(remark)
+        assert layouts.scale_layout(of_study, "qwen3-14b", wrong).remark.endswith(remark)
+        assert "known to be wrong" not in layouts.ood_layout(of_study, wrong).remark
+    assert layouts.main_layout(study, 120).remark == ""
+
+
+def test_a_registered_training_set_says_what_became_of_its_questions(repository):
+    study = load_study(repository / "config/paper.yaml")
+    frame = prepare_hyperparameters(study, {}).set_index("setting")["value"]
+    assert frame["Training questions that an evaluation set asks"] == "Left out"
+    assert frame["Training questions of one text"] == "One question, any of its answers"
+    assert frame["SelfConsis classes of factual answers"] == "First that the judge finds equal"
 
 
 def test_the_final_block_is_read_whatever_else_is_kept():

@@ -236,6 +236,9 @@ def test_the_protocol_in_trls_terms(tmp_path):
     paper = Policy(dataset="deepscaler", micro_batch=16, updates_per_step=4)
     arguments = trl_arguments(paper, "grpo", tmp_path)
     assert (arguments.epsilon, arguments.epsilon_high, arguments.beta) == (0.20, 0.28, 0.0)
+    assert (arguments.adam_beta1, arguments.adam_beta2) == (0.9, 0.999)
+    other = trl_arguments(paper.model_copy(update={"adam_betas": (0.8, 0.98)}), "grpo", tmp_path)
+    assert (other.adam_beta1, other.adam_beta2) == (0.8, 0.98)
     assert (arguments.temperature, arguments.num_generations, arguments.scale_rewards) == (1.0, 8, "group")
     assert arguments.generation_batch_size == 256 * 8
     assert arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps == 256 * 8 / 4

@@ -18,8 +18,8 @@ STAGES: dict[Stage, tuple[str, ...]] = {
     "responses": ("judge_checkpoint", "responses", "factual_responses"),
     "features": ("features", "factual_features", "prompt_features", "replay"),
     "companions": ("companions", "postcal_companions", "prompt_companions", "ablation_companions"),
-    "predictions": ("predictions", "sweep_predictions", "ablation_predictions", "latency"),
-    "results": ("metrics", "sweep_metrics", "ablation_metrics", "checks", "table_", "figure_", "all"),
+    "predictions": ("predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "latency"),
+    "results": ("metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "checks", "table_", "figure_", "all"),
 }
 """Rules of each stage, by name; an underscore at the end stands for all that begin so."""
 
@@ -187,7 +187,7 @@ class _Backbone:
         """Fits of all prefixes and budgets, seeds and targets; those of the ablations have one target."""
         study = self._study
         for experience in plan.experiences_of(self._methods("grpo", study.policy.steps)):
-            steps = plan.companion_steps(study, self._name, experience)
+            steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
             targets = 1 if experience == "prompts" else len(study.companion.targets)
             size = study.policy.responses_per_question if experience == "prompts" else 1
             yield self._fits([step / size for step in steps], targets, width=1 if experience == "prompts" else 2)

@@ -1,6 +1,7 @@
 """What each table and figure of a study shows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from cocal.config.layout import (
     AggregationBackbone,
@@ -23,6 +24,7 @@ MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
 """Macro averages, as `cocal.plan.macro_averages` names them."""
 
 
+_NONE: Mapping[str, int] = MappingProxyType({})
 _PAIR = ("cocal-binary", "postcal-binary")
 _NEEDED = {
     "cost": ("postcal-group", "cocal-group", "cocal-pre-generation"),
@@ -53,8 +55,12 @@ def _untimed(study: Study) -> bool:
     return imported is not None and imported.seconds is None
 
 
-def main_layout(study: Study, step: int) -> MainLayout:
-    """tables/main, or its counterpart at an earlier stage."""
+def main_layout(study: Study, step: int, wrong: Mapping[str, int] = _NONE) -> MainLayout:
+    """tables/main, or its counterpart at an earlier stage.
+
+    Args:
+        wrong: by data set, how many of its rows are known to be wrong (cocal.questions.registry.known_wrong).
+    """
     final = step == study.policy.steps
     return MainLayout(
         **_backbone(study, study.main_backbone),
@@ -63,10 +69,11 @@ def main_layout(study: Study, step: int) -> MainLayout:
         macro=MATHEMATICS,
         label="main" if final else f"main_step{step}",
         highlight="cocal-binary" if final else None,
+        remark=" ".join(_wrong_rows(study, "mathematics", wrong)),
     )
 
 
-def ood_layout(study: Study) -> MainLayout:
+def ood_layout(study: Study, wrong: Mapping[str, int] = _NONE) -> MainLayout:
     """tables/ood: factual questions."""
     return MainLayout(
         **_backbone(study, study.main_backbone),
@@ -77,11 +84,16 @@ def ood_layout(study: Study) -> MainLayout:
         highlight="cocal-binary",
         subject="Math-to-factual transfer: accuracy and confidence quality",
         sets="factual set",
-        remark=f"All companions learnt from mathematics alone. Answers are judged by {study.judge.label}.",
+        remark=" ".join(
+            [
+                f"All companions learnt from mathematics alone. Answers are judged by {study.judge.label}.",
+                *_wrong_rows(study, "factual", wrong),
+            ]
+        ),
     )
 
 
-def scale_layout(study: Study, backbone: str) -> MainLayout:
+def scale_layout(study: Study, backbone: str, wrong: Mapping[str, int] = _NONE) -> MainLayout:
     """tables/scale: the main table of another backbone."""
     return MainLayout(
         **_backbone(study, backbone),
@@ -89,6 +101,7 @@ def scale_layout(study: Study, backbone: str) -> MainLayout:
         methods=_main_methods(study),
         macro=MATHEMATICS,
         label="scale",
+        remark=" ".join(_wrong_rows(study, "mathematics", wrong)),
     )
 
 
@@ -185,6 +198,17 @@ def layers_layout(study: Study) -> LayersLayout:
         macro=MATHEMATICS,
         step=study.policy.steps,
     )
+
+
+def _wrong_rows(study: Study, domain: str, wrong: Mapping[str, int]) -> list[str]:
+    """Sentences of a caption about rows of the sets that are known to be wrong; none if there are no such rows."""
+    shown = {name: study.datasets[name] for name in study.evaluation_sets(domain) if name in wrong}
+    sentences = []
+    for mended, fate in ((False, "kept as distributed"), (True, "corrected")):
+        sets = [f"{d.label} ({wrong[n]} of {d.size})" for n, d in shown.items() if d.source.corrections == mended]
+        if sets:
+            sentences.append(f"Questions or answers known to be wrong are {fate}: {', '.join(sets)}.")
+    return sentences
 
 
 def _main_methods(study: Study) -> tuple[str, ...]:

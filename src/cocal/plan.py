@@ -4,6 +4,7 @@ The first backbone, that of the main table, has every part of the study; the oth
 mathematics: what tables/scale, tables/token_aggregation and figures/layers show.
 """
 
+from cocal.companion.spec import Prefix
 from cocal.config.base import Count, Model, Name
 from cocal.config.protocol import Companion, Estimators, Features, PostCal
 from cocal.config.study import Study
@@ -88,35 +89,49 @@ def experiences_of(methods: list[str]) -> list[str]:
     return list(dict.fromkeys(METHODS[m].experience for m in methods if METHODS[m].experience))
 
 
-def companion_steps(study: Study, backbone: str, experience: str) -> list[int]:
-    """Rollout prefixes, or budgets of resampled responses, that companions are fitted on."""
-    steps = {study.policy.steps}
+def companion_prefixes(study: Study, backbone: str, experience: str) -> list[Prefix]:
+    """What companions of a kind of experience are fitted on, and validated on."""
+    prefixes = {restricted(study.policy.steps)}
     if backbone == study.main_backbone and experience != "prompts":
-        steps |= {*study.reports.budgets}
+        prefixes.update(budget_prefixes(study))
         if experience == "rollouts":
-            steps |= {*study.policy.stages, *study.reports.early_steps}
-    return sorted(steps)
+            prefixes.update(map(restricted, (*study.policy.stages, *study.reports.early_steps)))
+    return sorted(prefixes)
 
 
-def sweep_steps(study: Study, step: int) -> dict[str, list[int]]:
-    """Companions that are compared on the main backbone's responses of GRPO's `step`: experience -> rollout steps.
+def restricted(steps: int) -> Prefix:
+    """The companion of a stage or of the early steps: trained and validated on the same steps."""
+    return Prefix(steps, steps)
 
-    Those of every stage on every stage (figures/cross_iteration), prefixes of the first stage on the first stage
-    (figures/early_steps), budgets of both kinds of experience at the end (figures/budgets, figures/composition).
+
+def budget_prefixes(study: Study) -> list[Prefix]:
+    """The companions of the budgets: validated on the fixed pool, that of all steps."""
+    return [Prefix(budget, study.policy.steps) for budget in study.reports.budgets]
+
+
+def sweep_prefixes(study: Study, step: int) -> list[Prefix]:
+    """Companions on rollouts that are compared on the main backbone's responses of GRPO's `step`.
+
+    Those of every stage on every stage (figures/cross_iteration), and of the early steps on the first stage
+    (figures/early_steps).
     """
-    steps = {"rollouts": {*study.policy.stages}}
-    if step == study.policy.stages[0]:
-        steps["rollouts"].update(study.reports.early_steps)
-    if step == study.policy.steps:
-        for experience in set(experiences_of(list(study.estimators.methods))) - {"prompts"}:
-            steps.setdefault(experience, set()).update(study.reports.budgets)
-    return {experience: sorted(found) for experience, found in sorted(steps.items())}
+    early = study.reports.early_steps if step == study.policy.stages[0] else ()
+    return sorted({restricted(steps) for steps in (*study.policy.stages, *early)})
 
 
-def sweep_methods(study: Study, step: int) -> list[str]:
+def sweep_methods(study: Study) -> list[str]:
     """Companion methods of that comparison."""
-    steps = sweep_steps(study, step)
-    return [m for m in study.estimators.methods if METHODS[m].experience in steps and METHODS[m].policy == "grpo"]
+    return _learnt_from(study, "rollouts")
+
+
+def budget_methods(study: Study) -> list[str]:
+    """Companion methods that are compared by budget at the end of training (figures/budgets, figures/composition)."""
+    return _learnt_from(study, "rollouts", "resampled")
+
+
+def _learnt_from(study: Study, *experiences: str) -> list[str]:
+    """Companion methods that are evaluated on GRPO's responses."""
+    return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
 
 
 def layers_of(study: Study, backbone: str) -> list[int]:

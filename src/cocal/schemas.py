@@ -274,6 +274,7 @@ PREDICTIONS = Contract(
         "method": pa.string(),
         "seed": pa.int64(),
         "source_step": pa.int64(),
+        "validation_step": pa.int64(),
         "layer": pa.int64(),
         "pooling": pa.string(),
         "confidence": pa.float64(),
@@ -291,6 +292,7 @@ PREDICTIONS = Contract(
         "method": _text(),
         "seed": _integer(-1),
         "source_step": _integer(-1),
+        "validation_step": _integer(-1),
         "layer": _integer(-1),
         "pooling": _text(),
         "confidence": _share(nullable=True),
@@ -306,6 +308,7 @@ PREDICTIONS = Contract(
         "method",
         "seed",
         "source_step",
+        "validation_step",
         "layer",
         "pooling",
         "response_id",
@@ -319,5 +322,6 @@ PREDICTIONS = Contract(
     ),
 )
 """One confidence a row: higher means more likely correct. `seed` is -1 for methods without training seeds;
-`source_step` is the number of rollout steps that the companion learnt from, `layer` the zero-based block index and
-`pooling` the pooled states (such as "last+mean") that it reads; -1, -1 and "" without a companion."""
+`source_step` is the number of rollout steps that the companion learnt from, `validation_step` the number of those whose
+validation responses chose its best pass, `layer` the zero-based block index and `pooling` the pooled states (such as
+"last+mean") that it reads; -1, -1, -1 and "" without a companion."""

@@ -8,7 +8,7 @@ from cocal import layouts, plan
 from cocal.config.load import load_study, study_from_mapping
 from cocal.estimators.registry import METHODS
 from cocal.judging.prompts import JudgePrompts
-from cocal.questions.registry import registry_of
+from cocal.questions.registry import known_wrong, registry_of
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROTOCOLS
 from cocal.prompts import Prompts
@@ -32,6 +32,8 @@ else:
 # Relative: a checkout that is moved has nothing to run again.
 REGISTRY_FILE = os.path.relpath(Path(workflow.basedir) / STUDY.sources.registry)
 REGISTRY = registry_of(STUDY.question_sets.registered, REGISTRY_FILE)
+# Rows that are known to be wrong, mended or not: captions and the table of hyperparameters say how many.
+WRONG_ROWS = known_wrong(STUDY.question_sets.registered, REGISTRY)
 # Not parameters: from where a verified file came, and where it is kept, changes no result.
 if STUDY.sources.mirror:
     os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)
@@ -283,10 +285,10 @@ def companion_folder(backbone, experience):
 
 
 def companion_steps(experience):
-    """A function of the wildcards: the prefixes or budgets that a backbone's companions are fitted on."""
+    """A function of the wildcards: the prefixes and budgets that a backbone's companions are fitted on."""
 
     def steps(wildcards):
-        return plan.companion_steps(STUDY, wildcards.backbone, experience)
+        return [str(p) for p in plan.companion_prefixes(STUDY, wildcards.backbone, experience)]
 
     return steps
 
@@ -344,9 +346,7 @@ def prediction_samples(wildcards):
 
 
 def prediction_settings(wildcards):
-    """The estimator settings with the methods of this checkpoint: other methods do not touch its file."""
-    methods = plan.methods_of(STUDY, *cell_of(wildcards))
-    return canonical(plan.estimator_settings(STUDY, methods))
+    return estimators_with(plan.methods_of(STUDY, *cell_of(wildcards)))
 
 
 def estimator_code(methods):
@@ -372,24 +372,39 @@ def answers_in_mathematics(wildcards):
 
 
 def sweep_inputs(wildcards):
-    experiences = plan.sweep_steps(STUDY, int(wildcards.step))
     return answers_in_mathematics(wildcards) | {
-        "companions": [companion_folder(wildcards.backbone, e) for e in experiences]
+        "companions": companion_folder(wildcards.backbone, "rollouts")
     }
 
 
 def sweep_companions(wildcards):
     """Companions of several steps, to be compared on one checkpoint's responses."""
-    return [
-        f"{e}={companion_folder(wildcards.backbone, e)}/steps-{n}"
-        for e, steps in plan.sweep_steps(STUDY, int(wildcards.step)).items()
-        for n in steps
-    ]
+    folder = companion_folder(wildcards.backbone, "rollouts")
+    prefixes = plan.sweep_prefixes(STUDY, int(wildcards.step))
+    return [f"rollouts={folder}/{prefix.folder}" for prefix in prefixes]
 
 
-def sweep_settings(wildcards):
-    methods = plan.sweep_methods(STUDY, int(wildcards.step))
+def estimators_with(methods):
+    """The estimator settings of these methods alone: other methods, and what only they read, do not touch a file."""
     return canonical(plan.estimator_settings(STUDY, methods))
+
+
+BUDGET_EXPERIENCES = plan.experiences_of(plan.budget_methods(STUDY))
+
+
+def budget_inputs(wildcards):
+    return answers_in_mathematics(wildcards) | {
+        "companions": [companion_folder(wildcards.backbone, e) for e in BUDGET_EXPERIENCES]
+    }
+
+
+def budget_companions(wildcards):
+    """Companions of matched budgets."""
+    return [
+        f"{e}={companion_folder(wildcards.backbone, e)}/{prefix.folder}"
+        for e in BUDGET_EXPERIENCES
+        for prefix in plan.budget_prefixes(STUDY)
+    ]
 
 
 def ablation_inputs(wildcards):
@@ -418,10 +433,17 @@ def prediction_files(wildcards):
 
 
 def sweep_files(wildcards):
-    """Only the main backbone has sweeps."""
+    """Predictions of companions of several steps. Only the main backbone has them."""
     steps = STUDY.policy.stages if wildcards.backbone == MAIN else []
     folder = f"results/predictions/{wildcards.backbone}/grpo"
     return [f"{folder}/step-{step}-sweep.parquet" for step in steps]
+
+
+def budget_files(wildcards):
+    """Likewise, of matched budgets."""
+    compared = wildcards.backbone == MAIN and layouts.shown_by(STUDY, "budgets")
+    file = f"results/predictions/{wildcards.backbone}/grpo/step-{FINAL}-budgets.parquet"
+    return [file] if compared else []
 
 
 def macro_averages(wildcards):
@@ -445,6 +467,7 @@ def check_inputs(wildcards):
         "predictions": [
             *prediction_files(wildcards),
             *sweep_files(wildcards),
+            *budget_files(wildcards),
             f"results/predictions/{backbone}/grpo/step-{FINAL}-ablations.parquet",
         ],
     }
@@ -457,9 +480,9 @@ def check_companions(wildcards):
     """All companions with the kind of experience they learnt from, as `cocal checks` wants them."""
     backbone = wildcards.backbone
     folders = [
-        f"{e}={companion_folder(backbone, e)}/steps-{n}"
+        f"{e}={companion_folder(backbone, e)}/{prefix.folder}"
         for e in checked_experiences(backbone)
-        for n in plan.companion_steps(STUDY, backbone, e)
+        for prefix in plan.companion_prefixes(STUDY, backbone, e)
     ]
     states = plan.ablation_states(STUDY, backbone)
     return folders + [
@@ -530,7 +553,7 @@ def main_table_flags(wildcards):
 
 
 def main_table_layout(wildcards):
-    return canonical(layouts.main_layout(STUDY, table_step(wildcards)))
+    return canonical(layouts.main_layout(STUDY, table_step(wildcards), WRONG_ROWS))
 
 
 def cost_flags(wildcards, input):
@@ -540,9 +563,9 @@ def cost_flags(wildcards, input):
 
 def composition_flags():
     folders = [
-        f"{companion_folder(MAIN, experience)}/steps-{step}"
+        f"{companion_folder(MAIN, experience)}/{prefix.folder}"
         for experience in ("rollouts", "resampled")
-        for step in STUDY.reports.budgets
+        for prefix in plan.budget_prefixes(STUDY)
     ]
-    metrics = f"results/metrics/{MAIN}-sweep.nc"
+    metrics = f"results/metrics/{MAIN}-budgets.nc"
     return ["--metrics", metrics, "--step", FINAL, "--companions", *folders]

@@ -114,7 +114,7 @@ use rule figure_training_dynamics as figure_early_steps with:
 
 use rule figure_training_dynamics as figure_budgets with:
     input:
-        metrics=f"results/metrics/{MAIN}-sweep.nc",
+        metrics=f"results/metrics/{MAIN}-budgets.nc",
         checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/budgets.pdf",
@@ -132,7 +132,7 @@ use rule figure_training_dynamics as figure_budgets with:
     localrule: True
     params:
         name="budgets",
-        flags=f"--metrics results/metrics/{MAIN}-sweep.nc --step {FINAL}",
+        flags=f"--metrics results/metrics/{MAIN}-budgets.nc --step {FINAL}",
         layout=canonical(
             layouts.curves_layout(STUDY, ["cocal-binary", "postcal-binary"], STUDY.reports.budgets)
         ),
@@ -141,7 +141,7 @@ use rule figure_training_dynamics as figure_budgets with:
 
 use rule figure_training_dynamics as figure_composition with:
     input:
-        metrics=f"results/metrics/{MAIN}-sweep.nc",
+        metrics=f"results/metrics/{MAIN}-budgets.nc",
         checks=f"results/checks/{MAIN}.json",
         companions=[companion_folder(MAIN, e) for e in ("rollouts", "resampled")],
     output:

@@ -39,6 +39,18 @@ use rule metrics as sweep_metrics with:
         code=code_digest("cocal.commands.metrics"),
 
 
+# By the matched budgets.
+use rule sweep_metrics as budget_metrics with:
+    input:
+        budget_files,
+    output:
+        "results/metrics/{backbone}-budgets.nc",
+    log:
+        "logs/metrics/{backbone}-budgets.log",
+    benchmark:
+        "results/benchmarks/metrics/{backbone}-budgets.tsv"
+
+
 # And by the states that it reads.
 use rule metrics as ablation_metrics with:
     input:

@@ -22,7 +22,7 @@ rule predictions:
         " --output {output} > {log} 2>&1"
 
 
-# Companions of several prefixes and budgets on the same responses.
+# Companions of several stages and early steps on the same responses.
 rule sweep_predictions:
     input:
         unpack(sweep_inputs),
@@ -35,7 +35,7 @@ rule sweep_predictions:
     conda:
         "../../envs/cocal.yaml"
     params:
-        settings=sweep_settings,
+        settings=estimators_with(plan.sweep_methods(STUDY)),
         samples=samples_of("mathematics"),
         companions=sweep_companions,
         code=COMPANION_CODE,
@@ -45,6 +45,23 @@ rule sweep_predictions:
         " --responses answer=results/responses/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
         " --features answer=results/features/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
         " --companions {params.companions} --output {output} > {log} 2>&1"
+
+
+# CoCal and PostCal at matched budgets, validated on a fixed pool.
+use rule sweep_predictions as budget_predictions with:
+    input:
+        unpack(budget_inputs),
+    output:
+        "results/predictions/{backbone}/grpo/step-{step}-budgets.parquet",
+    log:
+        "logs/predictions/{backbone}-grpo-{step}-budgets.log",
+    benchmark:
+        "results/benchmarks/predictions/{backbone}-grpo-{step}-budgets.tsv"
+    params:
+        settings=estimators_with(plan.budget_methods(STUDY)),
+        samples=samples_of("mathematics"),
+        companions=budget_companions,
+        code=COMPANION_CODE,
 
 
 # Companions that read other layers and poolings.
@@ -58,7 +75,7 @@ use rule sweep_predictions as ablation_predictions with:
     benchmark:
         "results/benchmarks/predictions/{backbone}-grpo-{step}-ablations.tsv"
     params:
-        settings=canonical(plan.estimator_settings(STUDY, ["cocal-binary"])),
+        settings=estimators_with(["cocal-binary"]),
         samples=samples_of("mathematics"),
         companions=ablation_companions,
         code=COMPANION_CODE,

@@ -60,7 +60,7 @@ if SETS["factual"]:
         params:
             name="main",
             flags=f"--metrics results/metrics/{MAIN}.nc --backbone {MAIN} --step {FINAL}",
-            layout=canonical(layouts.ood_layout(STUDY)),
+            layout=canonical(layouts.ood_layout(STUDY, WRONG_ROWS)),
             code=code_digest("cocal.commands.table:_write_main"),
 
 
@@ -87,7 +87,7 @@ if SECOND:
         params:
             name="main",
             flags=f"--metrics results/metrics/{SECOND}.nc --backbone {SECOND} --step {FINAL}",
-            layout=canonical(layouts.scale_layout(STUDY, SECOND)),
+            layout=canonical(layouts.scale_layout(STUDY, SECOND, WRONG_ROWS)),
             code=code_digest("cocal.commands.table:_write_main"),
 
 
@@ -215,9 +215,10 @@ rule table_hyperparameters:
     params:
         # in its own order: the first backbone is the main one
         study=STUDY.model_dump_json(),
+        wrong=canonical(WRONG_ROWS),
         code=code_digest("cocal.commands.table:_write_hyperparameters"),
     shell:
-        "cocal table hyperparameters --study {params.study:q} --output {output.tex} --csv {output.csv}"
+        "cocal table hyperparameters --study {params.study:q} --wrong-rows {params.wrong:q} --output {output.tex} --csv {output.csv}"
         " --html {output.html} > {log} 2>&1"
 
 

@@ -37,7 +37,7 @@ class Fit:
 
     def with_numbers(self, **numbers: int | float | str | None) -> dict[str, int | float | str | None]:
         """What a check looked at."""
-        return {"experience": self.experience, "steps": self.spec.steps, **numbers}
+        return {"experience": self.experience, **self.spec.prefix._asdict(), **numbers}
 
 
 def check_members(fit: Fit) -> dict:
@@ -84,6 +84,26 @@ def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
     return fit.with_numbers(training_questions=len(texts[0]), validation_questions=len(texts[1]))
 
 
+def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
+    """The best pass was chosen on the validation questions' responses of the same prefix, or of all steps.
+
+    Companions of a stage and of the early steps have the first pool (appendices A.1 and C.2), those of a budget the
+    second, which is fixed (appendix E.1). Those on resampled responses all belong to budgets.
+
+    Args:
+        table: responses of the experience.
+    """
+    steps, validation_steps = fit.spec.prefix
+    last = int(table["step"].max())
+    if validation_steps != last and (validation_steps != steps or fit.experience == "resampled"):
+        own = "" if fit.experience == "resampled" else f"its own {steps} step(s) or "
+        raise ContractError(
+            f"{fit.folder}: validated on steps 1 to {validation_steps}; companions on {fit.experience} are validated "
+            f"on {own}all {last}; fit them anew with --steps {steps}/{last}"
+        )
+    return fit.with_numbers()
+
+
 def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
     """The companions used the responses of their prefix that are not truncated, all and no others (appendix A.1).
 
@@ -94,11 +114,12 @@ def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dic
         held_out: bool (rows,), which rows the split puts in validation.
     """
     training, validation = _partition(fit, table, held_out)
-    for column, part in (("training_responses", training), ("validation_responses", validation)):
-        if getattr(fit.spec, column) != part.sum():
+    for part, rows, steps in zip(("training", "validation"), (training, validation), fit.spec.prefix, strict=True):
+        column = f"{part}_responses"
+        if getattr(fit.spec, column) != rows.sum():
             raise ContractError(
-                f"{fit.folder}: {column} is {getattr(fit.spec, column)}, but steps 1 to {fit.spec.steps} hold "
-                f"{part.sum()} that are not truncated; fit the companions anew, on the responses of this study"
+                f"{fit.folder}: {column} is {getattr(fit.spec, column)}, but steps 1 to {steps} hold {rows.sum()} that "
+                "are not truncated; fit the companions anew, on the responses of this study"
             )
     share = float(1 - table["correct"].to_numpy()[training].mean())
     if not math.isclose(share, fit.spec.training_error_share, abs_tol=1e-9):
@@ -118,19 +139,23 @@ def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dic
 
 def check_matched_budgets(fits: Sequence[Fit]) -> list[int]:
     """Every PostCal companion has a CoCal companion of the same raw budget; the budgets, rising."""
-    steps = {kind: {fit.spec.steps for fit in fits if fit.experience == kind} for kind in ORDERS}
-    alone = sorted(steps["resampled"] - steps["rollouts"])
+    given = {kind: {fit.spec.prefix for fit in fits if fit.experience == kind} for kind in ORDERS}
+    alone = sorted(given["resampled"] - given["rollouts"])
     if alone:
         raise ContractError(
-            f"companions on resampled responses of {alone[0]} steps have no counterpart on rollouts; fit it"
+            f"companions on resampled responses of {alone[0].steps} steps, validated on {alone[0].validation_steps}, "
+            "have no counterpart on rollouts; fit it"
         )
-    return sorted(steps["resampled"])
+    return sorted({prefix.steps for prefix in given["resampled"]})
 
 
 def _partition(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are for training and validation: bool (rows,) each."""
     last = int(table["step"].max())
-    if fit.spec.steps > last:
-        raise ContractError(f"{fit.folder}: fitted on {fit.spec.steps} steps, there are {last} of {fit.experience}")
-    chosen = ~table["truncated"].to_numpy() & (table["step"].to_numpy() <= fit.spec.steps)
-    return chosen & ~held_out, chosen & held_out
+    if max(fit.spec.prefix) > last:
+        raise ContractError(
+            f"{fit.folder}: fitted on {max(fit.spec.prefix)} steps, there are {last} of {fit.experience}"
+        )
+    complete, step = ~table["truncated"].to_numpy(), table["step"].to_numpy()
+    training, validation = (complete & (step <= steps) for steps in fit.spec.prefix)
+    return training & ~held_out, validation & held_out

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.companion.spec import Experience
+from cocal.companion.spec import Experience, Prefix
 from cocal.config.protocol import Companion
 from cocal.errors import ContractError
 from cocal.estimators.predictions import check_shared_responses
@@ -39,8 +39,8 @@ def check_seeds(predictions: pd.DataFrame, settings: Companion, source: str | Pa
     """
     looked_at = {}
     learnt = predictions[predictions["method"].isin([m.name for m in METHODS.values() if m.experience])]
-    estimator = ["method", "step", "source_step", "layer", "pooling", "dataset"]
-    for (method, step, source_step, _, _, dataset), rows in learnt.groupby(estimator):
+    estimator = ["method", "step", "source_step", "validation_step", "layer", "pooling", "dataset"]
+    for (method, step, source_step, _, _, _, dataset), rows in learnt.groupby(estimator):
         found = set(rows["seed"])
         if found != set(settings.seeds):
             missing, extra = sorted(set(settings.seeds) - found), sorted(found - set(settings.seeds))
@@ -56,36 +56,38 @@ def check_seeds(predictions: pd.DataFrame, settings: Companion, source: str | Pa
 
 
 def check_sources(
-    predictions: pd.DataFrame, fitted: Mapping[Experience, Collection[int]], source: str | Path
-) -> dict[str, list[int]]:
+    predictions: pd.DataFrame, fitted: Mapping[Experience, Collection[Prefix]], source: str | Path
+) -> dict[str, list[str]]:
     """Every companion that predicted is one of those checked.
 
     Args:
-        fitted: by experience, the steps that companions learnt from.
+        fitted: by experience, the steps of training and validation of its companions.
 
     Returns:
-        By method with a companion, its source steps.
+        By method with a companion, these steps as `Prefix` writes them.
     """
     looked_at = {}
     for method, rows in predictions.groupby("method", sort=True):
-        steps = [int(step) for step in sorted(rows["source_step"].unique())]
+        found = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
+        prefixes = sorted(Prefix(*steps) for steps in found)
         experience = METHODS[str(method)].experience
-        known = fitted.get(experience, ()) if experience else (-1,)
-        unknown = [step for step in steps if step not in known]
+        known = fitted.get(experience, ()) if experience else (Prefix(-1, -1),)
+        unknown = [prefix for prefix in prefixes if prefix not in known]
         if unknown:
             raise ContractError(
                 f"{source}: {method} has source step {unknown[0]}, but the companions given for it learnt from "
-                f"{', '.join(map(str, sorted(known))) or 'no'} steps; give all companions, or predict anew"
+                f"{', '.join(map(str, sorted(known))) or 'no'} steps (N/M: validated on M steps); give all companions, "
+                "or predict anew"
             )
         if experience:
-            looked_at[str(method)] = steps
+            looked_at[str(method)] = [str(prefix) for prefix in prefixes]
     return looked_at
 
 
 def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int | str]]:
     """The methods of the answer format share their responses, across the files of a policy too (appendix B.1).
 
-    A companion that two files score, as the full budget of a sweep is the main table's, must give the same
+    A companion that two files score, as the full budget is the main table's (appendix E.1), must give the same
     confidences in both.
 
     Returns:

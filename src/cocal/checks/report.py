@@ -12,6 +12,7 @@ from cocal.checks.companions import (
     check_members,
     check_training_order,
     check_truncation,
+    check_validation_pool,
 )
 from cocal.checks.predictions import check_fixed_responses, check_seeds, check_sources
 from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps
@@ -24,6 +25,7 @@ from cocal.errors import ContractError
 def check_protocol(
     settings: Companion,
     tables: Mapping[Experience, pd.DataFrame],
+    questions: Sequence[str],
     fits: Sequence[Fit],
     predictions: Mapping[Path, pd.DataFrame],
 ) -> dict[str, object]:
@@ -32,6 +34,7 @@ def check_protocol(
     Args:
         settings: of CoCal's companions; all share their split and seeds.
         tables: by experience, from `cocal.checks.tables.read_table`.
+        questions: texts of the whole training set, which the split divides.
         fits: companions, in any order.
         predictions: by file, from `cocal.checks.predictions.read_predictions`.
 
@@ -41,16 +44,16 @@ def check_protocol(
     Raises:
         ContractError: at the first violation.
     """
-    fits = sorted(fits, key=lambda fit: (fit.experience, fit.spec.steps, fit.spec.layer, fit.spec.pooling))
+    fits = sorted(fits, key=lambda fit: (fit.experience, fit.spec.prefix, fit.spec.layer, fit.spec.pooling))
     for fit in fits:
         if fit.experience not in tables:
             raise ContractError(f"{fit.folder}: no table of {fit.experience} responses is given to check it against")
     held_out = {
-        experience: in_validation(table["question"], settings.validation_share, settings.split_seed)
+        experience: in_validation(table["question"], questions, settings.validation_share, settings.split_seed)
         for experience, table in tables.items()
     }
     given = [(fit, tables[fit.experience], held_out[fit.experience]) for fit in fits]
-    fitted = {experience: [fit.spec.steps for fit in fits if fit.experience == experience] for experience in tables}
+    fitted = {experience: [fit.spec.prefix for fit in fits if fit.experience == experience] for experience in tables}
     budgets = check_matched_budgets(fits)
     pair = [tables[experience] for experience in ("rollouts", "resampled") if experience in tables]
     return {
@@ -62,6 +65,7 @@ def check_protocol(
         "companion_seeds": [check_members(fit) for fit in fits],
         "order_of_training": [check_training_order(fit) for fit in fits],
         "question_disjoint_validation": [check_disjoint(*one) for one in given],
+        "validation_pools": [check_validation_pool(fit, tables[fit.experience]) for fit in fits],
         "truncated_responses_left_out": [check_truncation(*one) for one in given],
         "prediction_seeds": {str(path): check_seeds(table, settings, path) for path, table in predictions.items()},
         "prediction_sources": {str(path): check_sources(table, fitted, path) for path, table in predictions.items()},

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     parser.add_argument("--resampled", type=Path, help="folder of PostCal's resampled responses, if there is one")
-    parser.add_argument("--questions", required=True, type=Path, help="training set, for the split by text")
+    parser.add_argument("--questions", required=True, type=Path, help="whole training set, which is split")
     parser.add_argument(
         "--companions",
         required=True,
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.checks.report import check_protocol
     from cocal.checks.tables import read_table
     from cocal.commands.flags import named_folders
-    from cocal.companion.rollouts import prompts_of
+    from cocal.companion.rollouts import prompts_of, question_texts
     from cocal.companion.spec import ORDERS
     from cocal.config import parse_settings
     from cocal.config.protocol import Companion
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
         for folder in given
     ]
     predictions = {path: read_predictions(path, options.backbone) for path in options.predictions}
-    checks = check_protocol(settings, tables, fits, predictions)
+    checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions)
     report = {"checks": checks, "provenance": provenance("checks", settings, backbone=options.backbone)}
     write_text(options.output, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     logging.info("%s: %d checks of %d fits and %d files hold", options.output, len(checks), len(fits), len(predictions))

@@ -17,10 +17,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--settings", help="JSON: companion; the paper's by default")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
-    parser.add_argument("--questions", required=True, type=Path, help="training set, for the split by text")
+    parser.add_argument("--questions", required=True, type=Path, help="whole training set, which is split")
     parser.add_argument("--features", required=True, type=Path, help="feature store of the rollouts")
     parser.add_argument(
-        "--steps", required=True, type=int, nargs="+", metavar="N", help="one fit a prefix: rollout steps 1 to N"
+        "--steps",
+        required=True,
+        nargs="+",
+        metavar="N[/M]",
+        help="one fit each: trained on rollout steps 1 to N, its best pass chosen on the validation questions of steps "
+        "1 to M (default: N)",
     )
     parser.add_argument("--order", choices=["chronological", "shuffled"], default="chronological")
     parser.add_argument("--shuffle-seed", type=int, help="needed by --order shuffled")
@@ -48,24 +53,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         type=Path,
-        help="folder of steps-N, each with weights, history and spec; with --states, of LAYER/POOLINGS/steps-N",
+        help="folder of steps-N and steps-N-validation-M, each with weights, history and spec; with --states, of "
+        "LAYER/POOLINGS/steps-N",
     )
 
 
 def run(options: argparse.Namespace) -> None:
     """Read, check, fit, write."""
+    from cocal.companion.spec import Prefix
     from cocal.config import ConfigError, parse_settings
     from cocal.config.protocol import Companion
 
     settings = parse_settings(Companion, options.settings)
-    prefixes = sorted(set(options.steps))
-    if prefixes[0] < 1:
-        raise ConfigError(f"--steps must be 1 or more, not {prefixes[0]}")
+    try:
+        prefixes = sorted({Prefix.parse(word) for word in options.steps})
+    except ConfigError as error:
+        raise ConfigError(f"--steps: {error}") from None
     if options.memory is not None and not 0 <= options.memory < math.inf:
         raise ConfigError(f"--memory must be 0 or more, not {options.memory}")
 
     from cocal.companion.fit import fit_companions
-    from cocal.companion.rollouts import check_features, read_prompts, read_rollouts
+    from cocal.companion.rollouts import check_features, question_texts, read_prompts, read_rollouts
     from cocal.costs import Cost, device_name, write_cost
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.store import open_features
@@ -74,7 +82,8 @@ def run(options: argparse.Namespace) -> None:
 
     fix_threads()
     read = read_prompts if options.prompts else read_rollouts
-    rollouts = read(options.rollouts, options.questions, prefixes[-1])
+    rollouts = read(options.rollouts, options.questions, max(map(max, prefixes)))
+    questions = question_texts(options.questions)
     features = open_features(options.features)
     check_features(rollouts, features)
     attributes = provenance("companions", settings, features=features.attributes.get("digest"))
@@ -85,6 +94,7 @@ def run(options: argparse.Namespace) -> None:
             settings,
             features,
             rollouts,
+            questions,
             prefixes,
             order=options.order,
             shuffle_seed=options.shuffle_seed,
@@ -95,7 +105,7 @@ def run(options: argparse.Namespace) -> None:
         started = time.monotonic()
         for companions, history in fits:
             spent = time.monotonic() - started
-            _write(output / f"steps-{companions.spec.steps}", companions, history, attributes)
+            _write(output / companions.spec.prefix.folder, companions, history, attributes)
             started = time.monotonic()
     if options.cost:
         write_cost(options.cost, Cost(seconds=spent, items=len(companions.members), device=device_name()))

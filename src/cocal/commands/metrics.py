@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sweep",
         nargs="+",
         default=[],
-        choices=["source_step", "layer", "pooling"],
+        choices=["source_step", "validation_step", "layer", "pooling"],
         help="several companions a method: a cube with these dimensions",
     )
     parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")

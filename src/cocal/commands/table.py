@@ -36,6 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     one = table("hyperparameters", "settings of a study", _write_hyperparameters)
     one.add_argument("--study", required=True, help="study: JSON text, or the path of a YAML or JSON file")
+    one.add_argument(
+        "--wrong-rows",
+        help="JSON: question set -> number of its rows that the registry knows to be wrong; default: none",
+    )
 
     one = table("token_aggregation", "ECE and AUROC by pooled states", _write_token_aggregation)
     one.add_argument(
@@ -98,10 +102,11 @@ def _write_hyperparameters(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.study import Study
     from cocal.store import digest
-    from cocal.tables.hyperparameters import hyperparameters_grid, prepare_hyperparameters
+    from cocal.tables.hyperparameters import WrongRows, hyperparameters_grid, prepare_hyperparameters
 
     study = parse_settings(Study, options.study, "--study")
-    settings = prepare_hyperparameters(study)
+    wrong = parse_settings(WrongRows, options.wrong_rows, "--wrong-rows")
+    settings = prepare_hyperparameters(study, wrong.root)
     _save(options, hyperparameters_grid(settings, study, source=_source(study.study, settings=digest(study))), settings)
 
 

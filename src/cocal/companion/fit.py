@@ -11,7 +11,7 @@ from torch import Tensor
 from cocal.companion.batches import Batches, loader
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import CompanionMLP
-from cocal.companion.spec import CompanionSpec, Order, companion_members
+from cocal.companion.spec import CompanionSpec, Order, Prefix, companion_members
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.companion.training import Training, matmul_precision
@@ -29,7 +29,8 @@ def fit_companions(
     settings: Companion,
     features: FeatureReader,
     rollouts: pd.DataFrame,
-    prefixes: Sequence[int],
+    questions: Sequence[str],
+    prefixes: Sequence[Prefix],
     *,
     order: Order = "chronological",
     shuffle_seed: int | None = None,
@@ -42,8 +43,9 @@ def fit_companions(
 
     Every pass goes through the training responses in batches, in the order in which the policy produced them,
     or, for PostCal, in a new shuffled order. Truncated responses are left out of training and validation.
-    After every pass each member is evaluated on the validation questions of the prefix; the pass with the lowest
-    mean squared error against binary correctness is kept, whatever the member's target (the first of equals).
+    After every pass each member is evaluated on the validation responses, those of the prefix or a fixed pool
+    (`Prefix`); the pass with the lowest mean squared error against binary correctness is kept, whatever the member's
+    target (the first of equals). Responses to validation questions are never trained on, whatever their step.
     Features are used as they are, without standardisation: the paper states none. A prefix is fitted as if it
     were the only one; the prefixes share no more than the features in memory.
 
@@ -56,7 +58,8 @@ def fit_companions(
         settings: architecture and training.
         features: row k belongs to row k of `rollouts`.
         rollouts: from `read_rollouts` or `read_prompts` of `cocal.companion.rollouts`, chronological.
-        prefixes: rollout steps of each prefix, none beyond the last step of `rollouts`.
+        questions: texts of the whole question table, a share of which is held out for validation.
+        prefixes: steps of training and validation of each fit, none beyond the last step of `rollouts`.
         order: of the training responses.
         shuffle_seed: required by the shuffled order, shared by all members.
         layer: block index; the deepest one stored by default.
@@ -78,12 +81,14 @@ def fit_companions(
         raise ConfigError(f"order {order} with shuffle seed {shuffle_seed}: shuffling, and it alone, needs a seed")
     if not rollouts["step"].is_monotonic_increasing:
         raise ContractError("the rollouts are not in chronological order of their steps")
-    held_out = in_validation(rollouts["question"], settings.validation_share, settings.split_seed)
-    parts = {steps: _partition(rollouts, held_out, steps) for steps in prefixes}
+    held_out = in_validation(rollouts["question"], questions, settings.validation_share, settings.split_seed)
+    parts = {prefix: _partition(rollouts, held_out, prefix) for prefix in prefixes}
+    # Rows rise: those of a shorter prefix are the first of these.
+    longest = [max(rows, key=len) for rows in zip(*parts.values(), strict=True)]
     inputs = len(poolings) * features.hidden
     device = device or best_device()
-    training, validation = _batches(settings, features, layer, poolings, parts[max(prefixes)], order, memory, device)
-    for steps, (for_training, for_validation) in parts.items():
+    training, validation = _batches(settings, features, layer, poolings, longest, order, memory, device)
+    for prefix, (for_training, for_validation) in parts.items():
         model = build_model(settings, inputs).to(device)
         with matmul_precision(settings.matmul):
             best, history = _fit(
@@ -99,7 +104,8 @@ def fit_companions(
             inputs=inputs,
             layer=features.layers[-1] if layer is None else layer,
             poolings=tuple(poolings),
-            steps=steps,
+            steps=prefix.steps,
+            validation_steps=prefix.validation_steps,
             order=order,
             shuffle_seed=shuffle_seed,
             training_responses=len(for_training),
@@ -115,7 +121,7 @@ def _batches(
     features: FeatureReader,
     layer: int | None,
     poolings: Sequence[str],
-    parts: tuple[np.ndarray, np.ndarray],
+    parts: Sequence[np.ndarray],
     order: Order,
     memory: int | None,
     device: torch.device,
@@ -150,20 +156,21 @@ def _batches(
     ]
 
 
-def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of training and validation in the first `steps` steps, rising."""
-    chosen = ~rollouts["truncated"].to_numpy() & (rollouts["step"].to_numpy() <= steps)
-    rows = np.flatnonzero(chosen & ~held_out), np.flatnonzero(chosen & held_out)
-    for name, found in zip(("training", "validation"), rows, strict=True):
-        if not len(found):
-            prefix = rollouts[rollouts["step"] <= steps]
+def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, prefix: Prefix) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of training and of validation, rising."""
+    step, complete = rollouts["step"].to_numpy(), ~rollouts["truncated"].to_numpy()
+    rows = []
+    for name, last, side in (("training", prefix.steps, ~held_out), ("validation", prefix.validation_steps, held_out)):
+        among = step <= last
+        rows.append(np.flatnonzero(among & complete & side))
+        if not len(rows[-1]):
             raise ContractError(
-                f"no response is left for {name} on steps 1 to {steps}: {len(prefix)} rollouts of "
-                f"{prefix['question'].nunique()} questions, {prefix['truncated'].sum()} truncated, "
-                f"{held_out[: len(prefix)].sum()} of validation questions; use more steps, or another "
-                "companion.split_seed or companion.validation_share"
+                f"no response is left for {name} on steps 1 to {last}: {among.sum()} rollouts of "
+                f"{rollouts['question'][among].nunique()} questions, {rollouts['truncated'][among].sum()} truncated, "
+                f"{held_out[among].sum()} of validation questions; use more steps, or another companion.split_seed or "
+                "companion.validation_share"
             )
-    return rows
+    return rows[0], rows[1]
 
 
 class _Labels:

@@ -157,6 +157,15 @@ def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | P
     return merged
 
 
+def question_texts(questions: str | Path) -> list[str]:
+    """The texts of a question table, contract QUESTIONS, in its order.
+
+    Raises:
+        ContractError: if the table breaks its contract.
+    """
+    return read_frame(questions, QUESTIONS, ["question"])["question"].tolist()
+
+
 def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
     """Where a group is complete, its accuracy must count all its responses, truncated ones too."""
     groups = rollouts.groupby(["step", "dataset", "question_id"], sort=False)

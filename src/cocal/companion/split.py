@@ -1,37 +1,53 @@
-"""Training and validation questions (appendix A.1: 90:10, all responses to a question on one side)."""
+"""Training and validation questions.
+
+Appendix A.1: "We split questions 90:10 into training and validation sets, keeping all responses to the same question in
+the same partition." The table of hyperparameters: "90% / 10% by question".
+"""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import floor
 
 import numpy as np
 import pandas as pd
 
+from cocal.errors import ContractError
 from cocal.questions.build import normalised
 
 
-def in_validation(questions: Sequence[str], share: float, seed: int) -> np.ndarray:
-    """Which rows belong to validation, decided by the question's text alone.
+def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, seed: int) -> np.ndarray:
+    """Which rows belong to validation, decided by the text of the question that they answer.
 
-    A text is in validation if its keyed hash, as a number in [0, 1), lies below `share`. A threshold rather
-    than the lowest-ranking tenth: the side of a question then depends on nothing but its text and the seed,
-    neither on row order nor on what else is in the data. Rollout prefixes, budgets, PostCal and every policy
-    share one split; the validation pool of a prefix is the full pool restricted to it, and a question never
-    changes sides. The price is that the share is met in expectation only, and that a prefix of very few
-    questions may have no validation question; who fits must refuse that.
+    Of the distinct texts of the question table, those with the lowest keyed hashes are held out: exactly `share` of
+    them, rounded to a whole number with halves up, and at least one. The table decides, not what a policy happened to
+    be asked: rollout prefixes, budgets, PostCal and every policy share one split, and a question never changes sides.
 
     Args:
-        questions: texts, one a row; equal up to case and white space counts as equal, whatever their ids.
-        share: of the questions, in expectation.
+        asked: text of the question of each row.
+        questions: texts of the whole question table. Texts that are equal up to case and white space count once,
+            whatever their ids.
+        share: of the distinct texts, between 0 and 1.
         seed: key of the hash.
 
     Returns:
-        bool (n,).
+        bool (rows,).
+
+    Raises:
+        ContractError: if a question was asked that is not in the table.
     """
-    codes, texts = pd.factorize(np.asarray(questions, dtype=object))
-    return np.array([_position(text, seed) < share for text in texts], dtype=bool)[codes]
+    hashes = {text: _hash(text, seed) for text in {normalised(question) for question in questions}}
+    # As written: 0.29 x 50 is 14.5, though the product of the floats is less.
+    count = max(1, floor(Fraction(str(share)) * len(hashes) + Fraction(1, 2)))
+    held_out = set(sorted(hashes, key=hashes.__getitem__)[:count])
+    codes, texts = pd.factorize(np.asarray(asked, dtype=object))
+    keys = [normalised(text) for text in texts]
+    unknown = next((text for text in keys if text not in hashes), None)
+    if unknown is not None:
+        raise ContractError(f"the question {unknown!r} is not in the question table that is split")
+    return np.array([text in held_out for text in keys], dtype=bool)[codes]
 
 
-def _position(question: str, seed: int) -> float:
-    """Pseudo-random position of a text in [0, 1)."""
-    digest = hashlib.blake2b(normalised(question).encode(), digest_size=8, key=f"split {seed}".encode()).digest()
-    return (int.from_bytes(digest, "big") >> 11) / 2**53
+def _hash(text: str, seed: int) -> bytes:
+    """Pseudo-random order of the texts; 16 bytes, so that no two are equal."""
+    return hashlib.blake2b(text.encode(), digest_size=16, key=f"split {seed}".encode()).digest()

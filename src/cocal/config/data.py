@@ -55,8 +55,9 @@ class Registered(Model):
     Only a training set whose number the registry does not know may do without."""
     limit: Count | None = None
     """Only the first so many questions, for trials."""
-    corrections: bool = True
-    """Whether rows that the registry knows to be wrong are mended."""
+    corrections: bool = False
+    """Whether rows that the registry knows to be wrong are mended. By default the set is as it is distributed, which
+    is what the paper can be taken to have used; tables say of either choice how many rows it concerns."""
 
     @model_validator(mode="after")
     def _limit(self) -> "Registered":

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from cocal.config.base import Count, Model, Name, Positive, Share
 
 Algorithm = Literal["grpo", "rlcr", "dcpo"]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Trl(Model):
@@ -51,7 +52,6 @@ class Slime(Model):
         *("--use-dynamic-batch-size", "--max-tokens-per-gpu", "9216"),
         *("--attention-dropout", "0.0", "--hidden-dropout", "0.0"),
         *("--accumulate-allreduce-grads-in-fp32", "--attention-softmax-in-fp32", "--attention-backend", "flash"),
-        *("--adam-beta1", "0.9", "--adam-beta2", "0.98"),
         *("--rollout-num-gpus-per-engine", "2", "--sglang-mem-fraction-static", "0.7"),
     )
     """Parallelism, memory and kernels, as in slime's own scripts for dense Qwen3 models of this size."""
@@ -87,6 +87,9 @@ class Policy(Model):
     case. The paper does not state it."""
     learning_rate: Positive = 1.0e-6
     """The paper does not state it."""
+    adam_betas: tuple[Decay, Decay] = (0.9, 0.999)
+    """Decay rates of Adam's two running means, of both engines. The paper does not state them; slime's own scripts
+    have 0.9 and 0.98."""
     weight_decay: float = 0.0
     max_gradient_norm: Positive = 1.0
     updates_per_step: Count = 1

@@ -30,7 +30,8 @@ def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, 
         folders: by experience, output folders of `cocal companions`.
 
     Raises:
-        ConfigError: if two companions of one experience learnt from the same steps and read the same states.
+        ConfigError: if two companions of one experience have the same steps of training and validation and read the
+            same states.
         ContractError: if a file is broken, or its companions saw their responses in the order of another
             experience.
     """
@@ -43,11 +44,11 @@ def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, 
                     f"{path}: fitted in {one.spec.order} order, but companions on {experience} are fitted in "
                     f"{ORDERS[experience]} order; give these as another experience, or fit them anew"
                 )
-        kinds = [(one.spec.steps, one.spec.layer, one.spec.pooling) for one in companions]
+        kinds = [(one.spec.prefix, one.spec.layer, one.spec.pooling) for one in companions]
         if len(set(kinds)) != len(kinds):
-            steps, layer, pooling = next(kind for kind in kinds if kinds.count(kind) > 1)
+            prefix, layer, pooling = next(kind for kind in kinds if kinds.count(kind) > 1)
             raise ConfigError(
-                f"two companions on {experience} learnt from {steps} steps and read {pooling} of layer {layer}"
+                f"two companions on {experience} learnt from {prefix} steps and read {pooling} of layer {layer}"
             )
     return loaded
 
@@ -80,7 +81,7 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
                 raise ConfigError(f"{method.name} needs companions of target {method.target!r}; there are only {held}")
             for seed, member in members:
                 spec = companions.spec
-                estimator = Estimator(method.name, seed, spec.steps, spec.layer, spec.pooling)
+                estimator = Estimator(method.name, seed, *spec.prefix, spec.layer, spec.pooling)
                 estimates[estimator] = np.where(rows >= 0, scores[member, rows], np.nan)
     return estimates
 

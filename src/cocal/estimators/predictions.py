@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
+from cocal.companion.spec import Prefix
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.registry import METHODS, Method
 from cocal.estimators.responses import Estimator, EvaluationSets, Inputs, Responses, read_responses
@@ -141,5 +142,8 @@ def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) ->
 
 def _words(estimator: Estimator) -> str:
     """Name for logs and errors."""
-    method, seed, source_step, layer, pooling = estimator
-    return f"{method} (steps {source_step}, layer {layer}, {pooling}, seed {seed})" if source_step >= 0 else method
+    if estimator.source_step < 0:
+        return estimator.method
+    prefix = Prefix(estimator.source_step, estimator.validation_step)
+    states = f"layer {estimator.layer}, {estimator.pooling}"
+    return f"{estimator.method} (steps {prefix}, {states}, seed {estimator.seed})"

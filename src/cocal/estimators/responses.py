@@ -30,6 +30,7 @@ class Estimator(NamedTuple):
         method: of the registry.
         seed: training seed; -1 without one.
         source_step: rollout steps that its companion learnt from; -1 without a companion.
+        validation_step: rollout steps whose validation responses chose its best pass; -1 without a companion.
         layer: zero-based block index that its companion reads; -1 without one.
         pooling: pooled states that its companion reads, such as "last+mean"; empty without one.
     """
@@ -37,6 +38,7 @@ class Estimator(NamedTuple):
     method: str
     seed: int = -1
     source_step: int = -1
+    validation_step: int = -1
     layer: int = -1
     pooling: str = ""
 

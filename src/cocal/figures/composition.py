@@ -73,7 +73,7 @@ def prepare_composition(
     """Composition of the training responses and macro mean confidence, by budget.
 
     Args:
-        cube: metric cube of the sweep over budgets, with the dimension `source_step`.
+        cube: metric cube of the budgets, with the dimension `source_step`.
         shares: what `read_error_shares` returns.
         step: step of the policy whose responses are scored, the same for all.
 

@@ -27,10 +27,10 @@ MEAN = "mean"
 UNSEEDED = -1
 """Seed of such a method in a predictions table."""
 
-_SWEPT = ("source_step", "layer", "pooling")
+_SWEPT = ("source_step", "validation_step", "layer", "pooling")
 """Dimensions of a sweep: companions of one method that differ in what they learnt from or read."""
 _DIMENSIONS = ("backbone", "algorithm", "step", *_SWEPT, "dataset", "method", "seed")
-_NONE = {"source_step": -1, "layer": -1, "pooling": ""}
+_NONE = {"source_step": -1, "validation_step": -1, "layer": -1, "pooling": ""}
 """Their labels where they are not told apart."""
 
 
@@ -41,6 +41,7 @@ class _Cell(NamedTuple):
     algorithm: str
     step: int
     source_step: int
+    validation_step: int
     layer: int
     pooling: str
     method: str
@@ -95,12 +96,13 @@ def metric_cube(
         predictions: table of the contract `PREDICTIONS`; the order of its rows does not matter.
         groups: macro averages, each a label of the `dataset` dimension and its datasets.
         seeds: companion seeds that every method with seeds must have; by default all that occur.
-        sweep: what companions of one method are told apart by: some of source_step, layer and pooling.
+        sweep: what companions of one method are told apart by: some of source_step, validation_step, layer
+            and pooling.
 
     Returns:
-        A data set with the dimensions backbone, algorithm, step, those of the sweep (source_step and layer int64,
-        pooling text; -1, -1 and "" for methods without a companion), dataset (macro averages last), method, seed
-        ("mean", then the seeds) and metric (accuracy, mean_confidence, ece, auroc), and the variables
+        A data set with the dimensions backbone, algorithm, step, those of the sweep (source_step, validation_step and
+        layer int64, pooling text; -1, -1, -1 and "" for methods without a companion), dataset (macro averages last),
+        method, seed ("mean", then the seeds) and metric (accuracy, mean_confidence, ece, auroc), and the variables
 
         - `value`, `lower`, `upper`: float64 in all dimensions; NaN where absent or undefined. Resamples in
           which a metric is undefined are left out of its interval;

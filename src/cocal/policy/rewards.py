@@ -13,6 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+GROUP_EPSILON = 1e-4
+"""Added to the standard deviation of a group's rewards, as in TRL. The paper does not state it."""
+
 
 class Rewards(NamedTuple):
     """Reward parts, float64 of shape (n,); `calibration` is None where there is no such part."""
@@ -61,7 +64,7 @@ def dcpo_rewards(
     return Rewards(task, -_error(confidence, target, invalid_confidence))
 
 
-def group_advantages(rewards: ArrayLike, group_size: int, epsilon: float = 1e-4) -> np.ndarray:
+def group_advantages(rewards: ArrayLike, group_size: int, epsilon: float = GROUP_EPSILON) -> np.ndarray:
     """(r - mean) / (std + epsilon) within each group, float64 of shape (n,) (equation 1).
 
     As in TRL with `scale_rewards="group"`: std is the sample standard deviation (divisor G - 1), and a group of equal

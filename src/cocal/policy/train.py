@@ -170,6 +170,8 @@ def trl_arguments(settings: Policy, algorithm: Algorithm, folder: Path) -> GRPOC
         loss_type=settings.loss,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="constant",
+        adam_beta1=settings.adam_betas[0],
+        adam_beta2=settings.adam_betas[1],
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_gradient_norm,
         bf16=torch.cuda.is_available(),

@@ -70,7 +70,7 @@ def load_registered(
     return loaded
 
 
-def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = True) -> list[Question]:
+def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = False) -> list[Question]:
     """The questions of a registered set, in the order of its source.
 
     Args:

@@ -150,6 +150,17 @@ def read_registry(path: str | Path) -> Registry:
     return validate(Registry, read_yaml(path), str(path))
 
 
+def known_wrong(sources: Mapping[str, Registered], registry: Registry) -> dict[str, int]:
+    """How many rows of each data set are known to be wrong, mended or not; sets without such rows are left out.
+
+    Args:
+        sources: registered sources by data set.
+        registry: with their entries.
+    """
+    counts = {d: len({c.id for c in registry.sets[s.name].corrections}) for d, s in sources.items()}
+    return {dataset: count for dataset, count in counts.items() if count}
+
+
 def registry_of(sources: Mapping[str, Registered], path: str | Path) -> Registry:
     """The slice of the registry that a study needs; a study without registered sets reads no file.
 

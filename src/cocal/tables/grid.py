@@ -88,7 +88,7 @@ class Grid:
         page_blocks: the same for a web page, where it shows them in another order; empty: as in print.
         gap: half the space between two columns in print.
         size: of the type in print, but for the caption.
-        stretch: height of a row in print, in heights of its text.
+        apart: whether print gives each block a float of its own, for a table that is longer than a page.
     """
 
     title: str
@@ -99,4 +99,4 @@ class Grid:
     page_blocks: tuple[Block, ...] = ()
     gap: str = "6pt"
     size: Literal["normalsize", "footnotesize"] = "normalsize"
-    stretch: float = 1.08
+    apart: bool = False

@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
+from pydantic import RootModel
 
+from cocal.config.base import Count, Name
+from cocal.config.data import Registered
 from cocal.config.study import Study
 from cocal.estimators.registry import METHODS
 from cocal.plan import prompt_companion
+from cocal.policy.rewards import GROUP_EPSILON
 from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
 
 _STATES = 2
@@ -15,11 +19,22 @@ _NAMED = 3
 """Of several groups of data sets, one larger than this is `other sets`."""
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _LOSSES = {"grpo": "Within responses first", "dapo": "Over all tokens"}
+_OVERLAP = {"exclude": "Left out", "report": "Kept", "refuse": "None"}
+_CLASSES = {"exact-match": "Equal normal forms", "llm": "First that the judge finds equal"}
 _MISSING = {"zero": "0", "invalid": "No confidence"}
 
 
-def prepare_hyperparameters(study: Study) -> pd.DataFrame:
+class WrongRows(RootModel[dict[Name, Count]]):
+    """By question set, how many of its rows are known to be wrong (cocal.questions.registry.known_wrong)."""
+
+    root: dict[Name, Count] = {}
+
+
+def prepare_hyperparameters(study: Study, wrong: Mapping[str, int]) -> pd.DataFrame:
     """The settings, one a row.
+
+    Args:
+        wrong: what `WrongRows` holds.
 
     Returns:
         Columns section, setting, value (text, as printed).
@@ -27,7 +42,7 @@ def prepare_hyperparameters(study: Study) -> pd.DataFrame:
     sections = {
         "Policy training": _policy(study),
         "Companion training": _companion(study),
-        "Evaluation": _evaluation(study),
+        "Evaluation": _evaluation(study, wrong),
         "Not stated in the paper": _open(study),
     }
     rows = [(section, *row) for section, settings in sections.items() for row in settings]
@@ -49,9 +64,12 @@ def hyperparameters_grid(numbers: pd.DataFrame, study: Study, *, source: str) ->
         f"measured in tokens. {study.caption}",
         label="hyperparameters",
         source=source,
-        blocks=(Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(groups), names=0.57),),
+        blocks=tuple(
+            Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(part), names=0.57)
+            for part in (groups[:-1], groups[-1:])  # those that the paper states, and those that it does not
+        ),
         size="footnotesize",
-        stretch=1.0,  # the table fills a page
+        apart=True,
     )
 
 
@@ -90,7 +108,7 @@ def _companion(study: Study) -> Iterator[tuple[str, str]]:
     yield "Random seeds", ", ".join(map(str, companion.seeds))
 
 
-def _evaluation(study: Study) -> Iterator[tuple[str, str]]:
+def _evaluation(study: Study, wrong: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     sets = [dataset for dataset in study.datasets.values() if dataset.role == "evaluation"]
     yield from _grouped("Maximum response length", {d.label: f"{d.max_response_length:,}" for d in sets})
     yield from _grouped("Responses per question", {d.label: f"{d.samples:,}" for d in sets})
@@ -104,18 +122,34 @@ def _evaluation(study: Study) -> Iterator[tuple[str, str]]:
     if any(dataset.domain == "factual" for dataset in sets):
         yield "Judge of factual answers", study.judge.label
     yield "ECE bins", f"{study.metrics.bins:,}"
+    for mended, fate in ((False, "as distributed"), (True, "corrected")):
+        sets = {name: study.datasets[name] for name in wrong}
+        chosen = {d.label: str(wrong[name]) for name, d in sets.items() if d.source.corrections == mended}
+        if chosen:
+            yield f"Rows known to be wrong ({' / '.join(chosen)})", f"{' / '.join(chosen.values())}, {fate}"
 
 
 def _open(study: Study) -> Iterator[tuple[str, str]]:
     policy, postcal = study.policy, study.postcal
     yield "Policy learning rate", _scientific(policy.learning_rate)
+    yield "Policy Adam betas", " / ".join(f"{beta:g}" for beta in policy.adam_betas)
     yield "Policy weight decay", f"{policy.weight_decay:g}"
     yield "Policy gradient clipping", _decimal(policy.max_gradient_norm)
     yield "Averaging of the policy loss", _LOSSES[policy.loss]
     yield "Optimizer updates per step", f"{policy.updates_per_step:,}"
+    yield (
+        "Standard deviation of a group",
+        f"Divisor {policy.responses_per_question - 1}, plus {_scientific(GROUP_EPSILON)}",
+    )
+    yield "Order of responses within a step", "Question by question, as scheduled"
+    if isinstance(study.datasets[policy.dataset].source, Registered):
+        yield "Training questions that an evaluation set asks", _OVERLAP[study.sources.overlap]
+        yield "Training questions of one text", "One question, any of its answers"
     if verbal := [name.upper() for name in policy.algorithms if name != "grpo"]:
         yield f"Error if the confidence is invalid ({' / '.join(verbal)})", _decimal(policy.invalid_confidence)
+        yield f"Box behind the confidence ({' / '.join(verbal)})", "The answer; the confidence is invalid"
     yield "Passes over the companions' data", f"{study.companion.passes:,}"
+    yield "Validation pool of a budget", "Own responses of all steps"
     if "cocal-pre-generation" in study.estimators.methods:
         batch = prompt_companion(study).batch_size
         yield "Pre-generation batch", f"{batch:,} questions, {batch * policy.responses_per_question:,} rollouts"
@@ -127,9 +161,15 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         yield "PostCal top-p / top-k", f"{_decimal(postcal.top_p)} / {top_k}"
         yield "PostCal presence penalty", f"{postcal.presence_penalty:g}"
         yield "PostCal training order", f"Shuffled in every pass (seed {postcal.shuffle_seed})"
+        yield "PostCal shuffles", "Shared by all seeds and targets"
         yield "PostCal optimizer", "The same as for CoCal"
+        if len(study.backbones) > 1:
+            yield "PostCal in the table of the second backbone", "Shown, and ranked"
     if "self-consistency" in study.estimators.methods:
         yield "SelfConsis confidence without an answer", _MISSING[study.estimators.missing_answer]
+        yield "SelfConsis classes in mathematics", "Chains of equivalent answers"
+        if any(d.role == "evaluation" and d.domain == "factual" for d in study.datasets.values()):
+            yield "SelfConsis classes of factual answers", _CLASSES[study.judge.kind]
     yield "Prompt set", study.prompts
 
 

@@ -40,24 +40,31 @@ def escape(text: str) -> str:
 
 
 def latex(grid: Grid) -> str:
-    """A floating table."""
+    """A floating table, or several of one number where its blocks stand apart."""
+    first = [rf"\caption{{{escape(grid.caption)}}}", rf"\label{{tab:{grid.label}}}"]
+    again = [r"\addtocounter{table}{-1}", r"\caption{Continued.}"]
+    parts = [(block,) for block in grid.blocks] if grid.apart else [grid.blocks]
     return "\n".join(
         [
             f"% {grid.source}",
             r"% needs \usepackage{booktabs,multirow,graphicx}",
-            r"\begin{table}[tbp]",
-            r"\centering",
-            rf"\caption{{{escape(grid.caption)}}}",
-            rf"\label{{tab:{grid.label}}}",
-            r"\vspace{3pt}",
-            *([] if grid.size == "normalsize" else [rf"\{grid.size}"]),
-            rf"\setlength{{\tabcolsep}}{{{grid.gap}}}",
-            rf"\renewcommand{{\arraystretch}}{{{grid.stretch:g}}}",
-            "\n\n\\vspace{2pt}\n\n".join("\n".join(_scaled(block)) for block in grid.blocks),
-            r"\end{table}",
+            *(line for place, part in enumerate(parts) for line in _float(grid, again if place else first, part)),
             "",
         ]
     )
+
+
+def _float(grid: Grid, caption: Sequence[str], blocks: Sequence[Block]) -> Iterator[str]:
+    yield r"\begin{table}[tbp]"
+    yield r"\centering"
+    yield from caption
+    yield r"\vspace{3pt}"
+    if grid.size != "normalsize":
+        yield rf"\{grid.size}"
+    yield rf"\setlength{{\tabcolsep}}{{{grid.gap}}}"
+    yield r"\renewcommand{\arraystretch}{1.08}"
+    yield "\n\n\\vspace{2pt}\n\n".join("\n".join(_scaled(block)) for block in blocks)
+    yield r"\end{table}"
 
 
 def _scaled(block: Block) -> Iterator[str]:

@@ -12,6 +12,7 @@ from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.errors import ConfigError
 from cocal.verify.comparison import compare_all, prepare
 from cocal.verify.normalise import canonical_integer, is_word, nesting, plain_answer
+from cocal.verify.notation import contradicted, without_unit
 from cocal.verify.partition import Rows, forms_of, partition
 
 if TYPE_CHECKING:
@@ -34,15 +35,13 @@ class Verifier:
     """Judges mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
 
     Answers that are the same text but for typesetting (`plain_answer`) are equivalent; two plain integers are
-    equivalent if they are the same number, two bare words if they are the same letters; all else is math-verify's to
-    decide, in processes that are killed when a comparison takes too long or too much memory. Such a comparison counts
-    as not equivalent, as does one with an answer beyond `settings.max_answer_length` or `settings.max_nesting`.
-    However hostile the answers, f failures among n different comparisons cost at most f times `settings.timeout` plus
-    as many times a chunk's time-out, beyond the time of the others and of new processes for those that were killed.
-    The judge of mathematics (`cocal.verify.judge.Judge`).
-
-    Processes start with the first comparison that needs one; close the verifier, or use it as a context manager, to
-    end them.
+    equivalent if they are the same number, two bare words if they are the same letters; bases, ordered lists and units
+    in words are read by `cocal.verify.notation`; all else is math-verify's to decide, in processes that are killed when
+    a comparison takes too long or too much memory. Such a comparison counts as not equivalent, as does one with an
+    answer beyond `settings.max_answer_length` or `settings.max_nesting`. However hostile the answers, f failures among
+    n different comparisons cost at most f times `settings.timeout` plus as many times a chunk's time-out, beyond the
+    time of the others and of new processes for those that were killed. The judge of mathematics
+    (`cocal.verify.judge.Judge`).
 
     Args:
         settings: bounds of one comparison.
@@ -101,7 +100,7 @@ class Verifier:
             ConfigError: if no checking process can start within `settings.memory_mb`.
         """
         forms = {text: self._form(text) for pair in pairs for text in pair}
-        known = [(forms[gold], forms[answer]) for gold, answer in pairs]
+        known = [_compared(forms[gold], forms[answer]) for gold, answer in pairs]
         verdicts = {pair: _obvious(*pair) for pair in known}
         verdicts |= self._judge([pair for pair, verdict in verdicts.items() if verdict is None])
         return np.array([verdicts[pair] for pair in known], dtype=bool)
@@ -124,7 +123,7 @@ class Verifier:
         """
 
         def linked(pairs: list[Rows]) -> list[bool]:
-            texts = [(self._form(answers[first]), self._form(answers[second])) for first, second in pairs]
+            texts = [_compared(self._form(answers[first]), self._form(answers[second])) for first, second in pairs]
             verdicts = {pair: _obvious(*pair) for pair in texts}
             undecided = [pair for pair, verdict in verdicts.items() if verdict is None]
             judged = self._judge(list(dict.fromkeys(both for a, b in undecided for both in ((a, b), (b, a)))))
@@ -194,6 +193,14 @@ class Verifier:
         return self._processes
 
 
+def _compared(gold: str | None, answer: str | None) -> tuple[str | None, str | None]:
+    """The two forms as they are compared."""
+    if gold is None or answer is None or gold == answer:
+        return gold, answer
+    first, second = without_unit(gold, answer)
+    return canonical_integer(first) or first, canonical_integer(second) or second
+
+
 def _obvious(gold: str | None, answer: str | None) -> bool | None:
     """The verdict on two forms where no computer algebra is needed, else None."""
     if gold is None or answer is None:
@@ -203,7 +210,7 @@ def _obvious(gold: str | None, answer: str | None) -> bool | None:
     if is_word(gold) and is_word(answer):
         return gold.lower() == answer.lower()
     both_integers = canonical_integer(gold) is not None and canonical_integer(answer) is not None
-    return False if both_integers else None
+    return False if both_integers else contradicted(gold, answer)
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":

@@ -14,6 +14,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _WORD = re.compile(r"[A-Za-z]{4,}")
 _MATH = re.compile(r"\$\$?((?:[^$\\]|\\.)+)\$\$?|\\\(((?:(?!\\[()]).)+)\\\)|\\\[((?:(?!\\[\[\]]).)+)\\\]", re.DOTALL)
 _BOLD = re.compile(r"\\(?:mathbf|boldsymbol|bm)\s*\{(.+)\}", re.DOTALL)
+_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _ESCAPED = re.compile(r"\\[{}]")
 _TRAILING = re.compile(r"(?:\s|\\[,;:!]|(?<![.\\])(?<!\\right)(?<!\\left)[.,;](?!\.))+$")
@@ -37,7 +38,7 @@ def plain_answer(text: str) -> str:
     A box in it (some golds have one) holds the answer. Off come math delimiters, bold type and punctuation around the
     whole (`$\mathbf{p - q}$.` is `p - q`), and spaces in long numbers (`11,\! 111` and `11\,111` are `11111`); white
     space is one space; braces that are cut off at the end, as in two answers of DeepScaleR, are closed, and half a pair
-    of dollar signs goes. What an answer means is math-verify's to say.
+    of dollar signs goes; a bare `pi` is `\pi`. What an answer means is math-verify's to say.
     """
     plain, before = " ".join((extract_answer(text) or text).split()), None
     plain += "}" * _depths(plain)[1]
@@ -50,7 +51,7 @@ def plain_answer(text: str) -> str:
             wrapped = wrapping.fullmatch(plain)
             if wrapped and _depths(inner := wrapped[wrapped.lastindex].strip())[0] == 0:
                 plain = inner or plain
-    return _GROUPS.sub("", plain)
+    return _PI.sub(r"\\pi", _GROUPS.sub("", plain))
 
 
 def _depths(text: str) -> tuple[int, int]:

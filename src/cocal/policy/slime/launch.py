@@ -98,6 +98,8 @@ def slime_command(settings: Policy, algorithm: Algorithm, places: Places, model:
         "--optimizer": "adam",
         "--lr": settings.learning_rate,
         "--lr-decay-style": "constant",
+        "--adam-beta1": settings.adam_betas[0],
+        "--adam-beta2": settings.adam_betas[1],
         "--weight-decay": settings.weight_decay,
         "--clip-grad": settings.max_gradient_norm,
         "--save-debug-rollout-data": places.dumps / "{rollout_id}.pt",
