@@ -198,7 +198,7 @@ def test_answers_are_sorted_into_classes_where_a_pool_is_asked_for(responses):
     with Verifier(VerifierSettings()) as verifier:
         for _, group in frame.groupby("question_id"):
             answers = [None if pd.isna(a) else a for a in group["answer"]]
-            assert group["answer_class"].tolist() == verifier.classes(answers).tolist()
+            assert group["answer_class"].tolist() == verifier.classes(answers).values.tolist()
     assert frame["answer_class"].max() > 0
 
 

@@ -37,7 +37,10 @@ GPU_RULES = {
 }
 CPU_RULES = {
     **dict.fromkeys(["questions", "predictions", "sweep_predictions", "ablation_predictions"], 2),
-    **dict.fromkeys(["metrics", "sweep_metrics", "ablation_metrics", "checks", "overlap", "import_policy"], 2),
+    **dict.fromkeys(
+        ["metrics", "sweep_metrics", "ablation_metrics", "cross_policy_metrics", "checks", "overlap", "import_policy"],
+        2,
+    ),
     "backbone": 4,
 }
 LOCAL_RULES = {"sources", "existing_backbone", "judge_checkpoint", "all"}

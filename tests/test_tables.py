@@ -12,6 +12,7 @@ from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS as REGISTRY
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.quality import RATES
 from cocal.metrics.shown import BETTER, csv_text, metric_text
 from cocal.store import write_dataset
 from cocal.tables.html import page
@@ -104,7 +105,7 @@ def test_rows_come_from_the_mean_over_seeds_of_the_right_policy(cube):
     frame = numbers(cube, layout(*DATASETS))
     assert list(frame) == [
         *("dataset", "method", "metric", "value", "lower", "upper"),
-        *("n", "valid_rate", "truncation_rate", "seed_sd"),
+        *("n", *RATES, "seed_sd"),
     ]
     assert len(frame) == 6 * len(METHODS) * 4
     by_key = frame.set_index(["dataset", "method", "metric"])["value"]

@@ -58,6 +58,7 @@ def main_layout(study: Study, step: int) -> MainLayout:
     final = step == study.policy.steps
     return MainLayout(
         **_backbone(study, study.main_backbone),
+        quality=study.quality,
         datasets=_labelled(study, "mathematics"),
         methods=_main_methods(study) if final else study.reports.stage_methods,
         macro=MATHEMATICS,
@@ -70,6 +71,7 @@ def ood_layout(study: Study) -> MainLayout:
     """tables/ood: factual questions."""
     return MainLayout(
         **_backbone(study, study.main_backbone),
+        quality=study.quality,
         datasets=_labelled(study, "factual"),
         methods=_main_methods(study),
         macro=FACTUAL,
@@ -84,6 +86,7 @@ def scale_layout(study: Study, backbone: str) -> MainLayout:
     """tables/scale: the main table of another backbone."""
     return MainLayout(
         **_backbone(study, backbone),
+        quality=study.quality,
         datasets=_labelled(study, "mathematics"),
         methods=_main_methods(study),
         macro=MATHEMATICS,

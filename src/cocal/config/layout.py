@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.protocol import Method
+from cocal.config.protocol import Method, Quality
 
 
 class Groups(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]]]):
@@ -86,6 +86,8 @@ class MainLayout(DatasetsLayout):
     """First words of the caption, before `on five evaluation sets`."""
     remark: str = ""
     """Sentence of the caption about this table alone."""
+    quality: Quality = Quality()
+    """Floors below which a value is marked."""
 
 
 class AggregationBackbone(Labelled):

@@ -9,10 +9,11 @@ from cocal.tables.rank import Mark
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value."""
+    """One printed value; a doubtful one carries a dagger that the caption explains."""
 
     text: str
     mark: Mark | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Grid:
         blocks: one below the other.
         gap: half the space between two columns in print.
         size: of the type in print, but for the caption.
+        details: further blocks, for the web page alone.
     """
 
     title: str
@@ -96,3 +98,4 @@ class Grid:
     blocks: tuple[Block, ...]
     gap: str = "6pt"
     size: Literal["normalsize", "footnotesize"] = "normalsize"
+    details: tuple[Block, ...] = ()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from cocal.tables.grid import Block, Cell, Grid, Group
+from cocal.tables.wording import DOUBTFUL
 
 _STYLE = """\
 body { margin: 1.5em; background: #fff; color: #1a1a1a; font: 15px/1.45 system-ui, sans-serif; }
@@ -38,7 +39,7 @@ def page(grid: Grid) -> str:
             "<body>",
             f"<h1>{escape(grid.title)}</h1>",
             f"<p>{escape(grid.caption)}</p>",
-            *(line for block in grid.blocks for line in _table(block)),
+            *(line for block in grid.blocks + grid.details for line in _table(block)),
             f'<p class="source">{escape(grid.source)}</p>',
             "</body>",
             "</html>",
@@ -79,4 +80,6 @@ def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     if cell.mark:
         text = f"<{_TAGS[cell.mark]}>{text}</{_TAGS[cell.mark]}>"
+    if cell.doubtful:
+        text += f"<sup>{DOUBTFUL}</sup>"
     return f"<td>{text}</td>"
