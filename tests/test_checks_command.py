@@ -40,7 +40,7 @@ def test_command_reports_every_check_without_torch(sound: Study):
     assert main(command) == 0
     assert output.read_bytes() == first
     checks = json.loads(first)["checks"]
-    assert len(checks) == 10
+    assert len(checks) == 12
     fits = [(word.split("=")[0], int(word[-1])) for word in COMPANIONS]
     for name in (
         "companion_seeds",

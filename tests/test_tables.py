@@ -181,8 +181,8 @@ def test_the_page_has_the_marks_of_the_print(cube):
     text = page(main_grid(numbers(cube, chosen), chosen, step=60, seeds=2, source=""))
     shown = re.findall(r"<td><(b|u)>([\d.]+)</\1></td>", text)
     assert [({"b": "textbf", "u": "underline"}[tag], number) for tag, number in shown] == printed
-    assert text.count("<table>") == 2
-    assert text.count('<th colspan="4">') == 6
+    assert text.count("<table>") == 4  # two blocks of values, two of shares
+    assert text.count('<th colspan="4">') == 12
     assert '<th scope="row"><b>CoCal (binary)</b></th>' in text
     assert "<title>Accuracy and confidence quality, Tiny A, step 60</title>" in text
     assert "0.4 M parameters &amp; synthetic" in text
