@@ -44,7 +44,7 @@ def prepare_main(
         datasets: datasets and macro averages, in order.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, `RATES`, seed_sd, in the
+        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the
         order of `datasets`, then `methods`, then the metrics.
 
     Raises:
