@@ -1,63 +1,71 @@
 """Bounds of the verifier: verdicts that do not depend on the load, and what becomes of those that stay out."""
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import threading
 import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from cocal.config.protocol import Verifier as VerifierSettings
 from cocal.errors import ContractError
+from cocal.verify import comparison
 from cocal.verify.equivalence import Verifier
 
 HANGING = "9^{9^{9^{9}}}"
 
 
-@contextlib.contextmanager
-def busy_machine(seconds: float):
-    """A machine that lets no checking process run for so long, from the first of them on."""
-    until = time.monotonic() + seconds
+def waiting(times: int, tries: Path, pairs: list, *bounds: float) -> list[bool]:
+    """`compare_all` in a process that gets the processor late: at the first `times` attempts it waits for 3 s.
 
-    def starve():
-        while time.monotonic() < until:
-            _signal_all(signal.SIGSTOP)
-            time.sleep(0.02)
-        _signal_all(signal.SIGCONT)
+    Args:
+        tries: file that holds a character for each attempt.
+    """
+    real = comparison.compare
 
-    thread = threading.Thread(target=starve)
-    thread.start()
+    def late(gold: str, answer: str) -> bool:
+        tries.write_text(tries.read_text() + "x")
+        if len(tries.read_text()) <= times:
+            time.sleep(3.0)
+        return real(gold, answer)
+
+    comparison.compare = late
     try:
-        yield
+        return comparison.compare_all(pairs, *bounds)
     finally:
-        thread.join()
+        comparison.compare = real
 
 
-def _signal_all(number: int) -> None:
-    for child in multiprocessing.active_children():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, number)
+@pytest.fixture
+def busy_machine(monkeypatch, tmp_path):
+    """Makes the first attempts of comparisons wait; gives the file that counts the attempts."""
+
+    def starved(times: int) -> Path:
+        tries = tmp_path / "tries"
+        tries.write_text("")
+        monkeypatch.setattr("cocal.verify.equivalence.compare_all", partial(waiting, times, tries))
+        return tries
+
+    return starved
 
 
-def test_a_verdict_waits_for_the_processor_as_long_as_it_takes():
+def test_a_verdict_waits_for_the_processor_as_long_as_it_takes(busy_machine):
+    tries = busy_machine(times=2)
     with Verifier(VerifierSettings(timeout=0.5)) as verifier:
-        assert verifier.equivalent([("1/2", "0.5")]).all()
-        with busy_machine(3.0):
-            verdicts = verifier.correct([["1/3"], ["1/3"]], [r"\frac{2}{6}", r"\frac{2}{5}"])
+        verdicts = verifier.correct([["1/3"], ["1/3"]], [r"\frac{2}{6}", r"\frac{2}{5}"])
     assert verdicts.values.tolist() == [True, False]
     assert verdicts.decided.all()
+    assert len(tries.read_text()) == 2  # nothing was tried twice
 
 
-def test_a_comparison_that_the_clock_ends_is_tried_again():
-    """The chunk and the pair alone outlast the clock; the second attempt finds the machine free."""
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_comparison_that_the_clock_ends_is_tried_once_more(busy_machine, times):
+    """In a chunk, alone, and alone once more."""
+    tries = busy_machine(times)
     with Verifier(VerifierSettings(timeout=1.0, wall_timeout=1.0)) as verifier:
-        assert verifier.equivalent([("1/2", "0.5")]).all()
-        with busy_machine(2.5):
-            verdicts = verifier.correct([["1/3"]], [r"\frac{2}{6}"])
-    assert verdicts.values.tolist() == verdicts.decided.tolist() == [True]
+        verdicts = verifier.correct([["1/3"]], [r"\frac{2}{6}"])
+    assert verdicts.values.tolist() == verdicts.decided.tolist() == [times < 3]
+    assert len(tries.read_text()) == 3
 
 
 def test_processor_time_ends_a_comparison_long_before_the_clock():
