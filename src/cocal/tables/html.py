@@ -21,6 +21,7 @@ thead th[colspan] { border-bottom: 1px solid #c4c4c4; }
 table.right td, table.right thead th:not(.corner) { text-align: right; }
 b { font-weight: 700; }
 u { text-underline-offset: 0.2em; }
+sup { line-height: 0; }
 .source { color: #5a5a5a; font-size: 0.85em; }"""
 _TAGS = {"best": "b", "second": "u"}
 
