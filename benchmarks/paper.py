@@ -133,6 +133,10 @@ def _rows(study: Study, cell: Cell) -> pd.DataFrame:
             "valid": ~np.isnan(confidence),
             "correct": correct,
             "truncated": np.tile(shared.random(n) < 0.05, len(runs)),
+            "answered": True,
+            "decided": True,
+            "exact_match": None,
+            "p_true_mass": np.nan,
         }
     )
 

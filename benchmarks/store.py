@@ -119,7 +119,7 @@ def _streamed(path: Path, count: int) -> tuple[float, int]:
     writer = create_features(path, responses=count, layers=[0], hidden=hidden, rows_per_chunk=chunk)
     block = np.random.default_rng(0).normal(size=(chunk, 1, POOLINGS, hidden)).astype(np.float32)
     for start in range(0, count, chunk):
-        writer.write(start, np.arange(start, start + chunk), np.ones(chunk, dtype=np.int64), block)
+        writer.write(start, np.arange(start, start + chunk), ["q"] * chunk, np.ones(chunk, dtype=np.int64), block)
     rows = np.arange(count)
     rollouts = pd.DataFrame({"step": 1, "truncated": False, "correct": rows % 3 > 0, "group_accuracy": 0.5})
     rollouts["question"] = pd.Categorical(rows % 1000).rename_categories(lambda k: f"question {k}")
@@ -148,7 +148,8 @@ def _states(rows: int) -> np.ndarray:
 def _write(writer, states: np.ndarray, chunk: int) -> None:
     for start in range(0, len(states), chunk):
         block = states[start : start + chunk]
-        writer.write(start, np.arange(start, start + len(block)), np.ones(len(block), dtype=np.int64), block)
+        count = len(block)
+        writer.write(start, np.arange(start, start + count), ["q"] * count, np.ones(count, dtype=np.int64), block)
 
 
 def _paired(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:

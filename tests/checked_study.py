@@ -41,6 +41,10 @@ def predicted(method: str, seed: int = -1, source_step: int = -1, **changes) -> 
         "valid": True,
         "correct": outcome.random(10) < 0.5,
         "truncated": outcome.random(10) < 0.2,
+        "answered": True,
+        "decided": True,
+        "exact_match": None,
+        "p_true_mass": np.nan,
     }
     return pd.DataFrame(columns | changes)
 

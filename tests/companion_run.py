@@ -43,7 +43,7 @@ class Run:
             attributes={"digest": "abc"},
         )
         ids, length = (self.responses[name].to_numpy() for name in ("response_id", "length"))
-        writer.write(0, ids, length, self.features)
+        writer.write(0, ids, self.responses["question_id"].tolist(), length, self.features)
         return self
 
     def read(self, steps: int = STEPS) -> pd.DataFrame:
@@ -98,11 +98,14 @@ def small_run(folder: Path) -> Run:
             "answer": "1",
             "answer_class": np.nan,
             "correct": correct,
+            "exact_match": None,
+            "decided": True,
             "group_accuracy": np.repeat(correct.reshape(-1, GROUP).mean(axis=1), GROUP),
             "reward_task": correct.astype(float),
             "reward_calibration": np.nan,
             "confidence": np.nan,
             "p_true": np.nan,
+            "p_true_mass": np.nan,
         }
     )
     questions = pd.DataFrame(

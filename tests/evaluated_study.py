@@ -53,11 +53,14 @@ def responses(pool=POOL, seed=0):
             "answer": (answers := rng.choice(list(CLASSES), n).astype(object)),
             "answer_class": [float(CLASSES[answer]) for answer in answers],
             "correct": correct,
+            "exact_match": None,
+            "decided": True,
             "group_accuracy": correct.reshape(QUESTIONS, pool).mean(axis=1).repeat(pool),
             "reward_task": np.nan,
             "reward_calibration": np.nan,
             "confidence": np.nan,
-            "p_true": np.where(np.tile(np.arange(pool), QUESTIONS) < SAMPLES, rng.random(n), np.nan),
+            "p_true": np.where(asked := np.tile(np.arange(pool), QUESTIONS) < SAMPLES, rng.random(n), np.nan),
+            "p_true_mass": np.where(asked, 0.875, np.nan),
         }
     )
     truncated = [0, pool + 1]  # evaluated ones
@@ -86,7 +89,8 @@ def write_features(folder, frame, task_response=False):
         poolings=("last", "mean", "prompt"),
         attributes={"task_response": str(task_response)},
     )
-    writer.write(0, evaluated["response_id"].to_numpy(), evaluated["length"].to_numpy(), values)
+    ids, asked = evaluated["response_id"].to_numpy(), evaluated["question_id"].tolist()
+    writer.write(0, ids, asked, evaluated["length"].to_numpy(), values)
     by_response = pd.Series(list(values), index=evaluated["response_id"])
     return folder, by_response
 

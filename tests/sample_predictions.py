@@ -50,6 +50,10 @@ def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: i
                             "valid": ~np.isnan(confidence),
                             "correct": correct,
                             "truncated": False,
+                            "answered": True,
+                            "decided": True,
+                            "exact_match": None,
+                            "p_true_mass": np.nan,
                         }
                     )
                 )

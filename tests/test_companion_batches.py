@@ -21,7 +21,13 @@ def write_store(path: Path, dtype: str = "float32") -> FeatureReader:
     """Features that count: row r has r in every place."""
     writer = create_features(path, responses=ROWS, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK, dtype=dtype)
     ids = np.arange(ROWS)
-    writer.write(0, ids, ids + 1, np.broadcast_to(ids[:, None, None, None], (ROWS, 1, 2, HIDDEN)).astype(np.float32))
+    writer.write(
+        0,
+        ids,
+        ["q"] * ROWS,
+        ids + 1,
+        np.broadcast_to(ids[:, None, None, None], (ROWS, 1, 2, HIDDEN)).astype(np.float32),
+    )
     return open_features(path)
 
 
@@ -100,7 +106,7 @@ for count in (20_000, 120_000):
     path = f"{sys.argv[1]}/{count}.zarr"
     writer = store.create_features(path, responses=count, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK)
     for start in range(0, count, CHUNK):
-        writer.write(start, np.arange(start, start + CHUNK), np.ones(CHUNK, dtype=int), block)
+        writer.write(start, np.arange(start, start + CHUNK), ["q"] * CHUNK, np.ones(CHUNK, dtype=int), block)
     rows = np.arange(count)
     rollouts = pd.DataFrame({"step": 1, "truncated": False, "correct": rows % 3 > 0, "group_accuracy": 0.5})
     rollouts["question"] = pd.Categorical(rows % 100).rename_categories(lambda k: f"question {k}")

@@ -68,13 +68,15 @@ def test_missing_steps_and_questions_are_refused(run: Run):
         run.read()
 
 
-@pytest.mark.parametrize("column", ["response_id", "length"])
+@pytest.mark.parametrize("column", ["response_id", "question_id", "length"])
 def test_features_of_other_responses_are_refused(run: Run, column: str):
     rollouts = run.write().read()
     reader = open_features(run.folder / "features.zarr")
     check_features(rollouts, reader)
-    rollouts.loc[7, column] += 1
-    with pytest.raises(ContractError, match=rf"features\.zarr: {column} is \d+ at row 7"):
+    rollouts.loc[7, column] += 1 if column != "question_id" else "x"
+    with pytest.raises(
+        ContractError, match=rf"features\.zarr: {column} is (q-)?\d+ at row 7, the rollouts have (q-)?\d+x? "
+    ):
         check_features(rollouts, reader)
     with pytest.raises(ContractError, match="holds 480 rows for 960 rollouts"):
         check_features(pd.concat([rollouts, rollouts]), reader)

@@ -42,6 +42,10 @@ def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **
         "valid": True,
         "correct": correct,
         "truncated": np.arange(40) < 4,
+        "answered": True,
+        "decided": True,
+        "exact_match": None,
+        "p_true_mass": np.nan,
     }
     return pd.DataFrame(columns | changes)
 

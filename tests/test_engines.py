@@ -198,7 +198,7 @@ def test_answers_are_sorted_into_classes_where_a_pool_is_asked_for(responses):
     with Verifier(VerifierSettings()) as verifier:
         for _, group in frame.groupby("question_id"):
             answers = [None if pd.isna(a) else a for a in group["answer"]]
-            assert group["answer_class"].tolist() == verifier.classes(answers).tolist()
+            assert group["answer_class"].tolist() == verifier.classes(answers).values.tolist()
     assert frame["answer_class"].max() > 0
 
 
@@ -221,4 +221,6 @@ def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micr
     message = Prompts("tiny").message("p_true", questions["question"][0], frame["text"][0])
     true, false = (tokenizer(w)["input_ids"][0] for w in ("True", "False"))
     logprobs = engine.next_token_logprobs(chat_ids(tokenizer, [message]), [true, false])
-    np.testing.assert_allclose(frame["p_true"][0], p_true(logprobs[:, 0], logprobs[:, 1])[0], rtol=1e-4)
+    expected = p_true(logprobs[:, 0], logprobs[:, 1])
+    np.testing.assert_allclose(frame["p_true"][0], expected.ratio[0], rtol=1e-4)
+    np.testing.assert_allclose(frame["p_true_mass"][0], expected.mass[0], rtol=1e-4)

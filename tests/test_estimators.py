@@ -41,8 +41,8 @@ def test_token_probability_includes_the_end_of_sequence_token(study):
 
 
 def test_p_true_is_a_ratio_without_underflow():
-    np.testing.assert_allclose(p_true(np.log([0.2, 0.3]), np.log([0.6, 0.1])), [0.25, 0.75])
-    np.testing.assert_allclose(p_true([-1000.0, -2000.0, 0.0], [-1000.0, -1.0, -2000.0]), [0.5, 0.0, 1.0])
+    np.testing.assert_allclose(p_true(np.log([0.2, 0.3]), np.log([0.6, 0.1])).ratio, [0.25, 0.75])
+    np.testing.assert_allclose(p_true([-1000.0, -2000.0, 0.0], [-1000.0, -1.0, -2000.0]).ratio, [0.5, 0.0, 1.0])
 
 
 def test_self_consistency_is_the_share_of_the_pool_with_itself():
@@ -162,7 +162,7 @@ def test_no_valid_confidence_still_gives_all_rows(study):
 
 
 def test_p_true_that_was_not_asked_for_is_an_error(study):
-    study.frame.loc[1, "p_true"] = np.nan
+    study.frame.loc[1, ["p_true", "p_true_mass"]] = np.nan
     with pytest.raises(ContractError, match=r"sums\.parquet: column 'p_true' is null for 1 .*response_id 1;"):
         study.run("p-true")
 

@@ -26,7 +26,7 @@ def create(path: Path, **changes):
 
 def write(writer, features: np.ndarray, start: int, stop: int) -> None:
     ids = np.arange(start, stop)
-    writer.write(start, ids + 100, ids + 1, features[start:stop])
+    writer.write(start, ids + 100, [f"q-{n}" for n in ids], ids + 1, features[start:stop])
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def test_read_gives_last_beside_mean_of_one_layer(store: Path):
     assert (reader.layers, reader.poolings, reader.hidden) == (LAYERS, ("last", "mean"), HIDDEN)
     assert reader.attributes == {"stage": "train"}
     assert reader.response_id.tolist() == list(range(100, 110))
+    assert reader.question_id.tolist() == [f"q-{n}" for n in range(10)]
     assert reader.length.tolist() == list(range(1, 11))
     np.testing.assert_array_equal(reader.read(2, 7), np.hstack([features[2:7, 1, 0], features[2:7, 1, 1]]))
     np.testing.assert_array_equal(reader.read(0, 10, layer=1, poolings=["mean"]), features[:, 0, 1])
@@ -51,7 +52,8 @@ def test_read_gives_last_beside_mean_of_one_layer(store: Path):
 def test_xarray_reads_the_labels_and_the_values_without_warning(store: Path, recwarn):
     with xr.open_zarr(store, chunks=None) as dataset:
         assert dict(dataset.sizes) == {"response": 10, "layer": 2, "pooling": 2, "hidden": HIDDEN}
-        assert "response_id" in dataset.coords
+        assert {"response_id", "question_id"} <= set(dataset.coords)
+        assert dataset["question_id"].to_numpy().tolist() == [f"q-{n}" for n in range(10)]
         chosen = dataset["features"].sel(layer=3, pooling="mean").to_numpy()
         assert dataset.attrs["stage"] == "train"
     np.testing.assert_array_equal(chosen, states()[:, 1, 1])
@@ -167,13 +169,13 @@ def test_writes_of_wrong_shape_rows_or_lengths_are_refused(tmp_path: Path):
     with pytest.raises(ContractError, match="whole chunks"):
         write(writer, features, 0, 3)
     with pytest.raises(ContractError, match="whole chunks"):
-        writer.write(8, ids, ids + 1, features[:4])
+        writer.write(8, ids, ["q"] * 4, ids + 1, features[:4])
     with pytest.raises(ContractError, match="shape"):
-        writer.write(0, ids, ids + 1, features[:4, :1])
+        writer.write(0, ids, ["q"] * 4, ids + 1, features[:4, :1])
     with pytest.raises(ContractError, match="shape"):
-        writer.write(0, ids[:3], ids + 1, features[:4])
+        writer.write(0, ids[:3], ["q"] * 4, ids + 1, features[:4])
     with pytest.raises(ContractError, match=r"row 0 .* length below 1"):
-        writer.write(0, ids, ids, features[:4])
+        writer.write(0, ids, ["q"] * 4, ids, features[:4])
 
 
 def test_unknown_labels_and_rows_are_refused(store: Path):

@@ -212,6 +212,7 @@ def test_responses_of_a_user_are_judged(place, tmp_path, capsys):
             "reward_calibration": np.nan,
             "confidence": np.nan,
             "p_true": np.nan,
+            "p_true_mass": np.nan,
         }
     )
     assert not set(VERDICTS) & set(table)

@@ -107,7 +107,8 @@ def test_answers_that_match_exactly_are_not_asked_about(scripted):
     judge = scripted(lambda text: "certain" if "City of Light" in text else "uncertain")
     golds = [["Paris", "Paris, France"]] * 6
     answers = ["the Paris.", "City of Light", "Lyon", None, "x" * (LONGEST + 1), "Lyon"]
-    assert judge.judge.correct(golds, answers, [CAPITAL] * 6).tolist() == [True, True, False, False, False, False]
+    verdicts = judge.judge.correct(golds, answers, [CAPITAL] * 6).values
+    assert verdicts.tolist() == [True, True, False, False, False, False]
     assert len(judge.engine.batches) == 1
     fields = ("A question was asked", "Accepted answers", "Generated answer")
     asked = [named(message, *fields) for message in judge.engine.asked]
@@ -116,8 +117,8 @@ def test_answers_that_match_exactly_are_not_asked_about(scripted):
 
 def test_the_judge_may_be_asked_about_every_answer(scripted):
     judge = scripted(lambda text: "uncertain", exact=False)
-    assert judge.judge.correct([["Paris"]], ["Paris"], [CAPITAL]).tolist() == [False]
-    assert judge.judge.classes(["Paris", "Paris", "paris"], [0, 0, 0], [CAPITAL] * 3).tolist() == [0, 0, 1]
+    assert judge.judge.correct([["Paris"]], ["Paris"], [CAPITAL]).values.tolist() == [False]
+    assert judge.judge.classes(["Paris", "Paris", "paris"], [0, 0, 0], [CAPITAL] * 3).values.tolist() == [0, 0, 1]
     assert len(judge.engine.asked) == 2
 
 
@@ -151,7 +152,7 @@ def test_classes_are_those_of_their_first_answers(scripted):
     pools = draw.integers(0, 30, 300).tolist()
     questions = [f"Number of {pool}?" for pool in pools]
     judge = scripted(wild_script)
-    labels = judge.judge.classes(answers, pools, questions)
+    labels = judge.judge.classes(answers, pools, questions).values
     assert labels.tolist() == reference(answers, pools, wild)
     assert len(judge.engine.batches) <= labels.max() + 1  # one a representative, for all pools
     assert len(judge.engine.asked) == len(set(judge.engine.asked))
@@ -166,14 +167,14 @@ def test_classes_are_those_of_their_first_answers(scripted):
 def test_classes_do_not_depend_on_what_else_is_judged(scripted, tmp_path, micro_policy):
     draw = np.random.default_rng(1)
     answers, pools = draw.integers(0, 30, 120).astype(str), draw.integers(0, 10, 120)
-    together = scripted(wild_script).judge.classes(answers.tolist(), pools.tolist(), ["q"] * 120)
+    together = scripted(wild_script).judge.classes(answers.tolist(), pools.tolist(), ["q"] * 120).values
     order = np.argsort(-pools, kind="stable")  # other order of pools, the same within each
-    shuffled = scripted(wild_script).judge.classes(answers[order].tolist(), pools[order].tolist(), ["q"] * 120)
+    shuffled = scripted(wild_script).judge.classes(answers[order].tolist(), pools[order].tolist(), ["q"] * 120).values
     np.testing.assert_array_equal(shuffled, together[order])
     for pool in range(10):
         rows = np.flatnonzero(pools == pool)
         alone = ScriptedJudge(micro_policy[1], tmp_path / f"alone-{pool}", wild_script)
-        labels = alone.judge.classes(answers[rows].tolist(), [pool] * len(rows), ["q"] * len(rows))
+        labels = alone.judge.classes(answers[rows].tolist(), [pool] * len(rows), ["q"] * len(rows)).values
         np.testing.assert_array_equal(labels, together[rows])
 
 
@@ -181,7 +182,7 @@ def test_classes_do_not_depend_on_what_else_is_judged(scripted, tmp_path, micro_
 def test_a_pool_of_ten_costs_nine_to_forty_five_judgements(scripted, reply, judgements, batches):
     judge = scripted(lambda text: reply)
     answers = [f"city {k}" for k in range(10)]
-    labels = judge.judge.classes(answers * 2, ["a"] * 10 + ["b"] * 10, [CAPITAL] * 10 + ["Another?"] * 10)
+    labels = judge.judge.classes(answers * 2, ["a"] * 10 + ["b"] * 10, [CAPITAL] * 10 + ["Another?"] * 10).values
     assert labels.tolist() == ([0] * 10 if reply == "certain" else list(range(10))) * 2
     assert len(judge.engine.asked) == 2 * judgements
     assert len(judge.engine.batches) == batches
@@ -190,11 +191,11 @@ def test_a_pool_of_ten_costs_nine_to_forty_five_judgements(scripted, reply, judg
 def test_equal_forms_long_answers_and_missing_ones(scripted):
     judge = scripted(lambda text: "uncertain")
     answers = ["The Nile", None, "nile.", "x" * 600, "x" * 600, "Amazon"]
-    assert judge.judge.classes(answers, [0] * 6, ["Which river?"] * 6).tolist() == [0, -1, 0, 1, 2, 3]
+    assert judge.judge.classes(answers, [0] * 6, ["Which river?"] * 6).values.tolist() == [0, -1, 0, 1, 2, 3]
     everything = " ".join(judge.engine.asked)
     assert "xxx" not in everything
-    assert judge.judge.classes([None], [0], ["?"]).tolist() == [-1]
-    assert judge.judge.classes([], [], []).tolist() == []
+    assert judge.judge.classes([None], [0], ["?"]).values.tolist() == [-1]
+    assert judge.judge.classes([], [], []).values.tolist() == []
 
 
 @pytest.mark.parametrize(("both", "labels"), [(False, [0, 0, 1]), (True, [0, 1, 2])])
@@ -203,7 +204,7 @@ def test_both_orders_must_agree(scripted, both, labels):
         return "certain" if named(text, "First answer", "Second answer") == ["a", "b"] else "uncertain"
 
     judge = scripted(script, both_orders=both, exact=False)
-    assert judge.judge.classes(["a", "b", "c"], [0, 0, 0], ["?"] * 3).tolist() == labels
+    assert judge.judge.classes(["a", "b", "c"], [0, 0, 0], ["?"] * 3).values.tolist() == labels
 
 
 # Replies that are no verdict
@@ -213,8 +214,8 @@ def test_unparsable_replies_are_counted_and_never_a_yes(scripted, caplog):
     judge = scripted(lambda text: "Paris is certain" if "Lyon" in text else "certain", max_unparsable=0.5)
     golds, questions = [["Paris"]] * 2, [CAPITAL] * 2
     with caplog.at_level(logging.INFO):
-        assert judge.judge.correct(golds, ["Lyon", "Lutetia"], questions).tolist() == [False, True]
-        assert judge.judge.classes(["Paris", "Lyon"], [0, 0], questions).tolist() == [0, 1]
+        assert judge.judge.correct(golds, ["Lyon", "Lutetia"], questions).values.tolist() == [False, True]
+        assert judge.judge.classes(["Paris", "Lyon"], [0, 0], questions).values.tolist() == [0, 1]
         judge.judge.correct(golds[:1], ["Rome"], questions[:1])
         assert judge.judge.provenance() == {"engines": ["script 1.0"], "judgements": 4, "unparsable": 2}
     assert "4 distinct judgements, 2 (50.00 %) of them no verdict" in caplog.text
@@ -237,10 +238,10 @@ def test_a_judge_of_nonsense_is_an_error(scripted):
 def test_kept_judgements_need_no_judge(scripted):
     first = scripted(wild_script)
     answers = [str(k) for k in range(8)]
-    labels = first.judge.classes(answers, [0] * 8, ["q"] * 8)
+    labels = first.judge.classes(answers, [0] * 8, ["q"] * 8).values
     assert first.opened == 1
     second = scripted(wild_script)
-    np.testing.assert_array_equal(second.judge.classes(answers, [0] * 8, ["q"] * 8), labels)
+    np.testing.assert_array_equal(second.judge.classes(answers, [0] * 8, ["q"] * 8).values, labels)
     assert second.opened == 0
     assert second.judge.provenance() == first.judge.provenance()
     second.judge.classes([*answers, "99"], [0] * 9, ["q"] * 9)
@@ -254,14 +255,16 @@ def test_kept_judgements_need_no_judge(scripted):
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"no parquet"])
 def test_a_damaged_file_is_named_and_its_messages_are_asked_again(scripted, tmp_path, caplog, damage):
     first = scripted(lambda text: "certain")
-    verdicts = first.judge.correct([["Paris"]] * 2, ["Lyon", "Lutetia"], [CAPITAL] * 2)
+    verdicts = first.judge.correct([["Paris"]] * 2, ["Lyon", "Lutetia"], [CAPITAL] * 2).values
     (file,) = (tmp_path / "cache").rglob("*.parquet")
     whole = file.read_bytes()
     file.write_bytes(damage(whole))
     second = scripted(lambda text: "certain")
     assert str(file) in caplog.text
     assert "asked again" in caplog.text
-    np.testing.assert_array_equal(second.judge.correct([["Paris"]] * 2, ["Lyon", "Lutetia"], [CAPITAL] * 2), verdicts)
+    np.testing.assert_array_equal(
+        second.judge.correct([["Paris"]] * 2, ["Lyon", "Lutetia"], [CAPITAL] * 2).values, verdicts
+    )
     assert second.engine.asked == first.engine.asked
     assert file.read_bytes() == whole
 
@@ -271,16 +274,16 @@ def test_a_kept_reply_must_be_of_its_kind(scripted, tmp_path, caplog):
     first.judge.correct([["Paris"]], ["Lyon"], [CAPITAL])
     (file,) = (tmp_path / "cache").rglob("*.parquet")
     pd.read_parquet(file).assign(key="short").to_parquet(file)
-    assert scripted(lambda text: "certain").judge.correct([["Paris"]], ["Lyon"], [CAPITAL]).tolist() == [True]
+    assert scripted(lambda text: "certain").judge.correct([["Paris"]], ["Lyon"], [CAPITAL]).values.tolist() == [True]
     assert f"{file}: column 'key'" in caplog.text
 
 
 def test_jobs_that_ask_the_same_at_once_believe_the_first_file(scripted):
     one, two = scripted(lambda text: "certain"), scripted(lambda text: "uncertain")  # both start before either asks
     arguments = ([["Paris"]] * 2, ["Lyon", "Nice"], [CAPITAL] * 2)
-    assert one.judge.correct(*arguments).tolist() == [True, True]
-    assert two.judge.correct(*(part[:1] for part in arguments)).tolist() == [False]
-    later = [scripted(lambda text: "nonsense").judge.correct(*arguments).tolist() for _ in range(2)]
+    assert one.judge.correct(*arguments).values.tolist() == [True, True]
+    assert two.judge.correct(*(part[:1] for part in arguments)).values.tolist() == [False]
+    later = [scripted(lambda text: "nonsense").judge.correct(*arguments).values.tolist() for _ in range(2)]
     assert later[0] == later[1]
     assert later[0][1] is True
 
@@ -293,7 +296,7 @@ def test_a_killed_job_loses_its_last_batch_alone(scripted, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         dying.judge.correct(*arguments)
     resumed = scripted(lambda text: "certain")
-    assert resumed.judge.correct(*arguments).all()
+    assert resumed.judge.correct(*arguments).values.all()
     assert [named(message, "Generated answer") for message in resumed.engine.asked] == [["city 4"]]
 
 

@@ -87,6 +87,24 @@ def test_every_step_is_read_by_the_next_stage(run, checkpoints, tmp_path):
     assert np.abs(last[2] - last[3]).max() > 1e-2
 
 
+def test_prompts_of_another_schedule_are_refused(run, checkpoints, tmp_path, capsys):
+    """Rows of prompts count from 0 and have one token each, whatever was asked."""
+    features = tmp_path / "prompts.zarr"
+    main(command(run, checkpoints, features))
+    questions = [f"q-{(row // GROUP + 1) % 45}" for row in range(len(run.responses))]
+    other = small_run(tmp_path / "other")
+    other.responses["question_id"] = questions
+    other.write()
+    settings = SETTINGS.model_copy(update={"targets": ("question",), "batch_size": 4})
+    flags = ["companions", f"--settings={settings.model_dump_json()}", f"--features={features}", "--prompts"]
+    flags += [f"--{name.split('.')[0]}={other.folder / name}" for name in ("rollouts", "questions.parquet")]
+    assert main([*flags, "--steps", "3", f"--output={tmp_path / 'out'}"]) == 2
+    assert (
+        "prompts.zarr: question_id is q-0 at row 0, the rollouts have q-1 (60 such row(s))" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_companions_of_prompts_are_selected_by_group_accuracy(run, checkpoints, tmp_path):
     main(command(run, checkpoints, tmp_path / "prompts.zarr"))
     settings = SETTINGS.model_copy(update={"targets": ("question",), "batch_size": 4})

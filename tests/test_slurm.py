@@ -38,8 +38,9 @@ GPU_RULES = {
 CPU_RULES = {
     **dict.fromkeys(["predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"], 2),
     **dict.fromkeys(
-        ["metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "checks", "overlap", "import_policy"], 2
+        ["metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"], 2
     ),
+    **dict.fromkeys(["overlap", "import_policy"], 2),
     "backbone": 4,
 }
 LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "all"}

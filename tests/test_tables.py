@@ -14,6 +14,7 @@ from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS as REGISTRY
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.quality import RATES
 from cocal.metrics.shown import BETTER, csv_text, metric_text
 from cocal.store import write_dataset
 from cocal.tables.html import page
@@ -106,7 +107,7 @@ def test_rows_come_from_the_mean_over_seeds_of_the_right_policy(cube):
     frame = numbers(cube, layout(*DATASETS))
     assert list(frame) == [
         *("dataset", "method", "metric", "value", "lower", "upper"),
-        *("n", "valid_rate", "truncation_rate", "seed_sd"),
+        *("n", *RATES, "seed_sd"),
     ]
     assert len(frame) == 6 * len(METHODS) * 4
     by_key = frame.set_index(["dataset", "method", "metric"])["value"]
@@ -224,8 +225,8 @@ def test_the_page_has_the_marks_of_the_print(cube):
     text = page(main_grid(numbers(cube, chosen), chosen, step=60, seeds=2, source=""))
     shown = re.findall(r"<td><(b|u)>([\d.]+)</\1></td>", text)
     assert sorted(({"b": "textbf", "u": "underline"}[tag], number) for tag, number in shown) == sorted(printed)
-    assert text.count("<table>") == 2
-    assert text.count('<th colspan="4">') == 6
+    assert text.count("<table>") == 4  # two blocks of values, two of shares
+    assert text.count('<th colspan="4">') == 12
     assert '<th scope="row"><b>CoCal (binary)</b></th>' in text
     assert "<title>Accuracy and confidence quality, Tiny A, step 60</title>" in text
     assert "0.4 M parameters &amp; synthetic" in text

@@ -25,6 +25,7 @@ from cocal.prompts import Prompts
 from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame
 from cocal.verify.equivalence import Verifier
+from cocal.verify.judge import Verdicts
 
 ROWS, PROMPT, RESPONSE = 12, 7, 9
 
@@ -180,6 +181,35 @@ def test_rollouts_that_another_engine_samples_are_recorded_alike(
     (part,) = score(model, prompts, responses, everything, layers=(1,), pad=tokenizer.pad_token_id, logprobs=True)
     for found, expected in zip(rollouts["logprobs"], part.logprobs, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, micro_checkpoint, micro_questions):
+    class Hesitant(Verifier):
+        """Accepts every second answer, and comes to no verdict about every third."""
+
+        def correct(self, golds, answers, questions=()):
+            place = np.arange(len(answers))
+            return Verdicts((place % 2 == 0) & (place % 3 > 0), place % 3 > 0)
+
+    train_policy(
+        _settings(),
+        "grpo",
+        base=micro_checkpoint,
+        questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
+        prompts=Prompts("tiny"),
+        features=Features(dtype="float32"),
+        verifier=Hesitant(VerifierSettings()),
+        run_folder=tmp_path / "run",
+        run_digest="digest",
+        outputs=Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts"),
+        attributes={},
+    )
+    rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
+    place = np.arange(len(rollouts))
+    assert rollouts["decided"].tolist() == (place % 3 > 0).tolist()
+    assert rollouts["correct"].tolist() == ((place % 2 == 0) & (place % 3 > 0)).tolist()
+    assert rollouts["reward_task"].tolist() == rollouts["correct"].astype(float).tolist()
+    assert rollouts["exact_match"].isna().all()
 
 
 def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, micro_questions):

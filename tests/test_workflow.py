@@ -48,7 +48,7 @@ JOBS = dict.fromkeys(
 JOBS |= dict.fromkeys(
     [
         *("all", "latency", "overlap", "prompt_companions", "prompt_features"),
-        *("sweep_metrics", "table_all"),
+        *("cross_policy_metrics", "sweep_metrics", "table_all"),
         *(f"table_{name}" for name in TABLES if name != "main"),
         *(f"figure_{name}" for name in (*FIGURES, *DIAGRAMS)),
     ],

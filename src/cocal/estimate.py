@@ -19,7 +19,10 @@ STAGES: dict[Stage, tuple[str, ...]] = {
     "features": ("features", "factual_features", "prompt_features", "replay"),
     "companions": ("companions", "postcal_companions", "prompt_companions", "ablation_companions"),
     "predictions": ("predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "latency"),
-    "results": ("metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "checks", "table_", "figure_", "all"),
+    "results": (
+        *("metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"),
+        *("table_", "figure_", "all"),
+    ),
 }
 """Rules of each stage, by name; an underscore at the end stands for all that begin so."""
 

@@ -64,6 +64,7 @@ def main_layout(study: Study, step: int, wrong: Mapping[str, int] = _NONE) -> Ma
     final = step == study.policy.steps
     return MainLayout(
         **_backbone(study, study.main_backbone),
+        quality=study.quality,
         datasets=_labelled(study, "mathematics"),
         methods=_main_methods(study) if final else study.reports.stage_methods,
         macro=MATHEMATICS,
@@ -77,6 +78,7 @@ def ood_layout(study: Study, wrong: Mapping[str, int] = _NONE) -> MainLayout:
     """tables/ood: factual questions."""
     return MainLayout(
         **_backbone(study, study.main_backbone),
+        quality=study.quality,
         datasets=_labelled(study, "factual"),
         methods=_main_methods(study),
         macro=FACTUAL,
@@ -97,6 +99,7 @@ def scale_layout(study: Study, backbone: str, wrong: Mapping[str, int] = _NONE) 
     """tables/scale: the main table of another backbone."""
     return MainLayout(
         **_backbone(study, backbone),
+        quality=study.quality,
         datasets=_labelled(study, "mathematics"),
         methods=_main_methods(study),
         macro=MATHEMATICS,

@@ -121,6 +121,10 @@ def _share(**options) -> Column:
     return Column("float64", Check.in_range(0.0, 1.0), **options)
 
 
+def _nullable_flag() -> Column:
+    return Column("boolean", nullable=True, coerce=True)
+
+
 def _lengths(column: str) -> Callable[[pd.DataFrame], np.ndarray]:
     return lambda frame: frame[column].map(len).to_numpy() == frame["length"].to_numpy()
 
@@ -130,6 +134,10 @@ def _mean_of_logprobs(frame: pd.DataFrame) -> np.ndarray:
     values = np.concatenate(frame["logprobs"].to_list()).astype(np.float64)
     means = np.add.reduceat(values, np.cumsum(lengths) - lengths) / lengths
     return np.isclose(frame["mean_logprob"].to_numpy(), means, rtol=1e-5, atol=1e-7)
+
+
+def _mass_of_asked(frame: pd.DataFrame) -> np.ndarray:
+    return frame["p_true_mass"].isna() | frame["p_true"].notna()
 
 
 def _class_of_answer(frame: pd.DataFrame) -> np.ndarray:
@@ -183,11 +191,14 @@ RESPONSES = Contract(
         "answer": pa.string(),
         "answer_class": pa.int64(),
         "correct": pa.bool_(),
+        "exact_match": pa.bool_(),
+        "decided": pa.bool_(),
         "group_accuracy": pa.float64(),
         "reward_task": pa.float64(),
         "reward_calibration": pa.float64(),
         "confidence": pa.float64(),
         "p_true": pa.float64(),
+        "p_true_mass": pa.float64(),
     },
     checks={
         "dataset": _text(),
@@ -203,11 +214,14 @@ RESPONSES = Contract(
         "answer": _text(nullable=True),
         "answer_class": _nullable_integer(-1),
         "correct": Column(bool),
+        "exact_match": _nullable_flag(),
+        "decided": Column(bool),
         "group_accuracy": _share(),
         "reward_task": Column("float64", nullable=True),
         "reward_calibration": Column("float64", nullable=True),
         "confidence": _share(nullable=True),
         "p_true": _share(nullable=True),
+        "p_true_mass": _share(nullable=True),
     },
     unique=("dataset", "response_id"),
     rules=(
@@ -228,6 +242,7 @@ RESPONSES = Contract(
             ("answer", "answer_class"),
             _class_of_answer,
         ),
+        Rule("p_true_mass must be null where p_true is", ("p_true", "p_true_mass"), _mass_of_asked),
         Rule(
             "a correct response needs a group accuracy above zero",
             ("correct", "group_accuracy"),
@@ -241,12 +256,15 @@ RESPONSES = Contract(
 checkpoint's step; `sample` the index in the group; `response_ids` include the generated end-of-sequence token;
 `logprobs` are raw log-probabilities (temperature 1, no penalty, no truncation), `mean_logprob` their mean;
 `answer` the extracted final answer, null without one; `answer_class` numbers the equivalence classes of the answers
-to a question (-1: no answer; null: nobody compared them); `group_accuracy` the mean correctness of the group before
-any filtering; `confidence` the parsed verbalised confidence, null if there is no valid one; `p_true` equation of
-appendix B.1, null where it was not asked for.
+to a question (-1: no answer; null: nobody compared them); `correct` the judge's verdict and `exact_match` that of an
+exact match with an accepted answer, null outside factual questions; `decided` whether the judge came to all verdicts
+about the answer (where it did not, the answer counts as wrong, or as equivalent to no other); `group_accuracy` the mean
+correctness of the group before any filtering; `confidence` the parsed verbalised confidence, null if there is no valid
+one; `p_true` equation of appendix B.1, null where it was not asked for, and `p_true_mass` the probability p_T + p_F
+that it divides up, null where nobody kept it.
 """
 
-VERDICTS = ("answer_class", "correct", "group_accuracy")
+VERDICTS = ("answer_class", "correct", "exact_match", "decided", "group_accuracy")
 """What a judge says of responses."""
 
 SAMPLED = replace(
@@ -281,6 +299,10 @@ PREDICTIONS = Contract(
         "valid": pa.bool_(),
         "correct": pa.bool_(),
         "truncated": pa.bool_(),
+        "answered": pa.bool_(),
+        "decided": pa.bool_(),
+        "exact_match": pa.bool_(),
+        "p_true_mass": pa.float64(),
     },
     checks={
         "backbone": _text(),
@@ -299,6 +321,10 @@ PREDICTIONS = Contract(
         "valid": Column(bool),
         "correct": Column(bool),
         "truncated": Column(bool),
+        "answered": Column(bool),
+        "decided": Column(bool),
+        "exact_match": _nullable_flag(),
+        "p_true_mass": _share(nullable=True),
     },
     unique=(
         "backbone",
@@ -324,4 +350,6 @@ PREDICTIONS = Contract(
 """One confidence a row: higher means more likely correct. `seed` is -1 for methods without training seeds;
 `source_step` is the number of rollout steps that the companion learnt from, `validation_step` the number of those whose
 validation responses chose its best pass, `layer` the zero-based block index and `pooling` the pooled states (such as
-"last+mean") that it reads; -1, -1, -1 and "" without a companion."""
+"last+mean") that it reads; -1, -1, -1 and "" without a companion. The columns from `correct` on are facts of the
+response (cocal.schemas.RESPONSES), the same for all methods: `answered` is whether it has an answer. `p_true_mass` alone
+belongs to P(True), and is null for other methods."""

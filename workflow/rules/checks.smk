@@ -14,12 +14,13 @@ rule checks:
         settings=canonical(STUDY.companion),
         prompt_settings=canonical(plan.prompt_companion(STUDY)),
         ablation_settings=canonical(plan.ablation_companion(STUDY)),
+        quality=canonical(STUDY.quality),
         resampled=resampled_flag,
         companions=check_companions,
         code=code_digest("cocal.commands.checks"),
     shell:
         "cocal checks --settings {params.settings:q} --prompt-settings {params.prompt_settings:q}"
-        " --ablation-settings {params.ablation_settings:q}"
+        " --ablation-settings {params.ablation_settings:q} --quality {params.quality:q}"
         " --backbone {wildcards.backbone} --rollouts {input.rollouts} {params.resampled}"
         " --questions {input.questions} --companions {params.companions} --predictions {input.predictions}"
         " --output {output} > {log} 2>&1"

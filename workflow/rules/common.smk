@@ -446,6 +446,15 @@ def budget_files(wildcards):
     return [file] if compared else []
 
 
+def cross_policy_files(wildcards):
+    """Predictions for the responses of the policies that coupled methods trained."""
+    return [
+        f"results/predictions/{wildcards.backbone}/{algorithm}/step-{step}.parquet"
+        for algorithm, step in plan.evaluated_cells(STUDY, wildcards.backbone)
+        if algorithm in ("rlcr", "dcpo")
+    ]
+
+
 def macro_averages(wildcards):
     return canonical(plan.macro_averages(STUDY, wildcards.backbone))
 

@@ -35,7 +35,7 @@ rule figure_training_dynamics:
 
 use rule figure_training_dynamics as figure_cross_policy with:
     input:
-        metrics=f"results/metrics/{MAIN}.nc",
+        metrics=f"results/metrics/{MAIN}-cross-policy.nc",
         checks=f"results/checks/{MAIN}.json",
     output:
         pdf="results/figures/cross_policy.pdf",
@@ -53,7 +53,7 @@ use rule figure_training_dynamics as figure_cross_policy with:
     localrule: True
     params:
         name="cross_policy",
-        flags=f"--metrics results/metrics/{MAIN}.nc",
+        flags=f"--metrics results/metrics/{MAIN}-cross-policy.nc",
         layout=canonical(layouts.cross_policy_layout(STUDY)),
         code=code_digest("cocal.commands.figure:_write_cross_policy"),
 

@@ -67,3 +67,21 @@ use rule metrics as ablation_metrics with:
         seeds=STUDY.companion.seeds,
         sweep="--sweep layer pooling",
         code=code_digest("cocal.commands.metrics"),
+
+
+# And of the coupled methods and CoCal on their policies, on the same responses.
+use rule metrics as cross_policy_metrics with:
+    input:
+        cross_policy_files,
+    output:
+        "results/metrics/{backbone}-cross-policy.nc",
+    log:
+        "logs/metrics/{backbone}-cross-policy.log",
+    benchmark:
+        "results/benchmarks/metrics/{backbone}-cross-policy.tsv"
+    params:
+        settings=canonical(STUDY.metrics),
+        groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
+        seeds=STUDY.companion.seeds,
+        sweep="--common-responses",
+        code=code_digest("cocal.commands.metrics"),

@@ -1,18 +1,23 @@
 """Checks of predictions: complete seeds, known companions, shared responses."""
 
+import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from cocal.companion.spec import Experience, Prefix
-from cocal.config.protocol import Companion
+from cocal.config.protocol import Companion, Quality
 from cocal.errors import ContractError
 from cocal.estimators.predictions import check_shared_responses
 from cocal.estimators.registry import METHODS
 from cocal.estimators.responses import Estimator
+from cocal.metrics.quality import rates_of, shortfalls
 from cocal.schemas import PREDICTIONS
 from cocal.store import read_frame
+
+logger = logging.getLogger(__name__)
 
 _COLUMNS = [name for name in PREDICTIONS.columns if name != "valid"]
 
@@ -81,6 +86,46 @@ def check_sources(
             )
         if experience:
             looked_at[str(method)] = [str(prefix) for prefix in prefixes]
+    return looked_at
+
+
+def check_quality(predictions: pd.DataFrame, floors: Quality, source: str | Path) -> list[dict[str, object]]:
+    """Whether enough responses of each method and set have what its numbers rest on; a warning names what falls short.
+
+    Returns:
+        By policy, method and question set: the shares of `cocal.metrics.quality.RATES` that apply, and under "below"
+        the floor of each that falls short.
+    """
+    looked_at = []
+    for (algorithm, step, method, dataset), rows in predictions.groupby(
+        ["algorithm", "step", "method", "dataset"], sort=True
+    ):
+        rates = {name: rate for name, rate in rates_of(rows).items() if not math.isnan(rate)}
+        below = {name: getattr(floors, name) for name in shortfalls(rates, floors)}
+        for name, floor in below.items():
+            logger.warning(
+                "%s: %s of %s step %d on %s has a %s of %.4f, below quality.%s = %g",
+                source,
+                method,
+                algorithm,
+                step,
+                dataset,
+                name.replace("_", " "),
+                rates[name],
+                name,
+                floor,
+            )
+        looked_at.append(
+            {
+                "algorithm": str(algorithm),
+                "step": int(step),
+                "method": str(method),
+                "dataset": str(dataset),
+                "responses": int(rows["response_id"].nunique()),
+                **rates,
+                "below": below,
+            }
+        )
     return looked_at
 
 

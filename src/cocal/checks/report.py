@@ -14,11 +14,11 @@ from cocal.checks.companions import (
     check_truncation,
     check_validation_pool,
 )
-from cocal.checks.predictions import check_fixed_responses, check_seeds, check_sources
-from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps
+from cocal.checks.predictions import check_fixed_responses, check_quality, check_seeds, check_sources
+from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps, count_verdicts
 from cocal.companion.spec import Experience
 from cocal.companion.split import in_validation
-from cocal.config.protocol import Companion
+from cocal.config.protocol import Companion, Quality
 from cocal.errors import ContractError
 
 
@@ -28,6 +28,7 @@ def check_protocol(
     questions: Sequence[str],
     fits: Sequence[Fit],
     predictions: Mapping[Path, pd.DataFrame],
+    quality: Quality,
 ) -> dict[str, object]:
     """Run every check.
 
@@ -37,6 +38,7 @@ def check_protocol(
         questions: texts of the whole training set, which the split divides.
         fits: companions, in any order.
         predictions: by file, from `cocal.checks.predictions.read_predictions`.
+        quality: floors of what the numbers rest on; below them is a warning, not a violation.
 
     Returns:
         By check, what it looked at: names and numbers, ready for JSON.
@@ -61,6 +63,9 @@ def check_protocol(
         "group_accuracy_before_filtering": {
             name: check_group_accuracy(table, name) for name, table in tables.items() if name != "prompts"
         },
+        "verdicts_of_training_responses": {
+            name: count_verdicts(table) for name, table in tables.items() if name != "prompts"
+        },
         "equal_raw_budgets": check_equal_budgets(*pair, budgets) if len(pair) == 2 else [],
         "companion_seeds": [check_members(fit) for fit in fits],
         "order_of_training": [check_training_order(fit) for fit in fits],
@@ -69,5 +74,6 @@ def check_protocol(
         "truncated_responses_left_out": [check_truncation(*one) for one in given],
         "prediction_seeds": {str(path): check_seeds(table, settings, path) for path, table in predictions.items()},
         "prediction_sources": {str(path): check_sources(table, fitted, path) for path, table in predictions.items()},
+        "quality_of_responses": {str(path): check_quality(table, quality, path) for path, table in predictions.items()},
         "same_fixed_responses": check_fixed_responses(list(predictions.values())),
     }

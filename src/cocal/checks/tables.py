@@ -19,7 +19,9 @@ _COLUMNS = (
     "sample",
     "finish_reason",
     "truncated",
+    "answer",
     "correct",
+    "decided",
     "group_accuracy",
 )
 _QUESTION = ["step", "dataset", "question_id"]
@@ -76,6 +78,18 @@ def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, i
         "groups": len(sizes),
         "responses_per_group": size,
         "groups_changed_by_filtering": int((np.abs(filtered - accuracy) > 1e-6).sum()),
+    }
+
+
+def count_verdicts(table: pd.DataFrame) -> dict[str, int]:
+    """How many responses have no answer, and about how many answers the verifier came to no verdict.
+
+    Both count as wrong, in rewards and in the companions' targets.
+    """
+    return {
+        "responses": len(table),
+        "without_answer": int(table["answer"].isna().sum()),
+        "undecided": int((~table["decided"]).sum()),
     }
 
 

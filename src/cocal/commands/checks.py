@@ -10,6 +10,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", help="JSON: companion; the paper's by default")
     parser.add_argument("--prompt-settings", help="JSON: companion, of those that learnt from prompts")
     parser.add_argument("--ablation-settings", help="JSON: companion, of those that read other states")
+    parser.add_argument("--quality", help="JSON: least shares of responses that numbers may rest on")
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     parser.add_argument("--resampled", type=Path, help="folder of PostCal's resampled responses, if there is one")
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.companion.rollouts import prompts_of, question_texts
     from cocal.companion.spec import ORDERS
     from cocal.config import parse_settings
-    from cocal.config.protocol import Companion
+    from cocal.config.protocol import Companion, Quality
     from cocal.store import provenance, write_text
 
     settings = parse_settings(Companion, options.settings)
@@ -56,7 +57,9 @@ def run(options: argparse.Namespace) -> None:
         for folder in given
     ]
     predictions = {path: read_predictions(path, options.backbone) for path in options.predictions}
-    checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions)
-    report = {"checks": checks, "provenance": provenance("checks", settings, backbone=options.backbone)}
+    quality = parse_settings(Quality, options.quality, "--quality")
+    checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions, quality)
+    slice_ = {"companion": settings, "quality": quality}
+    report = {"checks": checks, "provenance": provenance("checks", slice_, backbone=options.backbone)}
     write_text(options.output, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     logging.info("%s: %d checks of %d fits and %d files hold", options.output, len(checks), len(fits), len(predictions))

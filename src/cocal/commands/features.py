@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     def decode(ids):
         return plain_texts(tokenizer, [ids])[0]
 
-    columns = ["dataset", "response_id", "sample", "prompt_ids", "response_ids", "length"]
+    columns = ["dataset", "question_id", "response_id", "sample", "prompt_ids", "response_ids", "length"]
     for name, samples in json.loads(options.samples).items():
         frame = read_frame(options.responses / f"{name}.parquet", RESPONSES, columns)
         frame = frame[frame["sample"] < samples].reset_index(drop=True)

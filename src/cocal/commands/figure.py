@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("cross_policy", "GRPO's companions on RLCR's and DCPO's policies", _write_cross_policy),
     ):
         one = figure(name, text, "CurvesLayout", write)
-        one.add_argument("--metrics", required=True, metavar="FILE.nc", help=cube)
+        over = " --common-responses" if name == "cross_policy" else ""
+        one.add_argument("--metrics", required=True, metavar="FILE.nc", help=cube + over)
     one = figure(
         "cross_iteration", "companions of each stage on each stage's policy", "CurvesLayout", _write_cross_iteration
     )

@@ -16,6 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["source_step", "validation_step", "layer", "pooling"],
         help="several companions a method: a cube with these dimensions",
     )
+    parser.add_argument(
+        "--common-responses",
+        action="store_true",
+        help="confidence metrics over the responses for which all methods have a valid confidence that share them",
+    )
     parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
 
 
@@ -26,6 +31,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.layout import Groups
     from cocal.config.protocol import Metrics
+    from cocal.metrics.common import on_common_responses
     from cocal.metrics.cube import LOG, metric_cube
     from cocal.schemas import PREDICTIONS
     from cocal.store import provenance, read_frame, write_dataset
@@ -34,11 +40,14 @@ def run(options: argparse.Namespace) -> None:
     groups = parse_settings(Groups, options.groups, "--groups")
     frames = [read_frame(path, PREDICTIONS) for path in options.predictions]
     predictions = pd.concat(frames, ignore_index=True)
+    if options.common_responses:
+        predictions = on_common_responses(predictions)
     present = set(predictions["dataset"].unique())
     for group, members in groups.root.items():
         for name in sorted(set(members) - present):
             LOG.warning("metrics: no predictions on %s, so %s stays empty", name, group)
     cube = metric_cube(predictions, settings, groups.root, options.seeds, options.sweep)
     slice_ = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
+    slice_["common_responses"] = options.common_responses
     write_dataset(options.output, cube, provenance("metrics", slice_))
     LOG.info("metrics: wrote %s", options.output)

@@ -123,13 +123,14 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
     """
     if len(features) < len(rollouts):
         raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
-    for column, found in (("response_id", features.response_id), ("length", features.length)):
+    labels = {name: getattr(features, name) for name in ("response_id", "question_id", "length")}
+    for column, found in labels.items():
         expected = rollouts[column].to_numpy()
         different = np.flatnonzero(found[: len(expected)] != expected)
         if len(different):
             row = different[0]
             raise ContractError(
-                f"{features.path}: {column} is {found[row]} at row {row}, the rollouts have {expected[row]} "
+                f"{features.path}: {column} is {found[row]!s} at row {row}, the rollouts have {expected[row]!s} "
                 f"({len(different)} such row(s)); extract features and rollouts from the same run"
             )
 

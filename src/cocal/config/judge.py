@@ -21,7 +21,11 @@ class ExactMatchJudge(Model):
 
 
 class LlmJudge(Model):
-    """A language model decides, greedily decoded (section 5, appendix B.1: Qwen2.5-32B)."""
+    """A language model decides, greedily decoded.
+
+    The paper has Qwen2.5-32B decide equivalence for SelfConsis (appendix B.1) and does not say who decides whether a
+    factual answer is correct. Here the same judge does; exact match's verdict is kept beside it.
+    """
 
     kind: Literal["llm"]
     checkpoint: str

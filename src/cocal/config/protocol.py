@@ -108,7 +108,13 @@ class Verifier(Model):
     """Bounds of the answer checker; it runs in processes that can be killed."""
 
     timeout: Positive = 5.0
-    """Seconds for one comparison; a slower one counts as not equivalent."""
+    """Seconds of processor time for one comparison, so that verdicts do not depend on what else the machine does; one
+    that needs more stays undecided and counts as not equivalent."""
+    wall_timeout: Positive = 120.0
+    """Seconds by the clock after which a comparison is given up that has not used its processor time; it is tried once
+    more before it stays undecided."""
+    max_timeouts: Share = 0.01
+    """Share of the answers that may stay undecided; with more of them (once a job has judged 100) the job fails."""
     max_answer_length: Count = 512
     """Longest answer, in characters, that is compared; a longer one counts as not equivalent."""
     max_nesting: Count = 8
@@ -116,6 +122,26 @@ class Verifier(Model):
     10,000 answers of the public sets is 6."""
     memory_mb: Count = 2048
     """Address space of one checking process."""
+
+    @model_validator(mode="after")
+    def _backstop(self) -> "Verifier":
+        if self.wall_timeout < self.timeout:
+            raise ValueError(f"wall_timeout = {self.wall_timeout:g} is shorter than timeout = {self.timeout:g}")
+        return self
+
+
+class Quality(Model):
+    """What responses must have for the numbers computed from them to be trusted. A table marks a value, and the checks
+    warn and name the method and the set, where a share falls below its floor; no number changes."""
+
+    valid_rate: Share = 0.9
+    """Least share of responses with a valid confidence."""
+    answered_rate: Share = 0.9
+    """Least share of responses from which an answer was extracted."""
+    decided_rate: Share = 0.99
+    """Least share of responses about which the judge came to a verdict."""
+    p_true_mass: Share = 0.5
+    """Least mean probability of P(True)'s two words together; where the policy wants neither, their ratio is noise."""
 
 
 class Metrics(Model):

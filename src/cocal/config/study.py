@@ -14,6 +14,7 @@ from cocal.config.protocol import (
     Generation,
     Metrics,
     PostCal,
+    Quality,
     Reports,
     Timing,
     Verifier,
@@ -45,6 +46,7 @@ class Study(Model):
     verifier: Verifier = Verifier()
     judge: Judge = ExactMatchJudge()
     metrics: Metrics = Metrics()
+    quality: Quality = Quality()
     timing: Timing = Timing()
     reports: Reports
 

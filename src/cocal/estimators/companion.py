@@ -89,16 +89,17 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
 def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path, *, whole: bool = True) -> np.ndarray:
     """Feature row of each evaluated response, int64 (n,); -1 for one of which nothing was pooled.
 
-    Equal ids do not prove equal responses (ids count from 0 in every set), equal token lengths nearly do: together
-    they keep out features of other responses.
+    Equal response ids do not prove equal responses (they count from 0 in every set), equal questions and token lengths
+    nearly do: together they keep out features of other responses.
 
     Args:
         whole: the features are of whole responses. Otherwise they are of their beginnings, which may be shorter, or
             empty and then missing.
 
     Raises:
-        ContractError: if the two hold different response ids, or a token length differs.
+        ContractError: if the two hold different response ids, or a question or token length differs.
     """
+    asked = evaluated.set_index("response_id")["question_id"]
     expected = evaluated.set_index("response_id")["length"]
     found = pd.Series(reader.length, index=reader.response_id)
     different = expected.index.symmetric_difference(found.index) if whole else found.index.difference(expected.index)
@@ -109,6 +110,14 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
             f"not match at response_id {first}; extract the features of these responses"
         )
     rows = found.index.get_indexer(expected.index)
+    other = np.flatnonzero((rows >= 0) & (reader.question_id[rows] != asked.to_numpy()))
+    if len(other):
+        row = other[0]
+        raise ContractError(
+            f"{reader.path}: row {rows[row]}, response_id {asked.index[row]}, is about question "
+            f"{reader.question_id[rows[row]]}, but {source} has {asked.iloc[row]} there ({len(other)} such "
+            "response(s)): these are features of other responses; extract them anew"
+        )
     pooled = reader.length[rows]
     differ = pooled != expected.to_numpy() if whole else pooled > expected.to_numpy()
     wrong = np.flatnonzero((rows >= 0) & differ)

@@ -14,7 +14,7 @@ import pandas as pd
 from cocal.companion.spec import Prefix
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.registry import METHODS, Method
-from cocal.estimators.responses import Estimator, EvaluationSets, Inputs, Responses, read_responses
+from cocal.estimators.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, read_responses
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,10 @@ def predict(
             responses = read_responses(folders[protocol], dataset, samples, step, columns)
             for family, group in families:
                 estimates = family.estimate(group, responses, inputs)
-                parts += [_rows(responses, estimator, confidence) for estimator, confidence in estimates.items()]
+                # P(True) alone reads what its confidence rests on, and it alone carries it on.
+                mass = responses.evaluated["p_true_mass"] if "p_true_mass" in family.COLUMNS else np.nan
+                for estimator, confidence in estimates.items():
+                    parts.append(_rows(responses, estimator, confidence).assign(p_true_mass=mass))
     table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
     check_shared_responses(table)
     return table
@@ -88,7 +91,7 @@ def check_shared_responses(predictions: pd.DataFrame) -> None:
             one checkpoint.
     """
     fixed = predictions[predictions["method"].map(lambda name: METHODS[name].protocol == "answer").astype(bool)]
-    identity = ["question_id", "response_id", "correct", "truncated"]
+    identity = ["question_id", "response_id", "correct", "truncated", "answered", "decided"]
     for cell, part in fixed.groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
         estimators = part.groupby(list(Estimator._fields), sort=False)
         (first, reference), *others = ((Estimator(*key), rows[identity].to_numpy()) for key, rows in estimators)
@@ -136,7 +139,7 @@ def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) ->
         np.count_nonzero(~valid),
         f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
     )
-    labels = responses.evaluated[["dataset", "question_id", "response_id", "correct", "truncated"]]
+    labels = responses.evaluated[["dataset", "question_id", "response_id", *FACTS]]
     return labels.assign(**estimator._asdict(), confidence=confidence, valid=valid)
 
 

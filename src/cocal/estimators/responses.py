@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from cocal.companion.companions import Companions
     from cocal.companion.spec import Experience
 
-COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "truncated", "correct")
+FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
+"""What predictions say of a response, whatever the method (cocal.schemas.PREDICTIONS)."""
+COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "answer")
+COLUMNS += tuple(name for name in FACTS if name != "answered")
 """Columns that every evaluation reads."""
 
 
@@ -59,7 +62,7 @@ class Responses:
         dataset: name of the set.
         pool: all of them, in file order.
         evaluated: those that count, in file order: truncated, wrong and confidence-less ones included
-            (appendix A.2).
+            (appendix A.2); with the column answered, whether there is an answer.
     """
 
     path: Path
@@ -102,6 +105,7 @@ def read_responses(folder: Path, dataset: str, samples: int, step: int, columns:
                 "these are other responses than the ones asked for"
             )
     evaluated = frame[frame["sample"] < samples].reset_index(drop=True)
+    evaluated = evaluated.assign(answered=evaluated["answer"].notna())
     expected = pd.MultiIndex.from_product([frame["question_id"].unique(), range(samples)])
     found = pd.MultiIndex.from_frame(evaluated[["question_id", "sample"]])
     broken = expected.difference(found).append(found[found.duplicated()])

@@ -10,7 +10,7 @@ from cocal.errors import ContractError
 from cocal.estimators.registry import Method
 from cocal.estimators.responses import Estimator, Inputs, Responses
 
-COLUMNS = ("answer", "answer_class")
+COLUMNS = ("answer_class",)
 
 
 def self_consistency(classes: ArrayLike, pools: Sequence[str]) -> np.ndarray:

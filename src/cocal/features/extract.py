@@ -34,7 +34,7 @@ def extract_features(
 
     Args:
         model: policy that produced the responses.
-        responses: columns response_id, prompt_ids, response_ids, length; ids are used as they are.
+        responses: columns response_id, question_id, prompt_ids, response_ids, length; token ids are used as they are.
         settings: layers, stored type, batch size.
         pad: padding token id.
         output: store to write.
@@ -68,7 +68,8 @@ def extract_features(
             )
             for part in scored:
                 states[part.rows] = part.features
-            writer.write(start, block["response_id"].to_numpy(), block["length"].to_numpy(), states)
+            ids = block["response_id"].to_numpy()
+            writer.write(start, ids, block["question_id"].tolist(), block["length"].to_numpy(), states)
     logging.info(
         "%s: %d responses, %d tokens, %.1f %% padding, %.0f tokens/s, peak memory %.2f GiB",
         output,

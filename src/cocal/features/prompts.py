@@ -67,4 +67,5 @@ def extract_prompts(
                 poolings=(PROMPT,),
             ):
                 states[part.rows] = part.features
-            writer.write(int(first), np.arange(first, last), np.ones(last - first, dtype=np.int64), states)
+            asked = groups["question_id"].iloc[first:last].tolist()
+            writer.write(int(first), np.arange(first, last), asked, np.ones(last - first, dtype=np.int64), states)

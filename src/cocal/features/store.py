@@ -1,7 +1,8 @@
 """Hidden-state features on disk: one labelled Zarr store per set of responses.
 
-Dimensions response x layer x pooling x hidden; coordinates `response_id` (int64), `layer` (int64, zero-based
-block index) and `pooling` (text); variables `features` and `length` (int64, tokens pooled, 0 = not written yet).
+Dimensions response x layer x pooling x hidden; coordinates `response_id` (int64), `question_id` (text), `layer` (int64,
+zero-based block index) and `pooling` (text); variables `features` and `length` (int64, tokens pooled, 0 = not written
+yet).
 `xarray.open_zarr` reads it; bfloat16, which Zarr lacks, is kept as its 16 bits (attribute `number_format`).
 
 Chunks hold the rows of one write for one layer and one pooling, so that reading a layer or a pooling does not
@@ -41,6 +42,7 @@ from cocal.features.formats import LARGEST, MISSING, NumberFormat, decoded, enco
 from cocal.store import atomic_path
 
 _DIMENSIONS = ("response", "layer", "pooling", "hidden")
+_TEXT = np.dtypes.StringDType()
 _READ = 32 * 2**20
 """Bytes that are best read together: many enough that the cost of a call does not count."""
 _CHECK = 256
@@ -86,16 +88,25 @@ class FeatureWriter:
     def __init__(self, path: Path, group: zarr.Group, layout: Layout):
         self.path = path
         self.layout = layout
-        self._features, self._length, self._response_id = (
-            group[name] for name in ("features", "length", "response_id")
+        self._features, self._length, self._response_id, self._question_id = (
+            group[name] for name in ("features", "length", "response_id", "question_id")
         )
 
-    def write(self, start: int, response_id: np.ndarray, length: np.ndarray, features: np.ndarray) -> None:
+    def write(
+        self,
+        start: int,
+        response_id: np.ndarray,
+        question_id: Sequence[str],
+        length: np.ndarray,
+        features: np.ndarray,
+    ) -> None:
         """Write rows `start` to `start + n`. Writing them again replaces them.
 
         Args:
             start: first row, a multiple of `rows_per_chunk`.
             response_id: int64 (n,).
+            question_id: n texts, the question that each row is about. Response ids count from 0 in every run and
+                prompts have one length, so that question ids alone tell features of another schedule.
             length: int64 (n,), tokens pooled per response, 1 or more.
             features: float32 (n, layers, poolings, hidden), finite.
 
@@ -105,13 +116,15 @@ class FeatureWriter:
         """
         layout = self.layout
         response_id, length = np.asarray(response_id), np.asarray(length)
+        question_id = np.array(list(question_id), dtype=_TEXT)
         features = np.asarray(features, dtype=np.float32)
         stop = start + len(features)
         expected = (stop - start, len(layout.layers), len(layout.poolings), layout.hidden)
-        if features.shape != expected or {response_id.shape, length.shape} != {expected[:1]}:
+        labels = [response_id.shape, question_id.shape, length.shape]
+        if features.shape != expected or set(labels) != {expected[:1]}:
             raise ContractError(
                 f"{self.path}: rows {start} to {stop} need features of shape {expected} and as many ids and "
-                f"lengths, not {features.shape}, {response_id.shape} and {length.shape}"
+                f"lengths, not {features.shape} and {', '.join(map(str, labels))}"
             )
         ends_chunk = stop % layout.rows_per_chunk == 0 or stop == layout.responses
         if start < 0 or start == stop or start % layout.rows_per_chunk or not ends_chunk or stop > layout.responses:
@@ -127,6 +140,7 @@ class FeatureWriter:
         self._length[rows] = 0
         self._features[rows] = encoded(features, layout.dtype)
         self._response_id[rows] = response_id
+        self._question_id[rows] = question_id
         self._length[rows] = length
 
     def _refuse(self, bad: np.ndarray, start: int, response_id: np.ndarray, what: str) -> None:
@@ -145,6 +159,7 @@ class FeatureReader:
         path: of the store.
         layout: shape and labels.
         response_id: int64 (rows,).
+        question_id: str (rows,), as objects: the question that each row is about.
         length: int64 (rows,), tokens pooled; 0 where a row of a partial store is unwritten.
     """
 
@@ -153,6 +168,7 @@ class FeatureReader:
         self.layout = layout
         self._features = group["features"]
         self.response_id: np.ndarray = group["response_id"][:]
+        self.question_id: np.ndarray = group["question_id"][:].astype(object)
         self.length: np.ndarray = group["length"][:]
 
     def __len__(self) -> int:
@@ -332,7 +348,9 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
 
 
 def _create(path: Path, layout: Layout) -> None:
-    group = zarr.create_group(path, zarr_format=3, attributes={**layout.attributes, "coordinates": "response_id"})
+    group = zarr.create_group(
+        path, zarr_format=3, attributes={**layout.attributes, "coordinates": "response_id question_id"}
+    )
     rows, chunk = layout.responses, min(layout.rows_per_chunk, layout.responses)
     group.create_array(
         "features",
@@ -344,19 +362,19 @@ def _create(path: Path, layout: Layout) -> None:
         dimension_names=_DIMENSIONS,
         attributes={"number_format": layout.dtype, "rows_per_chunk": layout.rows_per_chunk},
     )
-    for name in ("response_id", "length"):
+    for name, dtype, unwritten in (("response_id", "int64", 0), ("question_id", str, ""), ("length", "int64", 0)):
         group.create_array(
             name,
             shape=(rows,),
             chunks=(chunk,),
-            dtype="int64",
-            fill_value=0,
+            dtype=dtype,
+            fill_value=unwritten,
             compressors=[Crc32cCodec()],
             dimension_names=("response",),
         )
     group.create_array("layer", data=np.array(layout.layers, dtype=np.int64), dimension_names=("layer",))
     pooling = group.create_array("pooling", shape=(len(layout.poolings),), dtype=str, dimension_names=("pooling",))
-    pooling[:] = np.array(layout.poolings, dtype=np.dtypes.StringDType())
+    pooling[:] = np.array(layout.poolings, dtype=_TEXT)
     with warnings.catch_warnings():
         # xarray looks for consolidated metadata, an extension that Zarr 3 warns of.
         warnings.simplefilter("ignore", UserWarning)
@@ -384,7 +402,7 @@ def _open(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout]:
         expected = (layout.responses, len(layout.layers), len(layout.poolings), layout.hidden)
         if features.shape != expected:
             raise ValueError(f"features of shape {features.shape} under labels for {expected}")
-        for name in ("length", "response_id"):
+        for name in ("length", "response_id", "question_id"):
             if group[name].shape != expected[:1]:
                 raise ValueError(f"{name} of shape {group[name].shape}, {layout.responses} responses")
     return group, layout

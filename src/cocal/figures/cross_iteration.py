@@ -44,8 +44,8 @@ def prepare_cross_iteration(
 
     Returns:
         Columns source_step (rollout steps that the companion learnt from), step (of the policy), metric (ece,
-        auroc), value (mean over the seeds), lower, upper (bootstrap interval over the questions), n, valid_rate,
-        truncation_rate, seed_sd; in the order of source steps, steps, metrics.
+        auroc), value (mean over the seeds), lower, upper (bootstrap interval over the questions), n, those
+        of `cocal.metrics.quality.RATES`, seed_sd; in the order of source steps, steps, metrics.
 
     Raises:
         ContractError: if the cube lacks a pair of stages.

@@ -1,5 +1,9 @@
 """GRPO's companions on the policies of coupled methods, beside those methods' own confidence
-(fig:rq3_policy_transfer)."""
+(fig:rq3_policy_transfer).
+
+Both are compared on the same responses, those for which both have a valid confidence: the numbers come from a cube of
+`cocal metrics --common-responses`.
+"""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -13,7 +17,7 @@ def cross_policy_figure(numbers: pd.DataFrame, source: str) -> Figure:
     """A panel of the ECE and one of the AUROC.
 
     Args:
-        numbers: what `prepare_training_dynamics` returns, of native and transferred methods.
+        numbers: what `prepare_training_dynamics` returns, of native and transferred methods on common responses.
         source: study, backbone and datasets in a few words.
     """
     figure, panels = panel_row(
@@ -21,7 +25,8 @@ def cross_policy_figure(numbers: pd.DataFrame, source: str) -> Figure:
         height=0.8,
         label="Training step",
         handles=method_handles(list(dict.fromkeys(numbers["method"]))),
-        source=f"{source}\nwhiskers: bootstrap interval over the questions",
+        source=f"{source}\nresponses of each policy with two valid confidences\n"
+        "whiskers: bootstrap interval over the questions",
         width=HALF_WIDTH,
         columns=2,
     )

@@ -37,8 +37,8 @@ def prepare_prefixes(
 
     Returns:
         Columns source_step, method, metric, value (mean over the seeds), lower, upper (bootstrap interval over the
-        questions), n, valid_rate, truncation_rate, seed_sd (standard deviation of the macro average over the
-        seeds); in the order of `source_steps`, `methods`, then the cube's metrics.
+        questions), n, those of `cocal.metrics.quality.RATES`, seed_sd (standard deviation of the macro average
+        over the seeds); in the order of `source_steps`, `methods`, then the cube's metrics.
 
     Raises:
         ContractError: if the cube lacks a method at a source step.

@@ -32,8 +32,8 @@ def prepare_training_dynamics(
         macro: label of the macro average in the dimension `dataset`.
 
     Returns:
-        Columns step, method, metric, value, lower, upper (bootstrap interval over the questions), n, valid_rate,
-        truncation_rate, seed_sd; in the order of `stages`, `methods`, then the cube's metrics.
+        Columns step, method, metric, value, lower, upper (bootstrap interval over the questions), n, those of
+        `cocal.metrics.quality.RATES`, seed_sd; in the order of `stages`, `methods`, then the cube's metrics.
 
     Raises:
         ContractError: if the cube lacks a method at a stage.

@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
@@ -15,6 +15,9 @@ from cocal.generation.rows import plain_texts, sampled_rows, stated_confidences
 from cocal.plan import SetPlan
 from cocal.prompts import Prompts
 from cocal.verify.answers import extract_answer
+
+if TYPE_CHECKING:
+    from cocal.estimators.p_true import PTrue
 
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, messages: Sequence[str]) -> list[list[int]]:
@@ -150,14 +153,15 @@ def sample_responses(
         asked = frame["sample"] < plan.samples
         texts = frame["text"][asked]
         repeated = questions["question"].repeat(plan.samples)
-        frame.loc[asked, "p_true"] = _p_true(repeated, texts, engine, tokenizer, prompts)
+        found = _p_true(repeated, texts, engine, tokenizer, prompts)
+        frame.loc[asked, "p_true"], frame.loc[asked, "p_true_mass"] = found.ratio, found.mass
     return frame
 
 
 def _p_true(
     questions: pd.Series, texts: pd.Series, engine: Engine, tokenizer: PreTrainedTokenizerBase, prompts: Prompts
-) -> np.ndarray:
-    """p_T / (p_T + p_F) of the next token after the judging prompt (appendix B.1), float64."""
+) -> "PTrue":
+    """P(True) by the next token after the judging prompt (appendix B.1)."""
     from cocal.estimators.p_true import p_true
 
     true, false = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("True", "False"))

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from cocal.generation.engine import Completion, Tokens
 from cocal.verify.confidence import parse_confidence
+from cocal.verify.judge import Verdicts
 
 
 def plain_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[Tokens]) -> list[str]:
@@ -70,6 +71,7 @@ def sampled_rows(
             "reward_calibration": np.nan,
             "confidence": confidence,
             "p_true": np.nan,
+            "p_true_mass": np.nan,
         }
     )
 
@@ -82,14 +84,16 @@ def response_rows(
     prompt_ids: Sequence[Tokens],
     texts: Sequence[str],
     answers: Sequence[str | None],
-    correct: np.ndarray,
+    verdicts: Verdicts,
     confidence: ArrayLike,
     group_size: int,
     step: int,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Rows in the contract of cocal.schemas.RESPONSES, answers not compared with one another: `sampled_rows`, and
-    `correct`, bool (n,)."""
+    """Rows of rollouts in the contract of cocal.schemas.RESPONSES: `sampled_rows`, and `verdicts` about correctness.
+
+    Rollouts are of mathematics, and their answers are not compared with one another.
+    """
     frame = sampled_rows(
         completions,
         dataset=dataset,
@@ -104,6 +108,8 @@ def response_rows(
     )
     return frame.assign(
         answer_class=np.nan,
-        correct=correct,
-        group_accuracy=correct.reshape(-1, group_size).mean(axis=1).repeat(group_size),
+        correct=verdicts.values,
+        exact_match=pd.array([None] * len(frame), dtype="boolean"),
+        decided=verdicts.decided,
+        group_accuracy=verdicts.values.reshape(-1, group_size).mean(axis=1).repeat(group_size),
     )

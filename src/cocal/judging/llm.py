@@ -1,4 +1,5 @@
-"""A language model as judge of factual answers (section 5, appendix B.1)."""
+"""A language model as judge of factual answers: of their equivalence as in appendix B.1, and of their correctness, for
+which the paper names no judge."""
 
 import logging
 from collections.abc import Hashable, Sequence
@@ -10,8 +11,8 @@ from cocal.errors import ContractError
 from cocal.judging.judgements import Judgements
 from cocal.judging.prompts import JudgePrompts
 from cocal.judging.replies import parse_reply
-from cocal.verify.judge import LONGEST, ExactMatch, exact_form
-from cocal.verify.partition import forms_of
+from cocal.verify.judge import LONGEST, ExactMatch, Verdicts, exact_form
+from cocal.verify.partition import Rows, decided_rows, forms_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,25 +43,28 @@ class LlmJudge:
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
-    ) -> np.ndarray:
-        """See `cocal.verify.judge.Judge.correct`.
+    ) -> Verdicts:
+        """See `cocal.verify.judge.Judge.correct`. Undecided is an answer about which the reply is no verdict.
 
         Raises:
             ContractError: if too many replies are no verdict.
         """
         verdicts = np.zeros(len(answers), dtype=bool)
         if self._settings.exact:
-            verdicts |= ExactMatch().correct(golds, answers, questions)
+            verdicts |= ExactMatch().correct(golds, answers, questions).values
         open_rows = [
             row
             for row, answer in enumerate(answers)
             if answer is not None and len(answer) <= LONGEST and not verdicts[row]
         ]
         messages = [self._prompts.correctness(questions[row], golds[row], answers[row]) for row in open_rows]
-        verdicts[open_rows] = self._ask(messages)
-        return verdicts
+        replies = self._ask(messages)
+        decided = np.ones(len(answers), dtype=bool)
+        verdicts[open_rows] = [reply is True for reply in replies]
+        decided[open_rows] = [reply is not None for reply in replies]
+        return Verdicts(verdicts, decided)
 
-    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> np.ndarray:
+    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
         """See `cocal.verify.judge.Judge.classes`.
 
         A language model's equivalence is neither symmetric nor transitive. Each class has a representative, the answer
@@ -69,7 +73,8 @@ class LlmJudge:
         the first answer, the evaluated one where one is evaluated, holds just those that were found equivalent to it
         (appendix B.1), no chain of others; and a pool of n distinct answers costs n - 1 judgements if all agree and
         n (n - 1) / 2 if none do. All pools are asked together, a round for each representative; they do not touch one
-        another. The order within a pool matters, that of the pools does not.
+        another. The order within a pool matters, that of the pools does not. Undecided is an answer whose comparison
+        with one of another class had no verdict.
 
         Raises:
             ContractError: if too many replies are no verdict.
@@ -80,14 +85,16 @@ class LlmJudge:
             if form is not None:
                 rest.setdefault(pool, {}).setdefault(form, []).append(row)
         labels = np.full(len(answers), -1, dtype=np.int64)
+        open_pairs: list[Rows] = []
         label = 0
         while rest:
-            pairs = []
+            pairs: list[Rows] = []
             for members in rest.values():
                 representative, *others = members.values()
                 labels[representative] = label
                 pairs += [(representative[0], rows[0]) for rows in others]
             joined = dict(zip(pairs, self._equivalent(pairs, answers, questions), strict=True))
+            open_pairs += [pair for pair, verdict in joined.items() if verdict is None]
             left = {}
             for pool, members in rest.items():
                 (_, representative), *others = members.items()
@@ -98,7 +105,7 @@ class LlmJudge:
                         left.setdefault(pool, {})[form] = rows
             rest = left
             label += 1
-        return labels
+        return Verdicts(labels, decided_rows(forms, pools, labels, open_pairs))
 
     def provenance(self) -> dict[str, object]:
         """What judged since the last call: engines, distinct judgements, and those without a verdict.
@@ -115,19 +122,23 @@ class LlmJudge:
         return found
 
     def _equivalent(
-        self, pairs: list[tuple[int, int]], answers: Sequence[str | None], questions: Sequence[str]
-    ) -> np.ndarray:
-        """Whether the answers of each pair of rows are equivalent; those with an over-long one are not."""
-        short = np.array([max(len(answers[a]), len(answers[b])) <= LONGEST for a, b in pairs], dtype=bool)
-        asked = [pair for pair, fits in zip(pairs, short, strict=True) if fits]
-        verdicts = self._ask([self._prompts.equivalence(questions[a], answers[a], answers[b]) for a, b in asked])
+        self, pairs: list[Rows], answers: Sequence[str | None], questions: Sequence[str]
+    ) -> list[bool | None]:
+        """Whether the answers of each pair of rows are equivalent, None without a verdict; those with an over-long one
+        are not."""
+        asked = [pair for pair in pairs if max(len(answers[row]) for row in pair) <= LONGEST]
+        orders = [[(a, b) for a, b in asked]]
         if self._settings.both_orders:
-            verdicts &= self._ask([self._prompts.equivalence(questions[a], answers[b], answers[a]) for a, b in asked])
-        short[short] = verdicts
-        return short
+            orders.append([(b, a) for a, b in asked])
+        replies = [
+            self._ask([self._prompts.equivalence(questions[a], answers[a], answers[b]) for a, b in order])
+            for order in orders
+        ]
+        found = {pair: _both(said) for pair, said in zip(asked, zip(*replies, strict=True), strict=True)}
+        return [found.get(pair, False) for pair in pairs]
 
-    def _ask(self, messages: list[str]) -> np.ndarray:
-        """Verdicts; False where the reply is none."""
+    def _ask(self, messages: list[str]) -> list[bool | None]:
+        """Verdicts; None where the reply is none."""
         distinct = list(dict.fromkeys(messages))
         for start in range(0, len(distinct), _BATCH):
             batch = distinct[start : start + _BATCH]
@@ -135,7 +146,7 @@ class LlmJudge:
             self._replies |= dict(zip(batch, replies["reply"], strict=True))
             self._engines |= set(replies["engine"])
             self._refuse_nonsense(least=_ENOUGH)
-        return np.array([parse_reply(self._replies[message]) is True for message in messages], dtype=bool)
+        return [parse_reply(self._replies[message]) for message in messages]
 
     def _unparsable(self) -> list[str]:
         """Replies that are no verdict."""
@@ -150,6 +161,11 @@ class LlmJudge:
                 f'{unparsable[0][:80]!r}, are neither "certain" nor "uncertain", more than judge.max_unparsable = '
                 f"{self._settings.max_unparsable:g}: mend the prompts, raise judge.max_tokens, or take another judge"
             )
+
+
+def _both(replies: Sequence[bool | None]) -> bool | None:
+    """Yes if all replies say so, no if one says no; None if that is open."""
+    return False if False in replies else (None if None in replies else True)
 
 
 def _same_text(answer: str) -> str | None:

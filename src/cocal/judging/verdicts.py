@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.verify.judge import Judge
+from cocal.verify.judge import ExactMatch, Judge
 
 
 def with_verdicts(
@@ -16,7 +16,7 @@ def with_verdicts(
 
     Args:
         sampled: in the contract of cocal.schemas.SAMPLED.
-        asked: question of each response (columns question, answer, aliases).
+        asked: question of each response (columns question, answer, aliases, domain).
         groups: group of each response, over which its accuracy is the mean and within which answers are compared.
         judge: decides correctness and equivalence.
         pool: whether the answers of each group are compared with one another.
@@ -24,10 +24,21 @@ def with_verdicts(
     golds = [[answer, *aliases] for answer, aliases in zip(asked["answer"], asked["aliases"], strict=True)]
     answers = [None if pd.isna(answer) else answer for answer in sampled["answer"]]
     texts = asked["question"].tolist()
-    correct = judge.correct(golds, answers, texts)
-    classes = judge.classes(answers, groups, texts).astype(np.float64) if pool else np.nan
+    correct, decided = judge.correct(golds, answers, texts)
+    classes = np.nan
+    if pool:
+        labels, settled = judge.classes(answers, groups, texts)
+        classes, decided = labels.astype(np.float64), decided & settled
+    factual = (asked["domain"] == "factual").to_numpy()
+    exact = pd.Series(ExactMatch().correct(golds, answers, texts).values, dtype="boolean").where(factual)
     accuracy = pd.Series(correct).groupby(np.asarray(groups)).transform("mean").to_numpy(dtype=np.float64)
-    return sampled.assign(answer_class=classes, correct=correct, group_accuracy=accuracy)
+    return sampled.assign(
+        answer_class=classes,
+        correct=correct,
+        exact_match=exact.array,
+        decided=decided,
+        group_accuracy=accuracy,
+    )
 
 
 def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, pool: bool, source: str) -> pd.DataFrame:
@@ -43,7 +54,7 @@ def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, p
     Raises:
         ContractError: if a response belongs to another set, or to no question of the set.
     """
-    texts = questions.set_index("question_id")[["dataset", "question", "answer", "aliases"]]
+    texts = questions.set_index("question_id")[["dataset", "question", "answer", "aliases", "domain"]]
     ids = sampled["question_id"]
     unknown = np.flatnonzero(~ids.isin(texts.index) | (sampled["dataset"] != texts["dataset"].iloc[0]))
     if len(unknown):

@@ -7,6 +7,7 @@ import pandas as pd
 
 from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
+from cocal.metrics.quality import RATES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,8 +30,8 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
         cell: a label of each of its dimensions but `metric`.
 
     Returns:
-        One metric a row, in the cube's order; columns metric, value, lower, upper, n, valid_rate,
-        truncation_rate, seed_sd.
+        One metric a row, in the cube's order; columns metric, value, lower, upper, n, those of
+        `cocal.metrics.quality.RATES`, seed_sd.
 
     Raises:
         ContractError: if the cube has other dimensions, or lacks the cell.
@@ -55,7 +56,7 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
             "metric": one["metric"].to_numpy(),
             **{name: one[name].to_numpy() for name in ("value", "lower", "upper")},
             "n": int(one["n"]),
-            **{name: float(one[name]) for name in ("valid_rate", "truncation_rate")},
+            **{name: float(one[name]) for name in RATES},
             "seed_sd": one["seed_sd"].to_numpy(),
         }
     )

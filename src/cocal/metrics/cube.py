@@ -18,6 +18,7 @@ from cocal.errors import ContractError
 from cocal.estimators.registry import METHODS
 from cocal.metrics.bootstrap import Sample, centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
+from cocal.metrics.quality import RATES, rates_of
 from cocal.schemas import PREDICTIONS
 
 LOG = logging.getLogger(__name__)
@@ -64,8 +65,7 @@ class _Evaluation:
         resampled: float64 [seeds, resamples, metrics].
         n: number of responses, the same for all seeds.
         n_valid: int64 [seeds].
-        valid_rate: float64 [seeds].
-        truncation_rate: share of truncated responses.
+        rates: float64 [seeds, rates], in the order of `RATES`.
     """
 
     seeds: tuple[int, ...]
@@ -73,8 +73,7 @@ class _Evaluation:
     resampled: np.ndarray
     n: int
     n_valid: np.ndarray
-    valid_rate: np.ndarray
-    truncation_rate: float
+    rates: np.ndarray
 
 
 def metric_cube(
@@ -109,8 +108,9 @@ def metric_cube(
         - `seed_sd`: float64 without `seed`, standard deviation over the seeds (n - 1); NaN without seeds;
         - `n`, `n_valid`: int64 without `metric`, responses and those with a valid confidence; 0 where absent.
           For `mean` the fewest over the seeds, for a macro average the total;
-        - `valid_rate`, `truncation_rate`: float64 without `metric`, shares of n; for `mean` and the macro
-          averages unweighted means.
+        - `valid_rate`, `answered_rate`, `decided_rate`, `truncation_rate`: float64 without `metric`, shares of n;
+        - `p_true_mass`, `exact_match_accuracy`: likewise (`cocal.metrics.quality.RATES`), NaN where they do not apply.
+          For `mean` and the macro averages all of these are unweighted means.
 
     Raises:
         ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in
@@ -231,8 +231,7 @@ def _evaluation(tables: list[pd.DataFrame], resampled: np.ndarray, bins: int) ->
         resampled,
         valid.shape[1],
         valid.sum(axis=1),
-        valid.mean(axis=1),
-        float(tables[0]["truncated"].mean()),
+        np.array([list(rates_of(table).values()) for table in tables]),
     )
 
 
@@ -244,8 +243,7 @@ def _macro(parts: Sequence[_Evaluation]) -> _Evaluation:
         np.mean([part.resampled for part in parts], axis=0),
         sum(part.n for part in parts),
         np.sum([part.n_valid for part in parts], axis=0),
-        np.mean([part.valid_rate for part in parts], axis=0),
-        float(np.mean([part.truncation_rate for part in parts])),
+        np.mean([part.rates for part in parts], axis=0),
     )
 
 
@@ -256,7 +254,7 @@ def _assemble(
     shape = tuple(len(coordinates[name]) for name in _DIMENSIONS)
     value, lower, upper = (np.full((*shape, len(METRICS)), np.nan) for _ in range(3))
     n, n_valid = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    valid_rate, truncation_rate = np.full(shape, np.nan), np.full(shape, np.nan)
+    rates = np.full((*shape, len(RATES)), np.nan)
     seed_sd = np.full((*shape[:-1], len(METRICS)), np.nan)
 
     for (cell, dataset), one in evaluations.items():
@@ -273,8 +271,7 @@ def _assemble(
         lower[at][rows], upper[at][rows] = centred_interval(estimates, resampled, level)
         n[at][rows] = one.n
         n_valid[at][rows] = with_mean(one.n_valid, np.min)
-        valid_rate[at][rows] = with_mean(one.valid_rate)
-        truncation_rate[at][rows] = one.truncation_rate
+        rates[at][rows] = with_mean(one.rates)
         if len(one.seeds) > 1:
             seed_sd[at] = one.values.std(axis=0, ddof=1)
 
@@ -287,8 +284,7 @@ def _assemble(
             "seed_sd": ((*_DIMENSIONS[:-1], "metric"), seed_sd),
             "n": (_DIMENSIONS, n),
             "n_valid": (_DIMENSIONS, n_valid),
-            "valid_rate": (_DIMENSIONS, valid_rate),
-            "truncation_rate": (_DIMENSIONS, truncation_rate),
+            **{name: (_DIMENSIONS, rates[..., place]) for place, name in enumerate(RATES)},
         },
         coords=coordinates,
     )

@@ -39,7 +39,7 @@ class RolloutRecorder:
         """
         if self._features is not None:
             ids = frame["response_id"].to_numpy()
-            self._features.write(int(ids[0]), ids, frame["length"].to_numpy(), features)
+            self._features.write(int(ids[0]), ids, frame["question_id"].tolist(), frame["length"].to_numpy(), features)
         write_frame(self._file(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
 
     def missing(self, steps: int) -> list[int]:

@@ -216,10 +216,12 @@ def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, protocol: str) 
 
 
 def _correctness(verifier: Verifier):
-    """TRL's reward function, the verifier's verdict: 1.0 where the verifier accepts the final answer, else 0.0."""
+    """TRL's reward function, the verifier's verdict: 1.0 where the verifier accepts the final answer, 0.0 where it does
+    not, None (TRL makes it NaN) where it came to no verdict. The trainer rewards both of these alike."""
 
-    def correctness(completions, golds, **_) -> list[float]:
+    def correctness(completions, golds, **_) -> list[float | None]:
         answers = [extract_answer(completion[0]["content"]) for completion in completions]
-        return verifier.correct(golds, answers).astype(float).tolist()
+        verdicts = verifier.correct(golds, answers)
+        return [float(value) if decided else None for value, decided in zip(*verdicts, strict=True)]
 
     return correctness

@@ -27,6 +27,7 @@ from cocal.policy.rewards import Rewards
 from cocal.policy.seconds import StepSeconds
 from cocal.store import label_folder
 from cocal.verify.answers import extract_answer
+from cocal.verify.judge import Verdicts
 
 
 class RecordingGRPOTrainer(GRPOTrainer):
@@ -145,8 +146,9 @@ class RecordingGRPOTrainer(GRPOTrainer):
         batch = super()._generate_and_score_completions(inputs)
         rows = self._local_rows(inputs, batch)
         confidence, starts = np.array(gather_object([(row["confidence"], row["start"]) for row in rows])).T
-        correct = self._rewards_of_step[:, 0].cpu().numpy() > 0.5
-        rewards = step_rewards(self._policy, self._algorithm, correct, confidence)
+        scored = self._rewards_of_step[:, 0].cpu().numpy()
+        verdicts = Verdicts(scored > 0.5, ~np.isnan(scored))  # an undecided answer counts as wrong
+        rewards = step_rewards(self._policy, self._algorithm, verdicts.values, confidence)
         ids = batch["completion_ids"]
         advantages = step_advantages(self._policy, self._algorithm, rewards, starts, ids.shape[1])
         first = self.accelerator.process_index * len(ids)
@@ -155,7 +157,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         )
         rows = self._gathered(rows)
         if self._recorder is not None:
-            self._record(rows, correct, confidence, rewards)
+            self._record(rows, verdicts, confidence, rewards)
         return batch
 
     def _gathered(self, rows: list[dict]) -> list[dict]:
@@ -223,7 +225,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
                         logprobs[i] = part.logprobs[k]
         return states, logprobs
 
-    def _record(self, rows: list[dict], correct: np.ndarray, confidence: np.ndarray, rewards: Rewards) -> None:
+    def _record(self, rows: list[dict], verdicts: Verdicts, confidence: np.ndarray, rewards: Rewards) -> None:
         texts = [row["text"] for row in rows]
         frame = response_rows(
             [row["completion"] for row in rows],
@@ -232,7 +234,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
             prompt_ids=[row["prompt_ids"] for row in rows],
             texts=texts,
             answers=[extract_answer(text) for text in texts],
-            correct=correct,
+            verdicts=verdicts,
             confidence=confidence,
             group_size=self.num_generations,
             step=self._rollout_step,
@@ -243,7 +245,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self._recorder.write(frame, np.stack([row["states"] for row in rows]) if self._layers else None)
         self.summary = (
             f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}  "
-            f"accuracy {correct.mean():.3f}  "
+            f"accuracy {verdicts.values.mean():.3f}  "
             f"length {frame['length'].mean():.1f}  "
             f"truncated {frame['truncated'].mean():.1%}"
         )

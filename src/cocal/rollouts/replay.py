@@ -20,7 +20,7 @@ from cocal.schemas import RESPONSES
 from cocal.store import read_frame
 from cocal.store.run_folder import RunFolder
 
-_COLUMNS = ["response_id", "prompt_ids", "response_ids", "length"]
+_COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
 
 
 def step_tables(folder: Path) -> dict[int, Path]:
@@ -111,7 +111,8 @@ def _replay_step(
     batches = batches_of_tokens(lengths, settings.batch_tokens)
     for part in score(model, prompts, responses, batches, layers=layers, pad=pad):
         states[part.rows] = part.features
-    writer.write((step - 1) * count, frame["response_id"].to_numpy(), frame["length"].to_numpy(), states)
+    ids, asked = frame["response_id"].to_numpy(), frame["question_id"].tolist()
+    writer.write((step - 1) * count, ids, asked, frame["length"].to_numpy(), states)
     return sum(lengths)
 
 

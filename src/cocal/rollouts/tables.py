@@ -17,7 +17,7 @@ from cocal.prompts import Prompts
 from cocal.rollouts.matching import QuestionIndex
 from cocal.rollouts.sample import Sample
 from cocal.verify.answers import extract_answer
-from cocal.verify.judge import Judge
+from cocal.verify.judge import Judge, Verdicts
 
 Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
 """Raw log-probabilities of responses: rollout step, prompt ids, response ids -> float32 (length,) each."""
@@ -101,8 +101,8 @@ class StepTables:
         texts = plain_texts(tokenizer, [sample.response_ids.tolist() for sample in samples])
         answers = [extract_answer(text) for text in texts]
         confidence = stated_confidences(texts, PROTOCOLS[self._algorithm])
-        correct = self._correct(samples, asked, answers)
-        rewards = step_rewards(settings, self._algorithm, correct, confidence)
+        verdicts = self._verdicts(samples, asked, answers)
+        rewards = step_rewards(settings, self._algorithm, verdicts.values, confidence)
         completions = [
             Completion(sample.response_ids.tolist(), values, "length" if sample.truncated else "stop")
             for sample, values in zip(samples, self._logprobs(step, samples), strict=True)
@@ -114,7 +114,7 @@ class StepTables:
             prompt_ids=[sample.prompt_ids.tolist() for sample in samples],
             texts=texts,
             answers=answers,
-            correct=correct,
+            verdicts=verdicts,
             confidence=confidence,
             group_size=settings.responses_per_question,
             step=step,
@@ -123,14 +123,14 @@ class StepTables:
         calibration = np.nan if rewards.calibration is None else rewards.calibration
         return frame.assign(reward_task=rewards.task, reward_calibration=calibration)
 
-    def _correct(self, samples: list[Sample], asked: list[int], answers: list[str | None]) -> np.ndarray:
+    def _verdicts(self, samples: list[Sample], asked: list[int], answers: list[str | None]) -> Verdicts:
         if self._judge is not None:
             questions = self._questions["question"].iloc[asked].tolist()
             return self._judge.correct([self._golds[place] for place in asked], answers, questions)
         for sample in samples:
             if sample.reward not in (0.0, 1.0):
                 raise ContractError(f"{sample.where}: reward {sample.reward} says neither correct (1) nor wrong (0)")
-        return np.array([sample.reward == 1.0 for sample in samples])
+        return Verdicts(np.array([sample.reward == 1.0 for sample in samples]), np.ones(len(samples), dtype=bool))
 
     def _logprobs(self, step: int, samples: list[Sample]) -> list[np.ndarray]:
         without = next((sample for sample in samples if sample.logprobs is None), None)

@@ -9,10 +9,11 @@ from cocal.tables.rank import Mark
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value."""
+    """One printed value; a doubtful one carries a dagger that the caption explains."""
 
     text: str
     mark: Mark | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Grid:
         gap: half the space between two columns in print.
         size: of the type in print, but for the caption.
         apart: whether print gives each block a float of its own, for a table that is longer than a page.
+        details: further blocks, for the web page alone.
     """
 
     title: str
@@ -100,3 +102,4 @@ class Grid:
     gap: str = "6pt"
     size: Literal["normalsize", "footnotesize"] = "normalsize"
     apart: bool = False
+    details: tuple[Block, ...] = ()

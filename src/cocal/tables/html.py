@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from cocal.tables.grid import Block, Cell, Grid, Group
+from cocal.tables.wording import DOUBTFUL
 
 _STYLE = """\
 body { margin: 1.2em; background: #fff; color: #1a1a1a; font: 14px/1.45 system-ui, sans-serif; }
@@ -22,6 +23,7 @@ thead th[colspan] { border-bottom: 1px solid #c4c4c4; }
 table.right td, table.right thead th:not(.corner) { text-align: right; }
 b { font-weight: 700; }
 u { text-underline-offset: 0.2em; }
+sup { line-height: 0; }
 .source { color: #5a5a5a; font-size: 0.85em; }"""
 _TAGS = {"best": "b", "second": "u"}
 
@@ -40,7 +42,7 @@ def page(grid: Grid) -> str:
             "<body>",
             f"<h1>{escape(grid.title)}</h1>",
             f"<p>{escape(grid.caption)}</p>",
-            *(line for block in grid.page_blocks or grid.blocks for line in _table(block)),
+            *(line for block in (*(grid.page_blocks or grid.blocks), *grid.details) for line in _table(block)),
             f'<p class="source">{escape(grid.source)}</p>',
             "</body>",
             "</html>",
@@ -83,4 +85,6 @@ def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     if cell.mark:
         text = f"<{_TAGS[cell.mark]}>{text}</{_TAGS[cell.mark]}>"
+    if cell.doubtful:
+        text += f"<sup>{DOUBTFUL}</sup>"
     return f"<td>{text}</td>"

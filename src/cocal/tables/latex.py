@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from cocal.tables.grid import Block, Grid, Row
+from cocal.tables.grid import Block, Cell, Grid, Row
 from cocal.tables.rank import Mark
+from cocal.tables.wording import DOUBTFUL
 
 _CHARACTERS = str.maketrans(
     {
@@ -26,6 +27,7 @@ _CHARACTERS = str.maketrans(
         "↑": r"$\uparrow$",
         "↓": r"$\downarrow$",
         "µ": r"$\mu$",
+        "†": r"$^{\dagger}$",
     }
 )
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
@@ -110,7 +112,11 @@ def _heads(block: Block) -> Iterator[str]:
 
 def _row(row: Row) -> str:
     label = _marked(row.label, "best" if row.bold else None)
-    return _line([label, *(_marked(cell.text, cell.mark) for cell in row.cells)])
+    return _line([label, *map(_cell, row.cells)])
+
+
+def _cell(cell: Cell) -> str:
+    return _marked(cell.text, cell.mark) + (escape(DOUBTFUL) if cell.doubtful else "")
 
 
 def _marked(text: str, mark: Mark | None) -> str:

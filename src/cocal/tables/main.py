@@ -2,7 +2,7 @@
 (appendix C.1), under transfer to factual questions (tab:honestybench_ood_iter119_8b_all) and for another backbone
 (appendix F.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,12 @@ from cocal.estimators.registry import METHODS
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
+from cocal.metrics.quality import RESTS_ON
 from cocal.metrics.shown import BETTER, UNDEFINED, metric_text
 from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.tables.numbers import HEADS
 from cocal.tables.rank import marks
+from cocal.tables.rates import doubts, rate_block, short_rates
 from cocal.tables.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, counted
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def prepare_main(
         datasets: datasets and macro averages, in order.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, valid_rate, truncation_rate, seed_sd, in the
+        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the
         order of `datasets`, then `methods`, then the metrics.
 
     Raises:
@@ -73,24 +75,28 @@ def main_grid(numbers: pd.DataFrame, layout: MainLayout, *, step: int, seeds: in
         source: see `Grid`.
     """
     shown = [metric_text(m, v) for m, v in zip(numbers["metric"], numbers["value"], strict=True)]
+    short = short_rates(numbers, layout)
     cells = {}
     for (dataset, metric), column in numbers.assign(shown=shown).groupby(["dataset", "metric"], sort=False):
         column_marks = marks(list(column["shown"]), BETTER[metric])
         for method, text, mark in zip(column["method"], column["shown"], column_marks, strict=True):
-            cells[dataset, method, metric] = Cell(text, mark)
+            doubtful = text != UNDEFINED and not short[dataset, method].isdisjoint(RESTS_ON[metric])
+            cells[dataset, method, metric] = Cell(text, mark, doubtful)
     *datasets, macro = columns(layout)
+    printed, paged = _side_by_side([*datasets, macro]), _side_by_side([macro, *datasets])
     return Grid(
         title=f"{layout.subject}, {layout.backbone_label}, step {step}",
-        caption=_caption(layout, step, seeds, UNDEFINED in shown),
+        caption=_caption(layout, step, seeds, UNDEFINED in shown, set().union(*short.values())),
         label=layout.label,
         source=source,
-        blocks=_blocks([*datasets, macro], layout, cells),
-        page_blocks=_blocks([macro, *datasets], layout, cells),
+        blocks=tuple(_block(some, layout, cells) for some in printed),
+        page_blocks=tuple(_block(some, layout, cells) for some in paged),
         gap="2.6pt",
+        details=tuple(rate_block(some, numbers, layout.methods) for some in paged),
     )
 
 
-def _caption(layout: MainLayout, step: int, seeds: int, undefined: bool) -> str:
+def _caption(layout: MainLayout, step: int, seeds: int, undefined: bool, short: Collection[str]) -> str:
     chosen = [METHODS[name] for name in layout.methods]
     sentences = [
         f"{layout.subject} on {counted(len(layout.datasets), layout.sets)} "
@@ -105,14 +111,14 @@ def _caption(layout: MainLayout, step: int, seeds: int, undefined: bool) -> str:
     sentences.append(BOLD_AND_UNDERLINED)
     if undefined:
         sentences.append(UNDEFINED_VALUE)
+    if short:
+        sentences.append(doubts(short, layout.quality))
     return " ".join(filter(None, sentences))
 
 
-def _blocks(
-    shown: Sequence[Labelled], layout: MainLayout, cells: dict[tuple[str, str, str], Cell]
-) -> tuple[Block, ...]:
-    """Blocks of `_BLOCK` data sets each, the last one with the rest."""
-    return tuple(_block(shown[start : start + _BLOCK], layout, cells) for start in range(0, len(shown), _BLOCK))
+def _side_by_side(shown: Sequence[Labelled]) -> list[Sequence[Labelled]]:
+    """The data sets of each block: `_BLOCK` of them, the rest in the last one."""
+    return [shown[start : start + _BLOCK] for start in range(0, len(shown), _BLOCK)]
 
 
 def _block(datasets: Sequence[Labelled], layout: MainLayout, cells: dict[tuple[str, str, str], Cell]) -> Block:

@@ -24,7 +24,8 @@ def prepare_pre_generation(cube: "xr.Dataset", layout: PreGenerationLayout) -> p
         cube: metric cube (cocal.metrics.cube).
 
     Returns:
-        Columns domain, method, metric (ece, auroc), value, lower, upper, n, valid_rate, truncation_rate, seed_sd.
+        Columns domain, method, metric (ece, auroc), value, lower, upper, n, those of
+        `cocal.metrics.quality.RATES`, seed_sd.
 
     Raises:
         ContractError: if the cube lacks a method or a domain.

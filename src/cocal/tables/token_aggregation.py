@@ -28,7 +28,8 @@ def prepare_token_aggregation(cubes: Sequence["xr.Dataset"], layout: Aggregation
         cubes: metric cubes (cocal.metrics.cube) over layers and poolings, one a backbone, in any order.
 
     Returns:
-        Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, valid_rate, truncation_rate, seed_sd.
+        Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, those of
+        `cocal.metrics.quality.RATES`, seed_sd.
 
     Raises:
         ContractError: if no cube is of a backbone, or it lacks a pooling at the layer named.

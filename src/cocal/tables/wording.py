@@ -8,6 +8,8 @@ _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", 
 
 BOLD_AND_UNDERLINED = "Bold and underlined values indicate the best and second-best results, respectively."
 UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class."
+DOUBTFUL = "†"
+"""Printed behind a value that rests on too few responses, or on doubtful verdicts."""
 TIMES_DIFFER = "Measured times differ from run to run."
 
 

@@ -25,7 +25,8 @@ def prepare(memory_mb: int) -> None:
         RuntimeError: if a comparison that must hold does not. A process in which nothing can be compared would
             otherwise call every answer wrong.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a Python handler would wait for a hanging C call to return
+    for end in (signal.SIGTERM, signal.SIGPROF):
+        signal.signal(end, signal.SIG_DFL)  # a Python handler would wait for a hanging C call to return
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its own time-outs are off
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -65,6 +66,11 @@ def _parsed(text: str) -> list:
     return parse(rf"\boxed{{{text}}}", parsing_timeout=None)
 
 
-def compare_all(pairs: list[tuple[str, str]]) -> list[bool]:
-    """`compare` for each (gold, answer)."""
-    return [compare(gold, answer) for gold, answer in pairs]
+def compare_all(pairs: list[tuple[str, str]], seconds: float) -> list[bool]:
+    """`compare` for each (gold, answer); SIGPROF ends a process that spends more than `seconds` of processor time on
+    them, however long it had to wait for the processor."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        return [compare(gold, answer) for gold, answer in pairs]
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)

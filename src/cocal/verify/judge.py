@@ -1,7 +1,7 @@
 """Who decides whether an answer is right, and whether two are the same: one interface for every domain."""
 
 from collections.abc import Hashable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,12 +12,24 @@ LONGEST = 512
 """Characters of a factual answer; a longer one is not an answer and matches nothing."""
 
 
+class Verdicts(NamedTuple):
+    """What a judge says of n answers.
+
+    Attributes:
+        values: one verdict an answer, shape (n,).
+        decided: bool (n,); False where the judge came to no verdict, and `values` holds what counts instead.
+    """
+
+    values: np.ndarray
+    decided: np.ndarray
+
+
 class Judge(Protocol):
     """Judges answers to questions of one domain: `cocal.verify.equivalence.Verifier` those of mathematics."""
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
-    ) -> np.ndarray:
+    ) -> Verdicts:
         """Whether each answer is right.
 
         Args:
@@ -26,11 +38,11 @@ class Judge(Protocol):
             questions: text of each response's question.
 
         Returns:
-            bool (n,); False without an answer.
+            bool (n,); False without an answer, and where nothing was decided.
         """
         ...
 
-    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> np.ndarray:
+    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
         """Equivalence classes of the answers within each pool (`cocal.verify.partition.partition`).
 
         Args:
@@ -40,7 +52,7 @@ class Judge(Protocol):
 
         Returns:
             int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an
-                answer.
+                answer. Two answers that nothing was decided about are apart.
         """
         ...
 
@@ -50,18 +62,19 @@ class ExactMatch:
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
-    ) -> np.ndarray:
+    ) -> Verdicts:
         """See `Judge.correct`."""
         accepted = [{normalise_text(gold) for gold in of_response} for of_response in golds]
         verdicts = [
             answer is not None and exact_form(answer) in right for answer, right in zip(answers, accepted, strict=True)
         ]
-        return np.array(verdicts, dtype=bool)
+        return Verdicts(np.array(verdicts, dtype=bool), np.ones(len(verdicts), dtype=bool))
 
-    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> np.ndarray:
+    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
         """See `Judge.classes`. An over-long answer is not even equivalent to its like."""
         forms = forms_of(answers, exact_form)
-        return partition(forms, pools, lambda pairs: [False] * len(pairs))
+        labels = partition(forms, pools, lambda pairs: [False] * len(pairs))
+        return Verdicts(labels, np.ones(len(labels), dtype=bool))
 
 
 def exact_form(answer: str) -> str | None:

@@ -1,6 +1,6 @@
 """Answers to the same question, sorted into classes of equal ones."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -51,3 +51,22 @@ def partition(
                 chain += [other for other in rest if other not in chain and {(first, other), (other, first)} & joined]
             label += 1
     return labels
+
+
+def decided_rows(
+    forms: Sequence[Hashable | None], pools: Sequence[Hashable], labels: np.ndarray, open_pairs: Iterable[Rows]
+) -> np.ndarray:
+    """Which answers of a partition are in their class by verdicts alone.
+
+    Args:
+        forms: of n answers, None without one.
+        pools: pool of each answer.
+        labels: int64 (n,), class of each answer within its pool.
+        open_pairs: rows of two forms of which nobody could say whether they are equivalent; those that other answers
+            joined are settled.
+
+    Returns:
+        bool (n,).
+    """
+    apart = {(pools[row], forms[row]) for pair in open_pairs if labels[pair[0]] != labels[pair[1]] for row in pair}
+    return np.array([both not in apart for both in zip(pools, forms, strict=True)], dtype=bool)

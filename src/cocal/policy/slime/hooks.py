@@ -53,7 +53,7 @@ async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
     if algorithm == "dcpo":
         start = confidence_start(ids, lambda part: plain_texts(tokenizer, [part])[0])
     (confidence,) = stated_confidences([text], PROTOCOLS[algorithm])
-    return {"acc": float(correct[0]), "conf": float(confidence), "conf_start": float(start)}
+    return {"acc": float(correct.values[0]), "conf": float(confidence), "conf_start": float(start)}
 
 
 def normalised(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:

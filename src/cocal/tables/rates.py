@@ -1,0 +1,77 @@
+"""What the numbers of a table rest on: shares of responses, and the mark of values that rest on too little."""
+
+from collections.abc import Collection, Sequence
+
+import pandas as pd
+
+from cocal.config.layout import Labelled, MainLayout
+from cocal.config.protocol import Quality
+from cocal.estimators.registry import METHODS
+from cocal.metrics.quality import RATES, shortfalls
+from cocal.metrics.shown import metric_text
+from cocal.tables.grid import Block, Cell, Group, Head, Row
+from cocal.tables.wording import DOUBTFUL
+
+_HEADS = {
+    "valid_rate": "Valid",
+    "answered_rate": "Answered",
+    "decided_rate": "Decided",
+    "truncation_rate": "Truncated",
+    "p_true_mass": "True or False",
+    "exact_match_accuracy": "Exact match",
+}
+_DOUBTS = {
+    "valid_rate": "less than {:g} % of the responses have a valid confidence",
+    "answered_rate": "less than {:g} % of the responses have an answer",
+    "decided_rate": "less than {:g} % of the responses have a verdict",
+    "p_true_mass": "the two words of P(True) have less than {:g} % of the probability on average",
+}
+
+
+def short_rates(numbers: pd.DataFrame, layout: MainLayout) -> dict[tuple[str, str], set[str]]:
+    """By dataset and method, the names of the shares below their floor; a macro average has those of all its datasets.
+
+    Args:
+        numbers: what `cocal.tables.main.prepare_main` returns.
+    """
+    found = {
+        (dataset, method): set(shortfalls(rows[list(RATES)].iloc[0], layout.quality))
+        for (dataset, method), rows in numbers.groupby(["dataset", "method"], sort=False)
+    }
+    for method in layout.methods:
+        found[layout.macro, method] = set().union(*(found[dataset.name, method] for dataset in layout.datasets))
+    return found
+
+
+def doubts(short: Collection[str], floors: Quality) -> str:
+    """The sentence that explains the mark of doubtful values.
+
+    Args:
+        short: names of the shares that lie below their floor somewhere in the table.
+    """
+    parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in short]
+    return f"{DOUBTFUL} marks values for which {', or '.join(parts)}."
+
+
+def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
+    """Shares of the responses behind each method's values, in percent; those that apply to no method are left out.
+
+    Args:
+        datasets: side by side.
+        numbers: what `cocal.tables.main.prepare_main` returns.
+    """
+    known = [name for name in _HEADS if numbers[name].notna().any()]
+    rates = numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])
+
+    def row(method: str) -> Row:
+        shares = [rates.loc[(dataset.name, method), name] for dataset in datasets for name in known]
+        return Row(METHODS[method].label, tuple(Cell(metric_text("accuracy", share)) for share in shares))
+
+    return Block(
+        corner="% of responses",
+        heads=(
+            tuple(Head(dataset.label, len(known)) for dataset in datasets),
+            tuple(Head(_HEADS[name]) for _ in datasets for name in known),
+        ),
+        groups=(Group(tuple(map(row, methods))),),
+    )
