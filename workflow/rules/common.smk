@@ -437,6 +437,16 @@ def labels(title, data, methods, backbone=STUDY.backbones[MAIN].label):
     return {"shows": title, "backbone": backbone, "data": data, "methods": methods}
 
 
+def laid_out(layout, *arguments):
+    """A function of the wildcards: what a table or figure shows. It is asked only of those that are drawn: a study may
+    have no method to show in another."""
+
+    def layout_of_study(wildcards):
+        return canonical(layout(STUDY, *arguments))
+
+    return layout_of_study
+
+
 def table_step(wildcards):
     """Step of results/tables/main{stage}.tex."""
     return int(wildcards.stage.removeprefix("_step") or FINAL)

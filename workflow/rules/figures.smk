@@ -25,9 +25,7 @@ rule figure_training_dynamics:
     params:
         name="training_dynamics",
         flags=f"--metrics results/metrics/{MAIN}.nc",
-        layout=canonical(
-            layouts.curves_layout(STUDY, STUDY.reports.stage_methods, STUDY.policy.stages)
-        ),
+        layout=laid_out(layouts.training_dynamics_layout),
     shell:
         "cocal figure {params.name} {params.flags} --layout {params.layout:q} --output {output.pdf} > {log} 2>&1"
 
@@ -53,7 +51,7 @@ use rule figure_training_dynamics as figure_cross_policy with:
     params:
         name="cross_policy",
         flags=f"--metrics results/metrics/{MAIN}.nc",
-        layout=canonical(layouts.cross_policy_layout(STUDY)),
+        layout=laid_out(layouts.cross_policy_layout),
 
 
 use rule figure_training_dynamics as figure_cross_iteration with:
@@ -184,7 +182,7 @@ use rule figure_training_dynamics as figure_reliability with:
     params:
         name="reliability",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
-        layout=canonical(layouts.reliability_layout(STUDY, [STUDY.reports.reliability_dataset])),
+        layout=laid_out(layouts.reliability_layout, [STUDY.reports.reliability_dataset]),
 
 
 use rule figure_training_dynamics as figure_reliability_all with:
@@ -210,7 +208,7 @@ use rule figure_training_dynamics as figure_reliability_all with:
     params:
         name="reliability_all",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
-        layout=canonical(layouts.reliability_layout(STUDY, SETS["mathematics"])),
+        layout=laid_out(layouts.reliability_layout, SETS["mathematics"]),
 
 
 use rule figure_training_dynamics as figure_layers with:

@@ -59,7 +59,7 @@ if SETS["factual"]:
         params:
             name="main",
             flags=f"--metrics results/metrics/{MAIN}.nc --backbone {MAIN} --step {FINAL}",
-            layout=canonical(layouts.ood_layout(STUDY)),
+            layout=laid_out(layouts.ood_layout),
 
 
 if SECOND:
@@ -87,7 +87,7 @@ if SECOND:
         params:
             name="main",
             flags=f"--metrics results/metrics/{SECOND}.nc --backbone {SECOND} --step {FINAL}",
-            layout=canonical(layouts.scale_layout(STUDY, SECOND)),
+            layout=laid_out(layouts.scale_layout, SECOND),
 
 
 use rule table_main as table_token_aggregation with:
