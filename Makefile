@@ -67,5 +67,5 @@ gallery: $(INSTALLED)
 	$(BIN)/python docs/gallery.py
 
 clean:
-	find results/ -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf -- {} +
+	[ ! -d results ] || find results/ -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf -- {} +
 	rm -rf logs .snakemake .pytest_cache .ruff_cache
