@@ -20,11 +20,11 @@ SHELL = ("export", "source")
 
 def _commands(text: str) -> list[str]:
     """The commands of a Markdown text, each once: lines of its code blocks, and code within sentences that begins with
-    the name of a program."""
+    the name of a program or is a flag."""
     lines = [line for language, block in BLOCK.findall(text) if not language for line in block.splitlines()]
     found = [shlex.join(shlex.split(line, comments=True)) for line in lines]
     inline = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", BLOCK.sub("", text))]
-    found += [code for code in inline if code.partition(" ")[0] in PROGRAMS]
+    found += [code for code in inline if code.partition(" ")[0] in PROGRAMS or code.startswith("--")]
     return list(dict.fromkeys(filter(None, found)))
 
 
@@ -65,6 +65,15 @@ def _make(repository: Path, folder: Path, words: list[str]) -> None:
     assert "\n" in text, "nothing would be done"
 
 
+def _flag(repository: Path, folder: Path, words: list[str]) -> None:
+    """A flag of Snakemake with its value is tried; one that is only named must be a flag of Snakemake or of ours."""
+    if len(words) > 1:
+        return _snakemake(repository, folder, words)
+    _, text = _run(repository, ["snakemake", "--help"])
+    ours = "".join(path.read_text() for path in (repository / "src/cocal/commands").glob("*.py"))
+    assert re.search(rf"{words[0]}\b", text) or f'"{words[0]}"' in ours
+
+
 def _shell(repository: Path, folder: Path, words: list[str]) -> None:
     """`source .venv/bin/activate`, after `make`, and variables that something reads."""
     for name in re.findall(r"\bCOCAL_\w+(?==)", " ".join(words)):
@@ -78,6 +87,8 @@ RUNNERS = {"snakemake": _snakemake, "cocal": _cocal, "make": _make} | dict.fromk
 
 def _try(repository: Path, folder: Path, command: str) -> None:
     program, *words = shlex.split(command)
+    if program.startswith("--"):
+        return _flag(repository, folder, [program, *words])
     assert program in RUNNERS, f"README.md: no test knows how to run {command!r}"
     RUNNERS[program](repository, folder, words)
 
@@ -88,10 +99,11 @@ def test_every_command_of_the_readme_runs(repository, tmp_path, command):
 
 
 def test_a_wrong_command_would_be_noticed(repository, tmp_path):
-    text = "Type `cocal plan --studie x`, `make\nnothing-of-that-name`; `results/` is no command.\n\n"
+    text = "Type `cocal plan --studie x`, `make\nnothing-of-that-name` or `--confg a=b` and `--config\na`; "
+    text += "`results/` is no command.\n\n"
     text += '```\nsnakemake --config \'{"companion": {"passes": 10}}\'   # JSON\n  trainer --fast\n```\n'
     commands = _commands(text)
-    assert len(commands) == 4
+    assert len(commands) == 6
     for command in commands:
         with pytest.raises(AssertionError):
             _try(repository, tmp_path, command)

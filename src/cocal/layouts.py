@@ -41,6 +41,9 @@ def shown_by(study: Study, name: str) -> bool:
     """Whether a study has the methods that a table or figure compares; one of a free choice needs any of it."""
     if name == "cost" and _untimed(study):
         return False
+    if name == "cross_policy":
+        needed = cross_policy_methods(study)
+        return bool(needed) and set(needed) <= set(study.estimators.methods)
     chosen = _chosen(study, name)
     return bool(chosen) if chosen is not None else set(_NEEDED.get(name, ())) <= set(available_methods(study))
 
@@ -53,7 +56,7 @@ def _chosen(study: Study, name: str) -> Sequence[str] | None:
         return stage_methods(study)
     if name.startswith("reliability"):
         return reliability_methods(study)
-    return cross_policy_methods(study) if name == "cross_policy" else None
+    return None
 
 
 def _untimed(study: Study) -> bool:
@@ -181,10 +184,9 @@ def cross_policy_layout(study: Study) -> CurvesLayout:
 
 
 def cross_policy_methods(study: Study) -> list[str]:
-    """Each coupled method, followed by CoCal's companion on its policy, where the study has both."""
-    available = available_methods(study)
-    pairs = [(algorithm, f"cocal-on-{algorithm}") for algorithm in ("rlcr", "dcpo")]
-    return [name for pair in pairs if set(pair) <= set(available) for name in pair]
+    """Each coupled method, followed by CoCal's companion on its policy."""
+    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
+    return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
 
 
 def stage_methods(study: Study) -> tuple[str, ...]:
