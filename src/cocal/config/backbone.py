@@ -117,7 +117,8 @@ class Checkpoint(Model):
     source: Literal["checkpoint"]
     label: str
     path: str
-    """Folder, or name on the Hugging Face hub (`owner/name`). A relative folder starts at the root of the repository."""
+    """Folder, or name on the Hugging Face hub (`owner/name`). A relative folder starts at the root of the
+    repository."""
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
     """Commit on the hub; required where `path` is a hub name."""
     depth: Count
