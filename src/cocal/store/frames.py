@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
-from cocal.store.damage import absent, unreadable
+from cocal.store.damage import absent, remedy, unreadable
 
 if TYPE_CHECKING:
     from cocal.schemas import Contract
@@ -53,7 +53,8 @@ def read_frame(
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
-        raise ContractError(absent(path / "*.parquet"))
+        advice = remedy(path, "rerun the rule that makes it")
+        raise ContractError(f"{path}: the folder holds no .parquet file; {advice}")
     wanted = list(columns) if columns is not None else list(contract.columns)
     tables = []
     for file in files:
