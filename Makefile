@@ -18,7 +18,7 @@ help:
 	@echo "make lint        formatters and linters alone"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
 	@echo "make gallery     shrink figures of the embedded study into docs/, for the README"
-	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm)"
+	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm, studies)"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else None'
@@ -67,4 +67,5 @@ gallery: $(INSTALLED)
 	$(BIN)/python docs/gallery.py
 
 clean:
-	rm -rf results/* logs .snakemake .pytest_cache .ruff_cache
+	[ ! -d results ] || find results/ -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf -- {} +
+	rm -rf logs .snakemake .pytest_cache .ruff_cache

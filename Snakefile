@@ -2,7 +2,7 @@
 #
 #   snakemake                              everything of the configured study (config/config.yaml by default)
 #   snakemake results/tables/main.tex      one table
-#   snakemake --configfile config/smoke.yaml ...     another study: it replaces the default, it never merges
+#   snakemake --directory studies/smoke --configfile config/smoke.yaml     another study, in a folder of its own
 #   snakemake --report results/report.html           what has been built, as one page
 from snakemake.utils import min_version
 

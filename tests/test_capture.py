@@ -201,7 +201,7 @@ def test_truncated_checkpoint_is_named(micro_checkpoint, tmp_path):
     shutil.copytree(micro_checkpoint, tmp_path / "cut")
     weights = tmp_path / "cut" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:5000])
-    with pytest.raises(ContractError, match=r"cut: not a complete checkpoint .*; delete it and rerun"):
+    with pytest.raises(ContractError, match=r"cut: not a complete checkpoint .*; it lies outside results/"):
         load_policy(tmp_path / "cut")
     with pytest.raises(ContractError, match="none: not a complete checkpoint"):
         load_policy(tmp_path / "none")

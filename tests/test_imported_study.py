@@ -22,7 +22,13 @@ STAGES = dumps.SETTINGS.stages
 
 
 @pytest.fixture(scope="module")
-def study(repository, micro_checkpoint) -> dict:
+def elsewhere(tmp_path_factory) -> Path:
+    """Folder of the other engine."""
+    return tmp_path_factory.mktemp("other-engine") / "elsewhere"
+
+
+@pytest.fixture(scope="module")
+def study(repository, micro_checkpoint, elsewhere) -> dict:
     """The smoke study with the micro policy as its backbone, trained elsewhere."""
     content = yaml.safe_load((repository / "config/smoke.yaml").read_text())
     content["backbones"] = {
@@ -34,8 +40,8 @@ def study(repository, micro_checkpoint) -> dict:
             "width": 32,
             "imported": {
                 "grpo": {
-                    "stages": {step: f"elsewhere/hf/{step - 1}" for step in STAGES},
-                    "rollouts": {"format": "slime", "path": "elsewhere/dump", "reward_key": "acc"},
+                    "stages": {step: str(elsewhere / f"hf/{step - 1}") for step in STAGES},
+                    "rollouts": {"format": "slime", "path": str(elsewhere / "dump"), "reward_key": "acc"},
                     "seconds": 60.0,
                     "device": "8 B200",
                 }
@@ -54,16 +60,16 @@ def study(repository, micro_checkpoint) -> dict:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, study, micro_checkpoint, micro_policy) -> Path:
-    """The study's folder, with what the other engine left."""
+def folder(tmp_path_factory, study, elsewhere, micro_checkpoint, micro_policy) -> Path:
+    """The study's folder, and what the other engine left."""
     folder = tmp_path_factory.mktemp("imported")
     (folder / "study.yaml").write_text(yaml.safe_dump(study))
     for step in STAGES:
-        shutil.copytree(micro_checkpoint, folder / f"elsewhere/hf/{step - 1}")
+        shutil.copytree(micro_checkpoint, elsewhere / f"hf/{step - 1}")
     sets = {key: study[key] for key in ("datasets", "world", "seed")}
     assert main(["questions", "--settings", json.dumps(sets), "--output", str(folder / "drawn")]) == 0
     questions = read_frame(folder / "drawn/smoke-train.parquet", QUESTIONS)
-    dumps.write_slime(folder / "elsewhere/dump", dumps.sampled(*micro_policy, questions), micro_policy[1])
+    dumps.write_slime(elsewhere / "dump", dumps.sampled(*micro_policy, questions), micro_policy[1])
     return folder
 
 
@@ -102,10 +108,11 @@ def test_the_rules_give_what_companions_learn_from(repository, folder):
 
 
 def test_what_is_missing_elsewhere_stops_before_any_job(repository, folder, tmp_path):
-    (tmp_path / "study.yaml").write_text((folder / "study.yaml").read_text())
+    moved = (folder / "study.yaml").read_text().replace("/elsewhere/hf/", "/elsewhere/gone/")
+    (tmp_path / "study.yaml").write_text(moved)
     done = snakemake(repository, tmp_path, "results/rollouts/micro/grpo")
     assert done.returncode != 0
-    assert "elsewhere/hf/2" in done.stdout + done.stderr
+    assert "elsewhere/gone/2" in done.stdout + done.stderr
     assert not (tmp_path / "results/policies").exists()
 
 

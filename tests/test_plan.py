@@ -94,3 +94,35 @@ def test_a_study_of_fewer_methods_shows_less(study):
     for name in ("pre_generation", "cost", "budgets", "cross_policy"):
         assert layouts.shown_by(study, name)
         assert not layouts.shown_by(small, name)
+
+
+def _trained(study, *algorithms):
+    return study.model_copy(update={"policy": study.policy.model_copy(update={"algorithms": algorithms})})
+
+
+def test_methods_of_policies_that_are_not_trained_drop_out(study):
+    """`estimators.methods` holds all methods by default."""
+    alone, rlcr = _trained(study, "grpo"), _trained(study, "grpo", "rlcr")
+    assert plan.available_methods(study) == list(study.estimators.methods)
+    gone = {"rlcr", "dcpo", "cocal-on-rlcr", "cocal-on-dcpo"}
+    assert plan.available_methods(alone) == [m for m in study.estimators.methods if m not in gone]
+    assert layouts.main_layout(alone, 60).methods == tuple(
+        m for m in layouts.main_layout(study, 60).methods if m not in gone
+    )
+    stages = layouts.main_layout(alone, 20).methods
+    assert stages == layouts.training_dynamics_layout(alone).methods == ("cocal-group", "cocal-binary")
+    shown = layouts.reliability_layout(alone, ["syn-amc23"]).methods
+    assert shown == ("verbal", "cocal-group", "cocal-binary")
+    assert "rlcr" in layouts.reliability_layout(rlcr, ["syn-amc23"]).methods
+    assert "dcpo" not in layouts.reliability_layout(rlcr, ["syn-amc23"]).methods
+    assert layouts.cross_policy_methods(rlcr) == ["rlcr", "cocal-on-rlcr"]
+    assert layouts.shown_by(rlcr, "cross_policy")
+    assert not layouts.shown_by(alone, "cross_policy")
+    assert layouts.shown_by(alone, "reliability")
+
+
+def test_what_has_no_method_to_show_is_left_out(study):
+    one = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": ("p-true",)})})
+    assert layouts.shown_by(one, "main")
+    for name in ("main_step20", "training_dynamics", "reliability", "reliability_all", "cross_policy"):
+        assert not layouts.shown_by(one, name), name

@@ -141,7 +141,7 @@ def test_a_wrong_size_is_an_error_where_no_checksum_is_known(host, tmp_path):
 
 def test_a_damaged_cache_is_an_error_and_is_not_replaced(host, tmp_path):
     get(host, tmp_path).write_bytes(b"damaged")
-    with pytest.raises(ContractError, match=rf"{PLACE}: sha256 is .*, expected {SHA256} .*; delete it and run"):
+    with pytest.raises(ContractError, match=rf"{PLACE}: sha256 is .*, expected {SHA256} .*; it lies outside results/"):
         get(host, tmp_path)
 
 

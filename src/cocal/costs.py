@@ -11,6 +11,7 @@ from cocal.config.base import Count, Model, Name, Positive
 from cocal.config.load import validate
 from cocal.errors import ContractError
 from cocal.store import write_text
+from cocal.store.damage import unreadable
 
 M = TypeVar("M", bound=Model)
 
@@ -91,7 +92,7 @@ def read_cost(path: Path, model: type[M]) -> M:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
-        raise ContractError(f"{path}: not a readable JSON file ({error}); delete it and rerun") from None
+        raise ContractError(unreadable(path, "JSON file", error)) from None
     return validate(model, content, str(path))
 
 

@@ -18,7 +18,7 @@ from cocal.config.layout import (
 )
 from cocal.config.study import Study
 from cocal.estimators.registry import METHODS
-from cocal.plan import layers_of
+from cocal.plan import available_methods, layers_of
 
 MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
 """Macro averages, as `cocal.plan.macro_averages` names them."""
@@ -40,13 +40,25 @@ _NEEDED = {
 
 
 def shown_by(study: Study, name: str) -> bool:
-    """Whether a study has the methods that a table or figure compares; those of a free choice always have."""
+    """Whether a study has the methods that a table or figure compares; one of a free choice needs any of it."""
     if name == "cost" and _untimed(study):
         return False
     if name == "cross_policy":
         needed = cross_policy_methods(study)
         return bool(needed) and set(needed) <= set(study.estimators.methods)
-    return set(_NEEDED.get(name, ())) <= set(study.estimators.methods)
+    chosen = _chosen(study, name)
+    return bool(chosen) if chosen is not None else set(_NEEDED.get(name, ())) <= set(available_methods(study))
+
+
+def _chosen(study: Study, name: str) -> Sequence[str] | None:
+    """The methods of a table or figure that shows those of a free choice that the study has; None for any other."""
+    if name in ("main", "ood", "scale"):
+        return _main_methods(study)
+    if name.startswith("main_step") or name == "training_dynamics":
+        return stage_methods(study)
+    if name.startswith("reliability"):
+        return reliability_methods(study)
+    return None
 
 
 def _untimed(study: Study) -> bool:
@@ -66,7 +78,7 @@ def main_layout(study: Study, step: int, wrong: Mapping[str, int] = _NONE) -> Ma
         **_backbone(study, study.main_backbone),
         quality=study.quality,
         datasets=_labelled(study, "mathematics"),
-        methods=_main_methods(study) if final else study.reports.stage_methods,
+        methods=_main_methods(study) if final else stage_methods(study),
         macro=MATHEMATICS,
         label="main" if final else f"main_step{step}",
         highlight="cocal-binary" if final else None,
@@ -160,7 +172,7 @@ def reliability_layout(study: Study, names: Sequence[str]) -> ReliabilityLayout:
     return ReliabilityLayout(
         **_backbone(study, study.main_backbone),
         datasets=tuple(Labelled(name=name, label=study.datasets[name].label) for name in names),
-        methods=study.reports.reliability_methods,
+        methods=reliability_methods(study),
         backbone=study.main_backbone,
         seed=study.reports.reliability_seed,
         bins=study.metrics.bins,
@@ -178,6 +190,11 @@ def curves_layout(study: Study, methods: Sequence[str], steps: Sequence[int]) ->
     )
 
 
+def training_dynamics_layout(study: Study) -> CurvesLayout:
+    """figures/training_dynamics: the methods of every stage."""
+    return curves_layout(study, stage_methods(study), study.policy.stages)
+
+
 def cross_policy_layout(study: Study) -> CurvesLayout:
     """figures/cross_policy: the coupled methods beside CoCal's companions on their policies."""
     return curves_layout(study, cross_policy_methods(study), study.policy.stages)
@@ -187,6 +204,18 @@ def cross_policy_methods(study: Study) -> list[str]:
     """Each coupled method, followed by CoCal's companion on its policy."""
     coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
     return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
+
+
+def stage_methods(study: Study) -> tuple[str, ...]:
+    """`reports.stage_methods`, those that the study has."""
+    available = available_methods(study)
+    return tuple(m for m in study.reports.stage_methods if m in available)
+
+
+def reliability_methods(study: Study) -> tuple[str, ...]:
+    """`reports.reliability_methods`, those that the study has."""
+    available = available_methods(study)
+    return tuple(m for m in study.reports.reliability_methods if m in available)
 
 
 def layers_layout(study: Study) -> LayersLayout:
@@ -215,7 +244,7 @@ def _wrong_rows(study: Study, domain: str, wrong: Mapping[str, int]) -> list[str
 
 
 def _main_methods(study: Study) -> tuple[str, ...]:
-    return tuple(m for m in study.estimators.methods if METHODS[m].group is not None)
+    return tuple(m for m in available_methods(study) if METHODS[m].group is not None)
 
 
 def _backbone(study: Study, name: str) -> dict[str, str]:

@@ -35,6 +35,12 @@ class ResponsePlan(Model):
         return (protocol, "p_true") if any(how.p_true for how in self.sets.values()) else (protocol,)
 
 
+def available_methods(study: Study) -> list[str]:
+    """The methods of `estimators.methods` that the study can have, in their order: those of a policy that it does not
+    train (`policy.algorithms`) drop out."""
+    return [m for m in study.estimators.methods if METHODS[m].policy in ("base", *study.policy.algorithms)]
+
+
 def evaluated_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
     """Checkpoints whose responses are evaluated, as (algorithm, step): the base policy at step 0, then the stages."""
     cells = [("base", 0), *((algorithm, step) for step in study.policy.stages for algorithm in study.policy.algorithms)]

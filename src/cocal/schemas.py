@@ -351,5 +351,5 @@ PREDICTIONS = Contract(
 `source_step` is the number of rollout steps that the companion learnt from, `validation_step` the number of those whose
 validation responses chose its best pass, `layer` the zero-based block index and `pooling` the pooled states (such as
 "last+mean") that it reads; -1, -1, -1 and "" without a companion. The columns from `correct` on are facts of the
-response (cocal.schemas.RESPONSES), the same for all methods: `answered` is whether it has an answer. `p_true_mass` alone
-belongs to P(True), and is null for other methods."""
+response (cocal.schemas.RESPONSES), the same for all methods: `answered` is whether it has an answer. `p_true_mass`
+alone belongs to P(True), and is null for other methods."""

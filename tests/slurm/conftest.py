@@ -11,7 +11,8 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 CANNOT = 77
 """Exit status of start-slurm.sh where SLURM cannot be had."""
-BUILT = (".git", ".venv", ".snakemake", "results", "logs", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
+BUILT = (".git", ".venv", ".snakemake", "results", "studies", "logs")
+BUILT += ("__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,16 @@ import sys
 from pathlib import Path
 
 from cocal import layouts, plan
-from cocal.config.load import load_study, study_from_mapping
+from cocal.config.load import configured_study
+from cocal.config.paths import located
 from cocal.estimators.registry import METHODS
 from cocal.judging.prompts import JudgePrompts
-from cocal.questions.registry import known_wrong, registry_of
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROTOCOLS
 from cocal.prompts import Prompts
+from cocal.questions.registry import known_wrong, registry_of
 from cocal.store.code import code_digest
+from cocal.store.owner import refuse_other_study
 from cocal.store.provenance import canonical
 
 # `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own
@@ -21,16 +23,21 @@ os.environ.update(
     PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 )
 
-# A file given with --configfile is a whole study and replaces the default. Without one, --config changes single
-# keys of the default study, e.g. --config '{"policy": {"learning_rate": 1.0e-4}}'.
-if "study" in config:
-    STUDY = study_from_mapping(config, ", ".join(map(str, workflow.configfiles)) or "--config")
-else:
-    STUDY = load_study(Path(workflow.basedir) / "config/config.yaml", config)
+# A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
+# Relative paths of a study start at the repository, also with --directory.
+STUDY_FILE = next(iter(workflow.configfiles), Path(workflow.basedir) / "config/config.yaml")
+STUDY = located(
+    configured_study(workflow.configfiles or [STUDY_FILE], config), workflow.basedir, Path.cwd()
+)
+# Snakemake tells a Snakefile in no other way what it is asked for; these neither plan nor change results.
+if {"--unlock", "--lint"}.isdisjoint(sys.argv):
+    refuse_other_study("results", STUDY.study, STUDY_FILE)
+
+# Environments (--sdm conda) hold the package of this checkout, wherever the results lie.
+os.environ.setdefault("COCAL_CHECKOUT", str(workflow.basedir))
 
 # The slice of the dataset registry that the study uses, and the file that says where its sources lie.
-# Relative: a checkout that is moved has nothing to run again.
-REGISTRY_FILE = os.path.relpath(Path(workflow.basedir) / STUDY.sources.registry)
+REGISTRY_FILE = STUDY.sources.registry
 REGISTRY = registry_of(STUDY.question_sets.registered, REGISTRY_FILE)
 # Rows that are known to be wrong, mended or not: captions and the table of hyperparameters say how many.
 WRONG_ROWS = known_wrong(STUDY.question_sets.registered, REGISTRY)
@@ -549,6 +556,16 @@ FIGURES = [
     )
     if layouts.shown_by(STUDY, name)
 ]
+
+
+def laid_out(layout, *arguments):
+    """A function of the wildcards: what a table or figure shows. It is asked only of those that are drawn: a study may
+    have no method to show in another."""
+
+    def layout_of_study(wildcards):
+        return canonical(layout(STUDY, *arguments))
+
+    return layout_of_study
 
 
 def table_step(wildcards):

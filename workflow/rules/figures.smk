@@ -25,9 +25,7 @@ rule figure_training_dynamics:
     params:
         name="training_dynamics",
         flags=f"--metrics results/metrics/{MAIN}.nc",
-        layout=canonical(
-            layouts.curves_layout(STUDY, STUDY.reports.stage_methods, STUDY.policy.stages)
-        ),
+        layout=laid_out(layouts.training_dynamics_layout),
         code=code_digest("cocal.commands.figure:_write_training_dynamics"),
     shell:
         "cocal figure {params.name} {params.flags} --layout {params.layout:q} --output {output.pdf} > {log} 2>&1"
@@ -54,7 +52,7 @@ use rule figure_training_dynamics as figure_cross_policy with:
     params:
         name="cross_policy",
         flags=f"--metrics results/metrics/{MAIN}-cross-policy.nc",
-        layout=canonical(layouts.cross_policy_layout(STUDY)),
+        layout=laid_out(layouts.cross_policy_layout),
         code=code_digest("cocal.commands.figure:_write_cross_policy"),
 
 
@@ -191,7 +189,7 @@ use rule figure_training_dynamics as figure_reliability with:
     params:
         name="reliability",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
-        layout=canonical(layouts.reliability_layout(STUDY, [STUDY.reports.reliability_dataset])),
+        layout=laid_out(layouts.reliability_layout, [STUDY.reports.reliability_dataset]),
         code=code_digest("cocal.commands.figure:_write_reliability"),
 
 
@@ -216,7 +214,7 @@ use rule figure_training_dynamics as figure_reliability_all with:
     params:
         name="reliability_all",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
-        layout=canonical(layouts.reliability_layout(STUDY, SETS["mathematics"])),
+        layout=laid_out(layouts.reliability_layout, SETS["mathematics"]),
         code=code_digest("cocal.commands.figure:_write_reliability"),
 
 

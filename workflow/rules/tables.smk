@@ -60,7 +60,7 @@ if SETS["factual"]:
         params:
             name="main",
             flags=f"--metrics results/metrics/{MAIN}.nc --backbone {MAIN} --step {FINAL}",
-            layout=canonical(layouts.ood_layout(STUDY, WRONG_ROWS)),
+            layout=laid_out(layouts.ood_layout, WRONG_ROWS),
             code=code_digest("cocal.commands.table:_write_main"),
 
 
@@ -87,7 +87,7 @@ if SECOND:
         params:
             name="main",
             flags=f"--metrics results/metrics/{SECOND}.nc --backbone {SECOND} --step {FINAL}",
-            layout=canonical(layouts.scale_layout(STUDY, SECOND, WRONG_ROWS)),
+            layout=laid_out(layouts.scale_layout, SECOND, WRONG_ROWS),
             code=code_digest("cocal.commands.table:_write_main"),
 
 

@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.questions.registry import Registry
     from cocal.schemas import QUESTIONS
     from cocal.store import read_frame, write_text
+    from cocal.store.damage import remedy
 
     settings = parse_settings(QuestionSets, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
@@ -51,9 +52,10 @@ def run(options: argparse.Namespace) -> None:
     shared["action"] = ["kept" if question in asked[name] else "excluded" for name, question in pairs]
     if settings.overlap == "exclude" and (shared["action"] == "kept").any():
         row = shared[shared["action"] == "kept"].iloc[0]
+        table = options.questions / f"{row['training_set']}.parquet"
         raise ContractError(
-            f"{options.questions / row['training_set']}.parquet still asks {row['training_id']}, which is "
-            f"{row['question_id']} of {row['dataset']}; rerun `cocal questions`"
+            f"{table} still asks {row['training_id']}, which is {row['question_id']} of {row['dataset']}; "
+            f"{remedy(table, 'rerun `cocal questions`')}"
         )
     write_text(options.output, shared.to_csv(index=False))
     for (name, action), rows in shared.groupby(["dataset", "action"]):

@@ -10,6 +10,12 @@ COLUMNS = ("stage", "jobs", "GPU-hours", "storage", "while it runs")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--study", type=Path, default=Path("config/config.yaml"), help="configuration of the study")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        help="folder of the study's results/ and logs/, as of `snakemake --directory`; by default this one, or "
+        "studies/NAME where results/ belongs to another study",
+    )
     parser.add_argument("--snakefile", type=Path, default=Path("Snakefile"), help="the workflow that counts the jobs")
     parser.add_argument("--assumptions", help="JSON or YAML file: what the estimates rest on; the paper's by default")
 
@@ -18,11 +24,14 @@ def run(options: argparse.Namespace) -> None:
     """Count the jobs that are left to do with a dry-run, estimate the rest from the configuration, print."""
     from cocal.config import load_study, parse_settings
     from cocal.estimate import STAGES, Assumptions, stage_of, workloads
+    from cocal.store.owner import owner_of
 
     study = load_study(options.study)
+    free = owner_of("results") in (None, study.study)
+    directory = options.directory or Path("." if free else f"studies/{study.study}")
     assumed = parse_settings(Assumptions, options.assumptions, "--assumptions")
     jobs: Counter[str] = Counter()
-    for rule, count in jobs_left(options.snakefile, options.study).items():
+    for rule, count in jobs_left(options.snakefile, options.study, directory).items():
         jobs[stage_of(rule) or rule] += count
     done = list(workloads(study, assumed))
     lines = [COLUMNS]
@@ -35,14 +44,14 @@ def run(options: argparse.Namespace) -> None:
     for first, *rest in lines:
         numbers = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         print("  ".join([first.ljust(widths[0]), *numbers]))
-    print("\nJobs: those left to do here. Hours and storage: the complete study, estimated from")
+    print(f"\nJobs: those left to do in {directory.absolute()}. Hours and storage: the complete study, estimated from")
     for key, field in Assumptions.model_fields.items():
         meaning = " ".join((field.description or "").split())
         print(f"  {key} = {getattr(assumed, key):,}".ljust(40) + meaning)
 
 
-def jobs_left(snakefile: Path, study: Path) -> dict[str, int]:
-    """Jobs of each rule that a dry-run of the workflow plans.
+def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
+    """Jobs of each rule that a dry-run of the workflow plans for a folder of results.
 
     Raises:
         ConfigError: if Snakemake is not installed, or refuses the study.
@@ -54,7 +63,7 @@ def jobs_left(snakefile: Path, study: Path) -> dict[str, int]:
     from cocal.errors import ConfigError
 
     command = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "rules", "--cores", "1"]
-    command += ["--snakefile", str(snakefile), "--configfile", str(study)]
+    command += ["--snakefile", str(snakefile), "--configfile", str(study), "--directory", str(directory)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     text = done.stdout + done.stderr
     if done.returncode:

@@ -15,6 +15,7 @@ from cocal.companion.model import CompanionMLP
 from cocal.companion.spec import CompanionSpec, parse_spec
 from cocal.config.protocol import Companion, Target
 from cocal.errors import ContractError
+from cocal.store.damage import absent, unreadable
 
 _PREDICTION_BATCH = {"cpu": 512, "cuda": 8192}
 """Responses scored at a time: on a processor, as many as leave the states of small companions in its cache."""
@@ -102,13 +103,13 @@ def load_companions(path: str | Path) -> Companions:
     path = Path(path)
     path = path / "companions.safetensors" if path.is_dir() else path
     if not path.exists():
-        raise ContractError(f"{path}: no such file; rerun the rule that fits the companions")
+        raise ContractError(absent(path, maker="the rule that fits the companions"))
     try:
         with safe_open(path, framework="pt") as file:
             metadata = (file.metadata() or {}).get("cocal", "{}")
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
-        raise ContractError(f"{path}: not a readable safetensors file ({error}); delete it and rerun") from None
+        raise ContractError(unreadable(path, "safetensors file", error)) from None
     spec = parse_spec(metadata, path)
     model = build_model(spec.settings, spec.inputs).eval()
     try:

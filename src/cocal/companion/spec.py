@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from cocal.config.base import Count, Model, Share
 from cocal.config.protocol import Companion, Target
 from cocal.errors import ConfigError, ContractError
+from cocal.store.damage import absent
 
 Order = Literal["chronological", "shuffled"]
 Experience = Literal["rollouts", "resampled", "prompts"]
@@ -126,5 +127,5 @@ def read_spec(folder: str | Path) -> CompanionSpec:
     """
     path = Path(folder) / "spec.json"
     if not path.exists():
-        raise ContractError(f"{path}: no such file; rerun the rule that fits the companions")
+        raise ContractError(absent(path, maker="the rule that fits the companions"))
     return parse_spec(path.read_text(encoding="utf-8"), path)

@@ -70,7 +70,8 @@ class Imported(Model):
     """A training that another engine ran."""
 
     stages: dict[Count, str]
-    """Step -> folder of the Hugging Face checkpoint after it; the steps are those of `policy.stages`."""
+    """Step -> folder of the Hugging Face checkpoint after it; the steps are those of `policy.stages`. Relative folders
+    start at the root of the repository, those of the rollouts too."""
     rollouts: ImportedRollouts | None = None
     """Required of GRPO, whose rollouts companions learn from."""
     seconds: Positive | None = None
@@ -116,7 +117,8 @@ class Checkpoint(Model):
     source: Literal["checkpoint"]
     label: str
     path: str
-    """Folder, or name on the Hugging Face hub (`owner/name`)."""
+    """Folder, or name on the Hugging Face hub (`owner/name`). A relative folder starts at the root of the
+    repository."""
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
     """Commit on the hub; required where `path` is a hub name."""
     depth: Count

@@ -116,7 +116,8 @@ class Sources(Model):
     mirror: str | None = None
     """Base that takes the place of the hosts, as `https://...` or `file:///folder`. COCAL_MIRROR overrides it."""
     cache: str = "results/sources"
-    """Folder of the downloaded files, in the layout of the hosts; may be shared by studies."""
+    """Folder of the downloaded files, in the layout of the hosts; may be shared by studies. A relative path starts
+    where `results/` lies."""
     overlap: Overlap = "exclude"
     """What becomes of questions of a registered training set that an evaluation set asks too (equal but for case,
     spaces and punctuation): exclude them from training, only report them, or refuse the study. Synthetic training

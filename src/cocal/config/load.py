@@ -1,7 +1,7 @@
 """Reading configurations: YAML or JSON in, a validated model out, one clear error otherwise."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from cocal.config.study import Study
 from cocal.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)
+_SINGLE_KEYS = "--config 'companion={passes: 10}'"
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -106,6 +107,32 @@ def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> 
         ConfigError: if the file or the merged result is not a valid study.
     """
     return validate(Study, _merge(read_yaml(path), overrides or {}), str(path))
+
+
+def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> Study:
+    """The study that a run of the workflow was given.
+
+    Args:
+        files: the file of the study; --configfile admits more than one.
+        changes: keys of the study that have other values, as --config gives them: nested mappings are merged into the
+            study key by key.
+
+    Raises:
+        ConfigError: if there are several files, if the file is no whole study, or the result is not a valid one.
+    """
+    if len(files) > 1:
+        raise ConfigError(
+            f"--configfile {' '.join(map(str, files))}: a run has one study, and files are never merged; "
+            f"change single keys of a study with {_SINGLE_KEYS}"
+        )
+    path = files[0]
+    content = read_yaml(path)
+    if "study" not in content:
+        raise ConfigError(
+            f"{path}: no key `study:`. A file given with --configfile is a whole study and replaces the default; "
+            f"change single keys of a study with {_SINGLE_KEYS}"
+        )
+    return validate(Study, _merge(content, changes), str(path))
 
 
 def study_from_mapping(content: Mapping[str, Any], source: str) -> Study:

@@ -96,6 +96,8 @@ class Study(Model):
     @model_validator(mode="after")
     def _trainings(self) -> "Study":
         policy = self.policy
+        if "grpo" not in policy.algorithms:
+            raise ValueError("policy.algorithms lacks grpo: companions learn from GRPO's rollouts")
         for name, backbone in self.backbones.items():
             for algorithm, imported in backbone.imported.items():
                 key = f"backbones.{name}.imported.{algorithm}"

@@ -14,6 +14,7 @@ from cocal.config.protocol import Estimators
 from cocal.errors import ContractError
 from cocal.schemas import RESPONSES
 from cocal.store import read_frame
+from cocal.store.damage import remedy
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
@@ -112,6 +113,7 @@ def read_responses(folder: Path, dataset: str, samples: int, step: int, columns:
     if len(broken):
         raise ContractError(
             f"{path}: column 'sample' must hold 0 to {samples - 1} once for every question; question "
-            f"{broken[0][0]!r}, sample {broken[0][1]}, is missing or repeats; sample the responses anew"
+            f"{broken[0][0]!r}, sample {broken[0][1]}, is missing or repeats; "
+            + remedy(path, "sample the responses anew")
         )
     return Responses(path, dataset, frame, evaluated)

@@ -40,6 +40,7 @@ from zarr.codecs import Crc32cCodec
 from cocal.errors import ContractError
 from cocal.features.formats import LARGEST, MISSING, NumberFormat, decoded, encoded, finite
 from cocal.store import atomic_path
+from cocal.store.damage import absent, remedy, unreadable
 
 _DIMENSIONS = ("response", "layer", "pooling", "hidden")
 _TEXT = np.dtypes.StringDType()
@@ -273,7 +274,7 @@ class FeatureReader:
                 row = rows[start + int(np.flatnonzero(missing)[0])]
                 raise ContractError(
                     f"{self.path}: features of row {row} (response_id {self.response_id[row]}) are unwritten, lost or "
-                    "not finite; delete the store and rerun"
+                    f"not finite; {remedy(self.path, 'delete the store and rerun')}"
                 )
 
     def _index(self, label: str, held: Sequence, wanted: int | str) -> int:
@@ -313,12 +314,12 @@ def create_features(
     )
     if path.exists():
         if not resume:
-            raise ContractError(f"{path}: exists already; delete it, or resume the run that was writing it")
+            raise ContractError(f"{path}: exists already; give another path, or resume the run that was writing it")
         group, found = _open(path, "r+")
         theirs, ours = asdict(found), asdict(layout)
         different = [f"{key} {theirs[key]!r}, now {ours[key]!r}" for key in ours if theirs[key] != ours[key]]
         if different:
-            raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; delete it")
+            raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; give another path")
         return FeatureWriter(path, group, layout)
     with atomic_path(path) as partial:
         _create(partial, layout)
@@ -384,7 +385,7 @@ def _create(path: Path, layout: Layout) -> None:
 def _open(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout]:
     """The group of a store and its layout, checked."""
     if not path.exists():
-        raise ContractError(f"{path}: no such feature store; rerun the rule that makes it")
+        raise ContractError(absent(path, "feature store"))
     with _readable(path):
         group = zarr.open_group(path, mode=mode)
         features = group["features"]
@@ -414,4 +415,4 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise ContractError(f"{path}: not a readable feature store ({error}); delete it and rerun") from None
+        raise ContractError(unreadable(path, "feature store", error)) from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cocal.errors import ContractError
 from cocal.store import write_text
+from cocal.store.damage import remedy
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +108,7 @@ def _complete(path: str | Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
-        raise ContractError(f"{path}: not a complete checkpoint ({first}); delete it and rerun") from None
+        raise ContractError(f"{path}: not a complete checkpoint ({first}); {remedy(path)}") from None
 
 
 @dataclass(frozen=True)

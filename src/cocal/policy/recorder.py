@@ -13,6 +13,7 @@ from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.policy.seconds import StepSeconds
 from cocal.schemas import RESPONSES
 from cocal.store import write_frame
+from cocal.store.damage import remedy
 from cocal.store.run_folder import RunFolder
 
 
@@ -50,7 +51,8 @@ class RolloutRecorder:
         """Raise ContractError if rollouts or features of a step are missing."""
         missing = self.missing(steps)
         if missing:
-            raise ContractError(f"{self._folder}: rollouts of step {missing[0]} are missing; delete the run, rerun")
+            advice = remedy(self._folder, "delete the run, rerun")
+            raise ContractError(f"{self._folder}: rollouts of step {missing[0]} are missing; {advice}")
         if self._features is not None:
             open_features(self._features.path)  # refuses a store with gaps
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from cocal.errors import ConfigError, ContractError
 from cocal.questions.registry import HOSTS, File, Source
 from cocal.store.atomic import write_text
+from cocal.store.damage import remedy
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
     target = Path(cache) / source.place(file)
     if not target.exists():
         raise ContractError(f"{target}: no such file; `cocal sources` downloads it")
-    _verify(target, file, str(target), "; delete it and run `cocal sources` again")
+    _verify(target, file, str(target), f"; {remedy(target, 'delete it and run `cocal sources` again')}")
     if file.sha256 is None:
         if not _record(target).exists():
             write_text(_record(target), _sha256(target) + "\n")
@@ -95,7 +96,7 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
         if recorded != found:
             raise ContractError(
                 f"{target}: sha256 {found}, but {recorded} was recorded when it came ({_record(target)}); "
-                "delete both and run `cocal sources` again"
+                + remedy(target, "delete both and run `cocal sources` again")
             )
     return target
 

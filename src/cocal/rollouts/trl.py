@@ -17,6 +17,7 @@ from cocal.errors import ContractError
 from cocal.rollouts.sample import Sample, log_probabilities, number, numbered, token_ids
 from cocal.schemas import RESPONSES
 from cocal.store import read_frame
+from cocal.store.damage import unreadable
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -49,7 +50,7 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     try:
         names = pq.read_schema(path).names
     except (pa.ArrowInvalid, OSError) as error:
-        raise ContractError(f"{path}: not a readable Parquet file ({error})") from None
+        raise ContractError(unreadable(path, "Parquet file", error)) from None
     if "response_ids" in names:
         return _recorded(path)
     if missing := {"prompt", "completion"} - {*names}:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
+from cocal.store.damage import absent, unreadable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,9 +27,9 @@ def read_dataset(path: str | Path) -> "xr.Dataset":
     import xarray as xr
 
     if not Path(path).exists():
-        raise ContractError(f"{path}: no such file; rerun the rule that makes it")
+        raise ContractError(absent(path))
     try:
         with xr.open_dataset(path, engine="h5netcdf") as dataset:
             return dataset.load()
     except (OSError, ValueError, KeyError) as error:
-        raise ContractError(f"{path}: not a readable NetCDF file ({error}); delete it and rerun") from None
+        raise ContractError(unreadable(path, "NetCDF file", error)) from None

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
+from cocal.store.damage import absent, remedy, unreadable
 
 if TYPE_CHECKING:
     from cocal.schemas import Contract
@@ -52,12 +53,13 @@ def read_frame(
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
-        raise ContractError(f"{path}: the folder holds no .parquet file; rerun the rule that makes it")
+        advice = remedy(path, "rerun the rule that makes it")
+        raise ContractError(f"{path}: the folder holds no .parquet file; {advice}")
     wanted = list(columns) if columns is not None else list(contract.columns)
     tables = []
     for file in files:
         if not file.exists():
-            raise ContractError(f"{file}: no such file; rerun the rule that makes it")
+            raise ContractError(absent(file))
         try:
             present = pq.read_schema(file).names
             missing = [name for name in wanted if name not in present]
@@ -65,7 +67,7 @@ def read_frame(
                 raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
             tables.append(pq.read_table(file, columns=wanted, filters=where, partitioning=None))
         except (pa.ArrowInvalid, OSError) as error:
-            raise ContractError(f"{file}: not a readable Parquet file ({error}); delete it and rerun") from None
+            raise ContractError(unreadable(file, "Parquet file", error)) from None
     table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
     return contract.check(table.to_pandas(), str(path), columns=wanted)
 

@@ -1,0 +1,44 @@
+"""What to do about a file that is missing or cannot be read: results are made again, a user's own files are not."""
+
+from pathlib import Path
+
+_OWN = "it lies outside results/, so it is your own input"
+
+
+def is_result(path: str | Path) -> bool:
+    """Whether a file lies below `results/` of the working directory, where the workflow makes everything anew.
+
+    Symbolic links are followed: a link in `results/` to a user's own file is not a result.
+    """
+    return Path("results").resolve() in Path(path).resolve().parents
+
+
+def unreadable(path: str | Path, kind: str, cause: object) -> str:
+    """The message about a file or folder that cannot be read, or does not hold what it should.
+
+    Args:
+        kind: what it should be, such as "Parquet file".
+        cause: what is wrong with it.
+    """
+    return f"{path}: not a readable {kind} ({cause}); {remedy(path)}"
+
+
+def absent(path: str | Path, kind: str = "file", maker: str = "the rule that makes it") -> str:
+    """The message about a file or folder that does not exist.
+
+    Args:
+        maker: what makes it, if it is a result.
+    """
+    advice = f"rerun {maker}" if is_result(path) else f"{_OWN}: check its path"
+    return f"{path}: no such {kind}; {advice}"
+
+
+def remedy(path: str | Path, made_again: str = "delete it and rerun") -> str:
+    """What to do about a file that is there but wrong.
+
+    Args:
+        made_again: the advice for a result; no other file is advised to be deleted, for it may be the only copy.
+    """
+    if is_result(path):
+        return made_again
+    return f"{_OWN}: mend it or give another"
