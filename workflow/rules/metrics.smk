@@ -29,7 +29,7 @@ use rule metrics as sweep_metrics with:
     log:
         "logs/metrics/{backbone}-sweep.log",
     benchmark:
-        "results/benchmarks/metrics/{backbone}-sweep.tsv"
+        "results/benchmarks/sweep_metrics/{backbone}-sweep.tsv"
     params:
         settings=canonical(STUDY.metrics),
         groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
@@ -46,7 +46,7 @@ use rule metrics as ablation_metrics with:
     log:
         "logs/metrics/{backbone}-ablations.log",
     benchmark:
-        "results/benchmarks/metrics/{backbone}-ablations.tsv"
+        "results/benchmarks/ablation_metrics/{backbone}-ablations.tsv"
     params:
         settings=canonical(STUDY.metrics),
         groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),

@@ -30,7 +30,7 @@ rule sweep_predictions:
     log:
         "logs/predictions/{backbone}-grpo-{step}-sweep.log",
     benchmark:
-        "results/benchmarks/predictions/{backbone}-grpo-{step}-sweep.tsv"
+        "results/benchmarks/sweep_predictions/{backbone}-grpo-{step}-sweep.tsv"
     conda:
         "../../envs/cocal.yaml"
     params:
@@ -54,7 +54,7 @@ use rule sweep_predictions as ablation_predictions with:
     log:
         "logs/predictions/{backbone}-grpo-{step}-ablations.log",
     benchmark:
-        "results/benchmarks/predictions/{backbone}-grpo-{step}-ablations.tsv"
+        "results/benchmarks/ablation_predictions/{backbone}-grpo-{step}-ablations.tsv"
     params:
         settings=canonical(STUDY.estimators.model_copy(update={"methods": ("cocal-binary",)})),
         samples=samples_of("mathematics"),

@@ -14,6 +14,7 @@ import pandas as pd
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.registry import METHODS, Method
 from cocal.estimators.responses import Estimator, EvaluationSets, Inputs, Responses, read_responses
+from cocal.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def predict(
         ContractError: if a file breaks its contract.
     """
     methods = _check_needs(names, algorithm, folders, inputs)
-    parts = []
+    parts, progress = [], Progress("set", len(sets.root))
     for dataset, samples in sets.root.items():
         for protocol, of_protocol in groupby(methods, attrgetter("protocol")):
             families = [(_family(name), list(group)) for name, group in groupby(of_protocol, attrgetter("module"))]
@@ -71,6 +72,7 @@ def predict(
             for family, group in families:
                 estimates = family.estimate(group, responses, inputs)
                 parts += [_rows(responses, estimator, confidence) for estimator, confidence in estimates.items()]
+        progress.add(detail=dataset)
     table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
     check_shared_responses(table)
     return table
