@@ -7,7 +7,16 @@ from cocal.config.backbone import Pretraining
 from cocal.config.study import Study
 from cocal.estimate import PROCESSOR, Assumptions, parameters_of, workloads
 
-SHORT = {"questions": 2, "table_": 2, "figure_": 4, "metrics": 4, "predictions": 5, "checks": 4, "latency": 30, "all": 0}
+SHORT = {
+    "questions": 2,
+    "table_": 2,
+    "figure_": 4,
+    "metrics": 4,
+    "predictions": 5,
+    "checks": 4,
+    "latency": 30,
+    "all": 0,
+}
 """Seconds of jobs that take about as long in every study, by rule; an underscore stands for all that begin so."""
 
 _PRETRAINING_RATE = 1.7e10

@@ -31,6 +31,7 @@ _SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS, L
 """Said better elsewhere."""
 _CHATTER = ("Building DAG", "Select jobs", "Using shell", "Conda environments: ignored", "Assuming unrestricted shared")
 _CHATTER += ("Singularity containers: ignored", "Group jobs: inactive", "Reasons:")
+_CHATTER += ("Some jobs were triggered by provenance", "Rules with provenance triggered jobs")
 _NUMBERED = (
     (re.compile(r"Trying to restart job (\d+)\."), r"is tried again"),
     (re.compile(r"Job (\d+) has been submitted with SLURM jobid (.*)\."), r"submitted as SLURM job \2"),
@@ -64,7 +65,7 @@ class LogHandler(LogHandlerBase):
         self._targets: set[str] = set()
         self._failures: dict[int, str] = {}
         self._spoken = time.monotonic()
-        self._closed = Event()
+        self._over = Event()
         self._work = Work({})
         self._backbones: list[str] = []
         self._words = DefaultFormatter(self.common_settings.quiet)
@@ -204,7 +205,7 @@ class LogHandler(LogHandlerBase):
 
     def _watch(self) -> None:
         """In a thread of its own: a line where nothing was said for long, as while a cluster trains for hours."""
-        while not self._closed.wait(_SILENCE / 10):
+        while not self._over.wait(_SILENCE / 10):
             with self.lock:
                 now = time.monotonic()
                 if self._running and now - self._spoken >= _SILENCE:
@@ -214,7 +215,7 @@ class LogHandler(LogHandlerBase):
 
     def close(self) -> None:
         """No more lines."""
-        self._closed.set()
+        self._over.set()
         super().close()
 
     def _failed(self, record: LogRecord) -> str:
