@@ -8,25 +8,31 @@ from cocal.config.study import Study
 from cocal.estimate import PROCESSOR, Assumptions, parameters_of, workloads
 
 SHORT = {
+    "all": 0,
+    "sources": 60,
+    "judge_checkpoint": 600,
+    "existing_backbone": 60,
+    "import_": 60,
     "questions": 2,
+    "overlap": 2,
+    "predictions": 4,
+    "latency": 60,
+    "metrics": 4,
+    "checks": 3,
     "table_": 2,
     "figure_": 4,
-    "metrics": 4,
-    "predictions": 5,
-    "checks": 4,
-    "latency": 30,
-    "all": 0,
 }
-"""Seconds of jobs that take about as long in every study, by rule; an underscore stands for all that begin so."""
+"""Seconds of jobs that take about as long in every study, by rule. A name that ends with an underscore stands for all
+rules that begin so, and `metrics` also for `sweep_metrics`."""
 
-_PRETRAINING_RATE = 1.7e10
-"""Products of a parameter and a token that one core pre-trains in a second, all six passes of them."""
-_DOCUMENT_TOKENS = 45
-"""Mean length of a document of the pre-training corpus, padding included."""
+_DOCUMENT_SECONDS = 1.6e-8
+"""Seconds in which one core pre-trains on a document of the corpus, for each parameter of the policy."""
+_READING = 0.1
+"""Time of reading rollouts again, in times of sampling them."""
 
 
 def seconds_by_rule(study: Study) -> dict[str, float]:
-    """Expected seconds of one job of each rule that a study can have, the mean over its backbones.
+    """Expected seconds of one job of each rule, or kind of rule, that a study has; the mean over its backbones.
 
     Rules that train, sample, extract or fit follow the estimate of `cocal plan`: of a GPU as the paper states it, or
     of one core for backbones that are trained here from nothing. The rest is `SHORT`.
@@ -37,10 +43,11 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
         hours[work.rule] += work.hours
         jobs[work.rule] += work.jobs
     seconds = {rule: 3600 * hours[rule] / jobs[rule] for rule in hours if jobs[rule]}
-    seconds |= dict.fromkeys(("train_coupled", "slime"), seconds["train"])
-    seconds |= {"replay": seconds.get("resample", 0.0) / 4, "sweep_predictions": SHORT["predictions"]}
+    seconds |= {"train_coupled": seconds["train"], "slime": seconds["train"]}
+    if "resample" in seconds:
+        seconds["replay"] = _READING * seconds["resample"]
     made = [one for one in study.backbones.values() if isinstance(one, Pretraining)]
     if made:
-        tokens = [one.steps * one.batch_size * _DOCUMENT_TOKENS * parameters_of(one, 0) for one in made]
-        seconds["backbone"] = 60 * PROCESSOR.start_minutes + 6 * sum(tokens) / len(made) / _PRETRAINING_RATE
+        work = [one.steps * one.batch_size * parameters_of(one, one.architecture.vocabulary) for one in made]
+        seconds["backbone"] = 60 * PROCESSOR.start_minutes + _DOCUMENT_SECONDS * sum(work) / len(made)
     return SHORT | seconds

@@ -76,7 +76,7 @@ PROCESSOR = Assumptions(
     responses=15_360,
     companion_seconds=1.0,
     training_tokens=64,
-    peak_teraflops=0.02,
+    peak_teraflops=0.3,
     start_minutes=0.1,
 )
 """One core and the policies of the embedded study, whose times these are."""
