@@ -10,8 +10,9 @@ UNKNOWN = 5.0
 """Seconds assumed of a job whose rule nobody knows anything about."""
 _INERTIA = 0.05
 """Share of the whole work that has to be done before its pace counts as much as the expectation."""
-_OVERDUE = 0.05
-"""Share of its expected time that a job which takes longer is always about to need."""
+_OVERDUE = 0.2
+"""Share of the time that it has run which a job is taken to need still, at least: nobody knows when one that takes
+longer than expected will end."""
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Work:
         rests = {}
         for rule, count in self.jobs.items():
             seconds = expected[rule]
-            now = [max(seconds - ran, _OVERDUE * seconds) for of, ran in running if of == rule]
+            now = [max(seconds - ran, _OVERDUE * ran) for of, ran in running if of == rule]
             waiting = count - len(self.finished.get(rule, ())) - len(now)
             rests[rule] = now + [seconds] * max(waiting, 0)
         return rests
