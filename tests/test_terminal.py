@@ -1,12 +1,17 @@
 """What Snakemake prints with our logger plugin: one line an event, with job, share of the work and time left."""
 
+import logging
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from snakemake.settings.types import OutputSettings
+from snakemake_interface_logger_plugins.common import LogEvent
 
+from snakemake_logger_plugin_cocal import LogHandler
 from snakemake_logger_plugin_cocal.text import LONGEST, called, reason_line
 from snakemake_logger_plugin_cocal.work import UNKNOWN, Work, assumed_seconds, earlier_seconds
 
@@ -207,3 +212,29 @@ def test_errors_of_the_workflow_itself_are_printed(folder):
     assert "MissingInputException" in (text := _snakemake(folder, "c").stderr)
     assert "nowhere" in text
     assert "Unlocked" in _snakemake(folder, "--unlock", "a").stderr
+
+
+def _record(text: str | None, **facts) -> logging.LogRecord:
+    record = logging.LogRecord("snakemake", logging.INFO, __file__, 1, text, (), None)
+    record.__dict__.update(facts)
+    return record
+
+
+def test_a_cluster_that_is_silent_for_long_is_reported_on(monkeypatch, capsys):
+    """With SLURM the jobs' own lines go to their logs, and a training takes hours."""
+    monkeypatch.setattr("snakemake_logger_plugin_cocal._SILENCE", 0.2)
+    handler = LogHandler(OutputSettings(), None)
+    command = "cocal train --run-folder results/runs/train/tiny/grpo"
+    job = {"rule_name": "train", "wildcards": {}, "shellcmd": command, "reason": "Forced execution", "output": ["a"]}
+    handler.handle(_record(None, event=LogEvent.RESOURCES_INFO, nodes=16))
+    handler.handle(_record("Study: x", seconds_by_rule={"train": 7200.0}, backbones=["tiny"]))
+    handler.handle(_record("Job stats", event=LogEvent.RUN_INFO, stats={"train": 2, "total": 2}))
+    handler.handle(_record(None, event=LogEvent.JOB_INFO, jobid=5, **job))
+    handler.handle(_record("Job 5 has been submitted with SLURM jobid 77 (log: logs/slurm/77.log)."))
+    time.sleep(0.5)
+    handler.close()
+    planned, started, submitted, *silent = capsys.readouterr().err.splitlines()
+    assert planned == "2 jobs, 16 at a time: about 2 h"
+    assert re.search(r"  train tiny grpo +started: it is forced$", started)
+    assert re.search(r"  train tiny grpo +submitted as SLURM job 77 \(log: logs/slurm/77\.log\)$", submitted)
+    assert re.search(r"  running +train tiny grpo \(\d s\); 0 % of the work, about 2 h left$", silent[0])
