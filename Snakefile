@@ -14,6 +14,7 @@ report: "workflow/report/study.rst"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/cluster.smk"
+include: "workflow/rules/progress.smk"
 include: "workflow/rules/questions.smk"
 include: "workflow/rules/policies.smk"
 include: "workflow/rules/responses.smk"

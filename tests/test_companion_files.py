@@ -189,7 +189,7 @@ def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
     with caplog.at_level(logging.INFO):
         assert main(run.command(tmp_path / "output", "--states=0/mean")) == 0
     assert load_companions(tmp_path / "output" / "0" / "mean" / "steps-2").spec.inputs == HIDDEN
-    assert "pass 4 of 4: group training" in caplog.text
+    assert "100 %, 2 steps: pass 4 of 4, group " in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,8 @@ def trained(processes, tmp_path_factory, micro_checkpoint, questions) -> Path:
     command = _command(folder, micro_checkpoint, questions, processes)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert f"step {STEPS}/{STEPS}  reward" in done.stderr
+    assert f"step {STEPS}/{STEPS}, reward" in done.stderr
+    assert "train_runtime" not in done.stdout + done.stderr, "the trainer prints no dictionaries of its own"
     assert not (folder / "run").exists()
     return folder
 

@@ -104,7 +104,8 @@ def test_a_wrong_study_stops_before_any_job(repository, tmp_path, change, messag
 
 
 def test_a_study_replaces_the_default_and_never_merges(repository, tmp_path):
-    done = snakemake(tmp_path, "--dry-run", config=repository / "config/smoke.yaml")
+    flags = ["--dry-run", "--printshellcmds"]
+    done = snakemake(tmp_path, *flags, config=repository / "config/smoke.yaml")
     text = done.stdout + done.stderr
     assert "smoke-small" in text
     assert "syn-math500" not in text

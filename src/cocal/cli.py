@@ -2,12 +2,11 @@
 
 import argparse
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Sequence
 
-from cocal import __version__
+from cocal import __version__, joblog
 from cocal.errors import ClusterError, ConfigError, ContractError, EngineError
 
 COMMANDS = {
@@ -56,12 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.add_arguments(command)
             command.set_defaults(handler=module.run)
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
+    joblog.configure(joblog.job_name(arguments))
     try:
         options.handler(options)
     except (ClusterError, ConfigError, ContractError, EngineError) as error:

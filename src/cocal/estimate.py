@@ -71,21 +71,49 @@ class Assumptions(Model):
     """Loading a checkpoint and starting an engine, for every job that has a GPU."""
 
 
+PROCESSOR = Assumptions(
+    parameters=0.5e6,
+    training_hours=0.05,
+    training_gpus=1,
+    sampling_hours=0.02,
+    responses=15_360,
+    companion_seconds=2.3,
+    training_tokens=64,
+    peak_teraflops=0.3,
+    start_minutes=0.1,
+)
+"""One core and the policies of the embedded study, whose times these are."""
+
+
 @dataclass(frozen=True)
 class Workload:
     """One kind of work on one backbone.
 
     Attributes:
-        stage: of the study.
-        gpu_hours: of all its jobs, their start included.
+        rule: of its jobs.
+        hours: wall-clock time of all its jobs, one after the other, their start included.
+        gpus: that a job holds; none where the backbone is trained here from nothing.
         storage: bytes that it leaves in results/.
         transient: bytes that it needs while it runs, on top.
+        jobs: how many there are.
     """
 
-    stage: Stage
-    gpu_hours: float
+    rule: str
+    hours: float
+    gpus: int
     storage: float
     transient: float = 0.0
+    jobs: int = 1
+
+    @property
+    def stage(self) -> Stage | None:
+        """Of the study."""
+        return stage_of(self.rule)
+
+    @property
+    def gpu_hours(self) -> float:
+        """Of all its jobs and their GPUs."""
+        return self.hours * self.gpus
 
 
 def stage_of(rule: str) -> Stage | None:
@@ -108,7 +136,7 @@ def parameters_of(backbone: Backbone, vocabulary: int) -> float:
 
 def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
     """Everything that takes a GPU or much space, in the order of the stages. Backbones that are trained here from
-    nothing need no GPU."""
+    nothing need no GPU, and take the time of `PROCESSOR`."""
     for backbone in study.backbones:
         estimate = _Backbone(study, backbone, assumed)
         yield estimate.policies()
@@ -127,30 +155,33 @@ class _Backbone:
         self._parameters = parameters_of(self._backbone, assumed.vocabulary)
         self._rollouts = study.policy.steps * study.policy.questions_per_step * study.policy.responses_per_question
         self._layers = plan.layers_of(study, name)
-        self._gpu = not isinstance(self._backbone, Pretraining)
-        self._start = self._gpu * assumed.start_minutes / 60
+        self._gpus = 0 if isinstance(self._backbone, Pretraining) else 1
+        self._pace = assumed if self._gpus else PROCESSOR
+        self._start = self._pace.start_minutes / 60
 
     def policies(self) -> Workload:
         """All algorithms: rollouts, updates, live features of GRPO; checkpoints of the stages."""
-        assumed, policy = self._assumed, self._study.policy
-        share = self._gpu * self._rollouts / assumed.responses * self._parameters / assumed.parameters
-        hours = (share * assumed.training_hours + self._start) * assumed.training_gpus
+        pace, policy = self._pace, self._study.policy
+        share = self._rollouts / pace.responses * self._parameters / pace.parameters
         runs = len(policy.algorithms)
+        hours = runs * (share * pace.training_hours + self._start)
+        gpus = self._gpus * pace.training_gpus
         weights = _HALF * self._parameters
         text = sum(self._text(self._rollouts, self._training_tokens(algorithm)) for algorithm in policy.algorithms)
         stored = weights * (1 + runs * len(policy.stages)) + text
         # float32 weights, once whole and once to be resumed, and both moments of the newest two resumable checkpoints
         transient = 2 * runs * self._parameters * 4 * _SINGLE
-        return Workload("policies", runs * hours, stored + self._states(self._rollouts, len(self._layers)), transient)
+        stored += self._states(self._rollouts, len(self._layers))
+        return Workload("train", hours, gpus, stored, transient, jobs=runs)
 
     def resampling(self) -> Workload:
         """PostCal: as many responses again, with the final block's features."""
         if "resampled" not in plan.experiences_of(self._methods("grpo", self._study.policy.steps)):
-            return Workload("policies", 0.0, 0.0)
+            return Workload("resample", 0.0, 0, 0.0, jobs=0)
         tokens = self._training_tokens("grpo")
         hours = self._decoding(self._rollouts * tokens) + self._forward(self._rollouts * self._with_prompt(tokens))
         stored = self._text(self._rollouts, tokens) + self._states(self._rollouts, 1)
-        return Workload("policies", hours + self._start, stored)
+        return Workload("resample", hours + self._start, self._gpus, stored)
 
     def evaluations(self) -> Iterator[Workload]:
         """Responses and features of every evaluated checkpoint, format and domain."""
@@ -159,6 +190,7 @@ class _Backbone:
             read = plan.feature_protocols(study, self._name, algorithm, step)
             for protocol in plan.protocols_of(study, self._name, algorithm, step):
                 for domain in plan.domains_of(study, self._name, algorithm, step):
+                    of_domain = "factual_" * (domain == "factual")
                     sets = plan.response_plan(
                         study, self._name, algorithm, step, protocol, study.evaluation_sets(domain)
                     ).sets
@@ -169,22 +201,23 @@ class _Backbone:
                     hours = self._decoding(sampled * tokens) + self._start
                     if domain == "factual" and study.judge.kind == "llm":
                         hours += self._judging(sampled) + self._start
-                    yield Workload("responses", hours, self._text(sampled, tokens))
+                    yield Workload(f"{of_domain}responses", hours, self._gpus, self._text(sampled, tokens))
                     if protocol in read:
                         evaluated = sum(asked[name] * one.samples for name, one in sets.items())
                         hours = self._forward(evaluated * self._with_prompt(tokens)) + self._start
                         kept = plan.feature_settings(study, algorithm, step, domain).layers
                         layers = 1 if kept == "final" else len(self._layers)
-                        yield Workload("features", hours, self._states(evaluated, layers))
+                        stored = self._states(evaluated, layers)
+                        yield Workload(f"{of_domain}features", hours, self._gpus, stored)
 
     def prompts(self) -> Workload:
         """States of the prompts of all rollout groups, on the main backbone."""
         methods = self._methods("grpo", self._study.policy.steps)
         if "prompts" not in plan.experiences_of(methods):
-            return Workload("features", 0.0, 0.0)
+            return Workload("prompt_features", 0.0, 0, 0.0, jobs=0)
         groups = self._rollouts // self._study.policy.responses_per_question
         hours = self._forward(groups * self._assumed.prompt_tokens) + self._start * len(self._study.policy.stages)
-        return Workload("features", hours, self._states(groups, 1) / 2)
+        return Workload("prompt_features", hours, self._gpus, self._states(groups, 1) / 2)
 
     def companions(self) -> Iterator[Workload]:
         """Fits of all prefixes and budgets, seeds and targets; those of the ablations have one target."""
@@ -193,18 +226,20 @@ class _Backbone:
             steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
             targets = 1 if experience == "prompts" else len(study.companion.targets)
             size = study.policy.responses_per_question if experience == "prompts" else 1
-            yield self._fits([step / size for step in steps], targets, width=1 if experience == "prompts" else 2)
+            rule = {"rollouts": "companions", "resampled": "postcal_companions"}.get(experience, "prompt_companions")
+            yield self._fits(rule, [step / size for step in steps], targets, width=1 if experience == "prompts" else 2)
         states = len(plan.ablation_states(study, self._name))
-        yield self._fits([study.policy.steps] * states, 1, width=2)
+        yield self._fits("ablation_companions", [study.policy.steps] * states, 1, width=2)
 
-    def _fits(self, steps: list[float], targets: int, width: int) -> Workload:
+    def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
         members = targets * len(self._study.companion.seeds)
         policy = self._study.policy
         rollouts = sum(steps) * policy.questions_per_step * policy.responses_per_question
-        seconds = self._gpu * self._assumed.companion_seconds * members * rollouts / self._assumed.responses
+        seconds = self._pace.companion_seconds * members * rollouts / self._pace.responses
         sizes = (width * self._backbone.width, *self._study.companion.widths, 1)
         weights = sum((a + 3) * b for a, b in pairwise(sizes))
-        return Workload("companions", seconds / 3600 + self._start, _SINGLE * weights * members * len(steps))
+        stored = _SINGLE * weights * members * len(steps)
+        return Workload(rule, seconds / 3600 + self._start, self._gpus, stored)
 
     def _methods(self, algorithm: str, step: int) -> list[str]:
         return plan.methods_of(self._study, self._name, algorithm, step)
@@ -219,20 +254,18 @@ class _Backbone:
         return tokens + self._assumed.prompt_tokens
 
     def _decoding(self, tokens: float) -> float:
-        """GPU-hours."""
-        assumed = self._assumed
-        tokens = self._gpu * tokens
-        hours = assumed.sampling_hours / (assumed.responses * assumed.training_tokens)
-        return tokens * hours * self._parameters / assumed.parameters
+        """Hours on one device."""
+        pace = self._pace
+        hours = pace.sampling_hours / (pace.responses * pace.training_tokens)
+        return tokens * hours * self._parameters / pace.parameters
 
     def _forward(self, tokens: float, parameters: float | None = None) -> float:
-        """GPU-hours; of the backbone, or of a model of so many parameters."""
-        tokens = self._gpu * tokens
-        speed = self._assumed.peak_teraflops * _TERA * self._assumed.utilisation
+        """Hours on one device; of the backbone, or of a model of so many parameters."""
+        speed = self._pace.peak_teraflops * _TERA * self._pace.utilisation
         return 2 * (parameters or self._parameters) * tokens / speed / 3600
 
     def _judging(self, responses: float) -> float:
-        """GPU-hours: nearly all of it is reading, a verdict is a word."""
+        """Hours on one device: nearly all of it is reading, a verdict is a word."""
         assumed = self._assumed
         return self._forward(responses * assumed.judgements * assumed.judge_tokens, assumed.judge_parameters)
 

@@ -21,6 +21,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
 from cocal.generation.engine import Engine, Sampling, Tokens
 from cocal.generation.responses import sampling_seeds
+from cocal.progress import Progress
 
 
 class ResponseLengths(RootModel[Annotated[dict[Name, Count], Field(min_length=1)]]):
@@ -136,13 +137,13 @@ def measure_latency(
     for name, of in sets.items():
         if questions > len(of.prompts):
             raise ConfigError(f"{name} has {len(of.prompts)} questions, not the {questions} to be timed; ask for fewer")
-    times = []
+    times, progress = [], Progress("set", len(sets))
     for name, of in sets.items():
         chosen = _choose(of.prompts, questions, seed)
         sampling = Sampling.of(settings, of.max_response_length)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
         times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
-        logging.info("%s: confidence after %.2f ms and %.3f s", name, times[-1].pre_ms, times[-1].post_s)
+        progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
     name, largest = max(sets.items(), key=lambda item: len(item[1].prompts))
     prompts = _choose(largest.prompts, min(limit or len(largest.prompts), len(largest.prompts)), seed)
 

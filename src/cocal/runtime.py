@@ -1,20 +1,12 @@
-"""What a long job needs of its process: repeatable numbers, and progress in its log."""
+"""What a long job needs of its process: repeatable numbers, and how much memory it took."""
 
-import logging
 import os
 import resource
 import sys
-import time
-from collections.abc import Iterator, Sized
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-
-T = TypeVar("T", bound=Sized)
-
-_INTERVAL = 10.0
-"""Seconds between progress lines."""
 
 
 def fix_threads() -> None:
@@ -43,21 +35,3 @@ def best_device() -> "torch.device":
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def progress(batches: list[T], what: str) -> Iterator[T]:
-    """Yield the batches, logging now and then how many of their items are done and how long the rest will take.
-
-    A log line, not a bar: logs of jobs are files, read with `tail`.
-    """
-    total = sum(map(len, batches))
-    started = shown = time.monotonic()
-    done = 0
-    for batch in batches:
-        yield batch
-        done += len(batch)
-        now = time.monotonic()
-        if now - shown > _INTERVAL and done < total:
-            shown = now
-            left = (now - started) / done * (total - done)
-            logging.info("%s: %d of %d, %.0f s left", what, done, total, left)

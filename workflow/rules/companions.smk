@@ -35,7 +35,7 @@ use rule companions as postcal_companions with:
     log:
         "logs/companions/{backbone}-postcal.log",
     benchmark:
-        "results/benchmarks/companions/{backbone}-postcal.tsv"
+        "results/benchmarks/postcal_companions/{backbone}-postcal.tsv"
     params:
         settings=canonical(STUDY.companion),
         how=f"--order shuffled --shuffle-seed {STUDY.postcal.shuffle_seed}",
@@ -55,7 +55,7 @@ use rule companions as prompt_companions with:
     log:
         "logs/companions/{backbone}-prompts.log",
     benchmark:
-        "results/benchmarks/companions/{backbone}-prompts.tsv"
+        "results/benchmarks/prompt_companions/{backbone}-prompts.tsv"
     params:
         settings=canonical(plan.prompt_companion(STUDY)),
         how="--prompts",
@@ -71,7 +71,7 @@ use rule companions as ablation_companions with:
     log:
         "logs/companions/{backbone}-ablations.log",
     benchmark:
-        "results/benchmarks/companions/{backbone}-ablations.tsv"
+        "results/benchmarks/ablation_companions/{backbone}-ablations.tsv"
     params:
         settings=canonical(plan.ablation_companion(STUDY)),
         how=ablation_flags,

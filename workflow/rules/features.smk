@@ -49,7 +49,7 @@ use rule features as factual_features with:
     log:
         "logs/features/{backbone}-{algorithm}-{step}-{protocol}-factual.log",
     benchmark:
-        "results/benchmarks/features/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
+        "results/benchmarks/factual_features/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
     params:
         settings=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         samples=samples_of("factual"),
@@ -73,7 +73,7 @@ rule replay:
     log:
         "logs/features/{backbone}-rollouts.log",
     benchmark:
-        "results/benchmarks/features/{backbone}-rollouts.tsv"
+        "results/benchmarks/replay/{backbone}-rollouts.tsv"
     wildcard_constraints:
         backbone=f"{trained_by('imported', ['grpo'])}|{trained_by('slime', ['grpo'])}",
     conda:
@@ -100,7 +100,7 @@ rule prompt_features:
     log:
         "logs/features/{backbone}-prompts.log",
     benchmark:
-        "results/benchmarks/features/{backbone}-prompts.tsv"
+        "results/benchmarks/prompt_features/{backbone}-prompts.tsv"
     conda:
         "../../envs/cocal.yaml"
     params:

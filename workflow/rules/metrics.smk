@@ -30,7 +30,7 @@ use rule metrics as sweep_metrics with:
     log:
         "logs/metrics/{backbone}-sweep.log",
     benchmark:
-        "results/benchmarks/metrics/{backbone}-sweep.tsv"
+        "results/benchmarks/sweep_metrics/{backbone}-sweep.tsv"
     params:
         settings=canonical(STUDY.metrics),
         groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
@@ -48,7 +48,7 @@ use rule sweep_metrics as budget_metrics with:
     log:
         "logs/metrics/{backbone}-budgets.log",
     benchmark:
-        "results/benchmarks/metrics/{backbone}-budgets.tsv"
+        "results/benchmarks/budget_metrics/{backbone}-budgets.tsv"
 
 
 # And by the states that it reads.
@@ -60,7 +60,7 @@ use rule metrics as ablation_metrics with:
     log:
         "logs/metrics/{backbone}-ablations.log",
     benchmark:
-        "results/benchmarks/metrics/{backbone}-ablations.tsv"
+        "results/benchmarks/ablation_metrics/{backbone}-ablations.tsv"
     params:
         settings=canonical(STUDY.metrics),
         groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
@@ -78,7 +78,7 @@ use rule metrics as cross_policy_metrics with:
     log:
         "logs/metrics/{backbone}-cross-policy.log",
     benchmark:
-        "results/benchmarks/metrics/{backbone}-cross-policy.tsv"
+        "results/benchmarks/cross_policy_metrics/{backbone}-cross-policy.tsv"
     params:
         settings=canonical(STUDY.metrics),
         groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),

@@ -31,7 +31,7 @@ rule existing_backbone:
     log:
         "logs/backbone/{backbone}.log",
     benchmark:
-        "results/benchmarks/backbone/{backbone}.tsv"
+        "results/benchmarks/existing_backbone/{backbone}.tsv"
     wildcard_constraints:
         backbone=either(EXISTING),
     localrule: True
@@ -94,6 +94,8 @@ use rule train as train_coupled with:
         ],
         rollouts=directory("results/rollouts/{backbone}/{algorithm}"),
         cost="results/costs/{backbone}/train-{algorithm}.json",
+    benchmark:
+        "results/benchmarks/train_coupled/{backbone}-{algorithm}.tsv"
     wildcard_constraints:
         backbone=trained_by("trl", ["rlcr", "dcpo"]),
         algorithm="rlcr|dcpo",
@@ -158,7 +160,7 @@ rule import_policy:
     log:
         "logs/import/{backbone}-{algorithm}-policy.log",
     benchmark:
-        "results/benchmarks/import/{backbone}-{algorithm}-policy.tsv"
+        "results/benchmarks/import_policy/{backbone}-{algorithm}-policy.tsv"
     wildcard_constraints:
         backbone=trained_by("imported", STUDY.policy.algorithms),
     conda:
@@ -184,7 +186,7 @@ rule import_rollouts:
     log:
         "logs/import/{backbone}-{algorithm}-rollouts.log",
     benchmark:
-        "results/benchmarks/import/{backbone}-{algorithm}-rollouts.tsv"
+        "results/benchmarks/import_rollouts/{backbone}-{algorithm}-rollouts.tsv"
     wildcard_constraints:
         backbone=trained_by("imported", ["grpo"]),
         algorithm="grpo",

@@ -31,7 +31,7 @@ rule sweep_predictions:
     log:
         "logs/predictions/{backbone}-grpo-{step}-sweep.log",
     benchmark:
-        "results/benchmarks/predictions/{backbone}-grpo-{step}-sweep.tsv"
+        "results/benchmarks/sweep_predictions/{backbone}-grpo-{step}-sweep.tsv"
     conda:
         "../../envs/cocal.yaml"
     params:
@@ -56,7 +56,7 @@ use rule sweep_predictions as budget_predictions with:
     log:
         "logs/predictions/{backbone}-grpo-{step}-budgets.log",
     benchmark:
-        "results/benchmarks/predictions/{backbone}-grpo-{step}-budgets.tsv"
+        "results/benchmarks/budget_predictions/{backbone}-grpo-{step}-budgets.tsv"
     params:
         settings=estimators_with(plan.budget_methods(STUDY)),
         samples=samples_of("mathematics"),
@@ -73,7 +73,7 @@ use rule sweep_predictions as ablation_predictions with:
     log:
         "logs/predictions/{backbone}-grpo-{step}-ablations.log",
     benchmark:
-        "results/benchmarks/predictions/{backbone}-grpo-{step}-ablations.tsv"
+        "results/benchmarks/ablation_predictions/{backbone}-grpo-{step}-ablations.tsv"
     params:
         settings=estimators_with(["cocal-binary"]),
         samples=samples_of("mathematics"),

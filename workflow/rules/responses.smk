@@ -71,7 +71,7 @@ use rule responses as factual_responses with:
     log:
         "logs/responses/{backbone}-{algorithm}-{step}-{protocol}-factual.log",
     benchmark:
-        "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
+        "results/benchmarks/factual_responses/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
     params:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),

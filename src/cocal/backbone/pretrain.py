@@ -11,6 +11,7 @@ import torch
 from cocal.backbone.corpus import CorpusWriter, Document
 from cocal.backbone.tokenizer import END_OF_TURN, train_tokenizer
 from cocal.config.backbone import Architecture, Pretraining
+from cocal.progress import Progress
 from cocal.store import atomic_path, label_folder
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path, attribut
     batches = _batches(writer, tokenizer, settings.batch_size, settings.seed)
     size = sum(p.numel() for p in model.parameters())
     logging.info("pre-training %.2f M parameters for %d steps", size / 1e6, settings.steps)
-    started, tokens = time.monotonic(), 0
-    for step in range(1, settings.steps + 1):
+    progress, started, tokens = Progress("step", settings.steps), time.monotonic(), 0
+    for _ in range(settings.steps):
         ids, labels = next(batches)
         loss = model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id, labels=labels).loss
         loss.backward()
@@ -84,16 +85,7 @@ def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path, attribut
             schedule.step()
             optimiser.zero_grad()
         tokens += ids.numel()
-        if step % max(1, settings.steps // 20) == 0:
-            spent = time.monotonic() - started
-            logging.info(
-                "step %d/%d  loss %.3f  %.0f tokens/s  %.0f s left",
-                step,
-                settings.steps,
-                loss.item(),
-                tokens / spent,
-                spent / step * (settings.steps - step),
-            )
+        progress.add(detail=f"loss {loss.item():.3f}, {tokens / (time.monotonic() - started):.0f} tokens/s")
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     with atomic_path(output) as partial:

@@ -77,6 +77,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.costs import Cost, device_name, write_cost
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.store import open_features
+    from cocal.progress import Progress
     from cocal.runtime import fix_threads
     from cocal.store import provenance
 
@@ -89,6 +90,7 @@ def run(options: argparse.Namespace) -> None:
     attributes = provenance("companions", settings, features=features.attributes.get("digest"))
     default = None, [PROMPT] if options.prompts else list(RESPONSE_POOLINGS), options.output
     states = [(*_states(words), options.output / words) for words in options.states or ()] or [default]
+    progress = Progress("", settings.passes * sum(prefix.steps for prefix in prefixes) * len(states))
     for layer, poolings, output in states:
         fits = fit_companions(
             settings,
@@ -101,6 +103,7 @@ def run(options: argparse.Namespace) -> None:
             layer=layer,
             poolings=poolings,
             memory=None if options.memory is None else int(options.memory * 2**30),
+            progress=progress,
         )
         started = time.monotonic()
         for companions, history in fits:

@@ -1,6 +1,7 @@
 """`cocal metrics`: compute the metric cube with bootstrap intervals."""
 
 import argparse
+import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.layout import Groups
     from cocal.config.protocol import Metrics
     from cocal.metrics.common import on_common_responses
-    from cocal.metrics.cube import LOG, metric_cube
+    from cocal.metrics.cube import metric_cube
     from cocal.schemas import PREDICTIONS
     from cocal.store import provenance, read_frame, write_dataset
 
@@ -45,9 +46,9 @@ def run(options: argparse.Namespace) -> None:
     present = set(predictions["dataset"].unique())
     for group, members in groups.root.items():
         for name in sorted(set(members) - present):
-            LOG.warning("metrics: no predictions on %s, so %s stays empty", name, group)
+            logging.warning("no predictions on %s, so %s stays empty", name, group)
     cube = metric_cube(predictions, settings, groups.root, options.seeds, options.sweep)
     slice_ = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
     slice_["common_responses"] = options.common_responses
     write_dataset(options.output, cube, provenance("metrics", slice_))
-    LOG.info("metrics: wrote %s", options.output)
+    logging.info("wrote %s", options.output)

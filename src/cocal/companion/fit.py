@@ -1,7 +1,7 @@
 """Fitting companions on rollouts (section 4.1, appendix A.1)."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from cocal.companion.training import Training, matmul_precision
 from cocal.config.protocol import Companion
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader
+from cocal.progress import Progress
 from cocal.runtime import best_device
 
 FEATURE_MEMORY = 5 * 2**30
@@ -38,6 +39,7 @@ def fit_companions(
     poolings: Sequence[str] = ("last", "mean"),
     memory: int | None = None,
     device: torch.device | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[Companions, pd.DataFrame]]:
     """Fit, on every prefix of the rollouts, a companion for every target and seed in one pass over the data.
 
@@ -66,6 +68,7 @@ def fit_companions(
         poolings: concatenated in this order.
         memory: bytes of features to hold; `FEATURE_MEMORY` by default, on a GPU half of what is free there.
         device: to train on; the GPU by default, if there is one.
+        progress: of several calls together, counted in passes times steps; by default of this one alone.
 
     Yields:
         For each prefix in turn, the companions, and their history: columns pass (from 1), target, seed, train_loss
@@ -87,6 +90,7 @@ def fit_companions(
     longest = [max(rows, key=len) for rows in zip(*parts.values(), strict=True)]
     inputs = len(poolings) * features.hidden
     device = device or best_device()
+    progress = progress or Progress("", settings.passes * sum(prefix.steps for prefix in prefixes))
     training, validation = _batches(settings, features, layer, poolings, longest, order, memory, device)
     for prefix, (for_training, for_validation) in parts.items():
         model = build_model(settings, inputs).to(device)
@@ -98,6 +102,7 @@ def fit_companions(
                 training,
                 validation,
                 None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
+                lambda detail, steps=prefix.steps: progress.add(steps, f"{steps} steps: {detail}"),
             )
         spec = CompanionSpec(
             settings=settings,
@@ -204,11 +209,13 @@ def _fit(
     training: Batches,
     validation: Batches,
     shuffling: np.random.Generator | None,
+    report: Callable[[str], None],
 ) -> tuple[tuple[int, ...], pd.DataFrame]:
     """Train all members of a new `model`; best pass of each member, and the history.
 
     Args:
         shuffling: draws the order of the training responses in every pass; none for chronological order.
+        report: told about every pass.
     """
     members = companion_members(settings)
     trainer = Training(model, settings)
@@ -221,7 +228,7 @@ def _fit(
         error = _validate(model, validation, labels.truth)
         best.update(number, error)
         history.append(_record(number, members, loss, error))
-        logging.info("pass %d of %d: %s", number, settings.passes, _summary(history[-1]))
+        report(f"pass {number} of {settings.passes}, {_summary(history[-1])}")
     return best.restore(members), pd.concat(history, ignore_index=True)
 
 
@@ -246,8 +253,8 @@ def _record(number: int, members: Sequence[tuple[str, int]], loss: Tensor, error
 def _summary(record: pd.DataFrame) -> str:
     """Means over the seeds, for the log."""
     means = record.groupby("target", sort=False)[["train_loss", "validation_mse"]].mean()
-    return "; ".join(
-        f"{target} training {loss:.4f}, validation {error:.4f}" for target, loss, error in means.itertuples()
+    return ", ".join(
+        f"{target} {loss:.4f} in training and {error:.4f} in validation" for target, loss, error in means.itertuples()
     )
 
 

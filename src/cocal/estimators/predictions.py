@@ -15,6 +15,7 @@ from cocal.companion.spec import Prefix
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.registry import METHODS, Method
 from cocal.estimators.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, read_responses
+from cocal.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def predict(
         ContractError: if a file breaks its contract.
     """
     methods = _check_needs(names, algorithm, folders, inputs)
-    parts = []
+    parts, progress = [], Progress("set", len(sets.root))
     for dataset, samples in sets.root.items():
         for protocol, of_protocol in groupby(methods, attrgetter("protocol")):
             families = [(_family(name), list(group)) for name, group in groupby(of_protocol, attrgetter("module"))]
@@ -75,6 +76,7 @@ def predict(
                 mass = responses.evaluated["p_true_mass"] if "p_true_mass" in family.COLUMNS else np.nan
                 for estimator, confidence in estimates.items():
                     parts.append(_rows(responses, estimator, confidence).assign(p_true_mass=mass))
+        progress.add(detail=dataset)
     table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
     check_shared_responses(table)
     return table

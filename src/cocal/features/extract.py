@@ -13,7 +13,8 @@ from cocal.config.protocol import Features
 from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.forward import batches_of_tokens, score
 from cocal.features.store import create_features
-from cocal.runtime import peak_memory, progress
+from cocal.progress import through
+from cocal.runtime import peak_memory
 from cocal.store import atomic_path
 
 _BLOCK = 2048
@@ -41,7 +42,7 @@ def extract_features(
         attributes: provenance.
         poolings: see `cocal.features.capture.capture`.
     """
-    layers = resolve_layers(settings.layers, model.config.num_hidden_layers)
+    layers, what = resolve_layers(settings.layers, model.config.num_hidden_layers), f"{output.stem}: response"
     hidden = model.config.hidden_size
     started, tokens, padded = time.monotonic(), 0, 0
     with atomic_path(output) as partial:
@@ -64,7 +65,13 @@ def extract_features(
             tokens += sum(lengths)
             padded += sum(len(batch) * max(lengths[i] for i in batch) for batch in batches)
             scored = score(
-                model, prompts, answers, progress(batches, output.name), layers=layers, pad=pad, poolings=poolings
+                model,
+                prompts,
+                answers,
+                through(batches, what),
+                layers=layers,
+                pad=pad,
+                poolings=poolings,
             )
             for part in scored:
                 states[part.rows] = part.features

@@ -13,7 +13,7 @@ from cocal.features.forward import batches_of_tokens, score
 from cocal.features.readers import Readers
 from cocal.features.store import create_features
 from cocal.policy.checkpoints import load_policy
-from cocal.runtime import progress
+from cocal.progress import through
 from cocal.store import atomic_path
 
 
@@ -61,7 +61,7 @@ def extract_prompts(
                 model,
                 prompts,
                 none,
-                progress(batches, f"prompts of {checkpoint.name}"),
+                through(batches, f"{checkpoint.name}: prompt"),
                 layers=layers,
                 pad=tokenizer.pad_token_id,
                 poolings=(PROMPT,),

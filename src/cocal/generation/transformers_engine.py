@@ -10,7 +10,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase,
 from cocal.features.forward import batches_of_rows, batches_of_tokens
 from cocal.generation.engine import Completion, Sampling, Tokens
 from cocal.policy.checkpoints import end_tokens
-from cocal.runtime import progress
+from cocal.progress import through
 
 _SCORING_TOKENS = 16384
 
@@ -103,7 +103,7 @@ class TransformersEngine:
         lengths = [len(prompts[i]) for i, _ in jobs]
         done: list[Completion | None] = [None] * len(jobs)
         batches = batches_of_rows(lengths, self._batch_size)
-        for batch in progress(batches, "responses"):
+        for batch in through(batches, "response"):
             part = [jobs[k] for k in batch]
             decoded = self._decode([tuple(prompts[i]) for i, _ in part], [seed for _, seed in part], sampling)
             for k, completion in zip(batch, decoded, strict=True):

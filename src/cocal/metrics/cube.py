@@ -4,7 +4,6 @@ Select with a mapping, `cube.sel({"method": "verbal", "seed": "mean"})`: as a ke
 else to xarray.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,9 +18,8 @@ from cocal.estimators.registry import METHODS
 from cocal.metrics.bootstrap import Sample, centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.quality import RATES, rates_of
+from cocal.progress import Progress
 from cocal.schemas import PREDICTIONS
-
-LOG = logging.getLogger(__name__)
 
 MEAN = "mean"
 """Seed label of the average over the companion seeds; the only one of a method without seeds."""
@@ -130,10 +128,11 @@ def metric_cube(
         if dimension not in sweep:
             frame = _one_label(frame, dimension, [d for d in _SWEPT if d != dimension and d in sweep])
     evaluations: dict[tuple[_Cell, str], _Evaluation] = {}
+    progress = Progress("prediction", len(frame))
     for dataset, part in frame.groupby("dataset", sort=True):
         for cell, evaluation in _evaluate_dataset(str(dataset), part, settings, expected):
             evaluations[cell, str(dataset)] = evaluation
-        LOG.info("metrics: %s, %d predictions", dataset, len(part))
+        progress.add(len(part), str(dataset))
     cells = sorted({cell for cell, _ in evaluations})
     for group, members in groups.items():
         for cell in cells:

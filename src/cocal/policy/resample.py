@@ -1,6 +1,5 @@
 """PostCal's data: the final policy answers the training questions again (appendix B.2, PostCal)."""
 
-import logging
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from cocal.generation.responses import draw, sampled, sampling_seeds
 from cocal.judging.verdicts import with_verdicts
 from cocal.policy.recorder import open_recorder
 from cocal.policy.schedule import question_schedule
+from cocal.progress import Progress
 from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
 from cocal.verify.equivalence import Verifier
@@ -79,8 +79,9 @@ def resample(
     sampling = Sampling.of(settings, policy.max_response_length["grpo"], size)
     schedule = question_schedule(len(questions), policy.steps, policy.questions_per_step, policy.seed)
     seeds = np.array(sampling_seeds(identity, settings.seed, schedule.size, size)).reshape(schedule.shape)
-    started, todo = time.monotonic(), recorder.missing(policy.steps)
-    for done, step in enumerate(todo, start=1):
+    todo = recorder.missing(policy.steps)
+    progress = Progress("step", policy.steps, done=policy.steps - len(todo))
+    for step in todo:
         asked = questions.iloc[schedule[step - 1]]
         began = time.monotonic()
         drawn = draw(
@@ -98,8 +99,7 @@ def resample(
         for part in score(model, prompt_ids, response_ids, batches, layers=layers, pad=tokenizer.pad_token_id):
             states[part.rows] = part.features
         recorder.write(frame, states)
-        left = (time.monotonic() - started) / done * (len(todo) - done)
-        logging.info("step %d/%d  accuracy %.3f  %.0f s left", step, policy.steps, frame["correct"].mean(), left)
+        progress.add(detail=f"accuracy {frame['correct'].mean():.3f}")
     recorder.require(policy.steps)
     if cost is not None:
         write_cost(cost, seconds.cost(items=policy.steps * count))

@@ -1,6 +1,5 @@
 """TRL's GRPO trainer, subclassed once: our sampling and advantages, and every rollout recorded."""
 
-import logging
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate.utils import gather_object, set_seed
-from transformers import TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
@@ -25,6 +24,7 @@ from cocal.policy.objectives import PROTOCOLS, confidence_start, step_advantages
 from cocal.policy.recorder import RolloutRecorder
 from cocal.policy.rewards import Rewards
 from cocal.policy.seconds import StepSeconds
+from cocal.progress import Progress
 from cocal.store import label_folder
 from cocal.verify.answers import extract_answer
 from cocal.verify.judge import Verdicts
@@ -75,6 +75,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self._rewards_of_step: torch.Tensor | None = None
         self.summary = ""
         """Of the last rollouts, for the progress line."""
+        self.remove_callback(PrinterCallback)  # prints dictionaries
         self.add_callback(_StepCallback(self, policy.updates_per_step, seconds, stages, dtype, attributes))
 
     @property
@@ -244,14 +245,14 @@ class RecordingGRPOTrainer(GRPOTrainer):
         frame = frame.assign(reward_task=rewards.task, reward_calibration=calibration)
         self._recorder.write(frame, np.stack([row["states"] for row in rows]) if self._layers else None)
         self.summary = (
-            f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}  "
-            f"accuracy {verdicts.values.mean():.3f}  "
-            f"length {frame['length'].mean():.1f}  "
+            f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "
+            f"accuracy {verdicts.values.mean():.3f}, "
+            f"length {frame['length'].mean():.1f}, "
             f"truncated {frame['truncated'].mean():.1%}"
         )
         if self._algorithm != "grpo":
             stated = frame["confidence"]
-            self.summary += f"  confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
+            self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
 
 
 class _StepCallback(TrainerCallback):
@@ -272,13 +273,14 @@ class _StepCallback(TrainerCallback):
         self._stages = stages
         self._dtype = dtype
         self._attributes = attributes
-        self._started = 0.0
-        self._first = 0
+        self._progress: Progress | None = None
         self._began = 0.0
         self._spent = 0.0
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self._started, self._first = time.monotonic(), state.global_step
+        if self._trainer.accelerator.is_main_process:
+            done, steps = state.global_step // self._updates, state.max_steps // self._updates
+            self._progress = Progress("step", steps, done=done)
 
     def on_step_begin(self, args, state, control, **kwargs):
         self._began = time.monotonic()
@@ -287,15 +289,12 @@ class _StepCallback(TrainerCallback):
         self._spent += time.monotonic() - self._began
         if state.global_step % self._updates:
             return
-        step, steps = state.global_step // self._updates, state.max_steps // self._updates
+        step = state.global_step // self._updates
         if self._seconds is not None:
             self._seconds.record(step, self._spent)
         self._spent = 0.0
-        if self._trainer.accelerator.is_main_process:
-            done = (state.global_step - self._first) // self._updates
-            each = (time.monotonic() - self._started) / done
-            left = each * (steps - step)
-            logging.info("step %d/%d  %s  %.2f s a step, %.0f s left", step, steps, self._trainer.summary, each, left)
+        if self._progress is not None:
+            self._progress.add(detail=self._trainer.summary)
         if step in self._stages:
             self._save(self._stages[step])
 

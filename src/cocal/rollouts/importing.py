@@ -1,7 +1,5 @@
 """Importing rollouts, one step after the other."""
 
-import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +7,7 @@ from types import ModuleType
 
 from cocal.errors import ContractError
 from cocal.policy.recorder import RolloutRecorder
+from cocal.progress import Progress
 from cocal.rollouts import jsonl, slime, trl
 from cocal.rollouts.tables import StepTables
 from cocal.store.run_folder import RunFolder, file_states
@@ -66,15 +65,13 @@ def import_rollouts(
     """
     recorder = RolloutRecorder(run.path / "rollouts", None, dict(attributes))
     steps = len(dumps.files)
-    started, todo = time.monotonic(), recorder.missing(steps)
-    for done, step in enumerate(todo, start=1):
+    todo = recorder.missing(steps)
+    progress = Progress("step", steps, done=steps - len(todo))
+    for step in todo:
         path = dumps.files[step]
         frame = tables.table(step, FORMATS[dumps.format].read(path, dumps.reward_key), str(path))
         recorder.write(frame, None)
-        left = (time.monotonic() - started) / done * (len(todo) - done)
         accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
-        logging.info(
-            "step %d/%d  accuracy %.3f  truncated %.1f%%  %.0f s left", step, steps, accuracy, 100 * truncated, left
-        )
+        progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")
     recorder.require(steps)
     run.publish({"rollouts": output})

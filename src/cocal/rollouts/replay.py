@@ -1,6 +1,5 @@
 """Hidden states of stored rollouts: one teacher-forced pass over their exact token ids, step by step."""
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from cocal.features.forward import batches_of_tokens, score
 from cocal.features.readers import Readers
 from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.policy.checkpoints import load_policy
+from cocal.progress import Progress
 from cocal.rollouts.sample import numbered
 from cocal.schemas import RESPONSES
 from cocal.store import read_frame
@@ -80,13 +80,14 @@ def replay(
             )
             length = open_features(writer.path, allow_partial=True).length
             done = (length > 0).reshape(-1, count).all(axis=1)
+            progress = Progress("step", max(tables), done=int(done.sum()))
         for step in steps:
             if done[step - 1]:
                 continue
             started = time.monotonic()
             tokens = _replay_step(writer, tables[step], step, count, model, tokenizer.pad_token_id, layers, settings)
             rate = tokens / (time.monotonic() - started)
-            logging.info("step %d/%d by %s  %.0f tokens/s", step, max(tables), checkpoint.name, rate)
+            progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
     open_features(run.path / "features.zarr")  # refuses a store with gaps
     run.publish({"features.zarr": output})
 

@@ -20,6 +20,7 @@ from typing import Any
 from cocal.config.engine import VllmEngine
 from cocal.errors import ConfigError, EngineError
 from cocal.generation.vllm_process.framing import receive, send
+from cocal.progress import progress_line
 
 INTERPRETER = "COCAL_VLLM_PYTHON"
 """Environment variable: the interpreter of vLLM's environment."""
@@ -134,7 +135,7 @@ class VllmProcess:
                 raise self._death()
             answer, numbers = message
             if answer["kind"] == "progress":
-                logging.info("vLLM: %d of %d, %.0f s left", answer["done"], answer["total"], answer["left"])
+                logging.info(progress_line("vLLM: response", answer["done"], answer["total"], answer["left"]))
                 continue
             self._idle = True
             if answer["kind"] == "error":

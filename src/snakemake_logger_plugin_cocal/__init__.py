@@ -1,0 +1,244 @@
+"""What Snakemake prints in the terminal, as lines that name job, share of the work and time left.
+
+Chosen by `logger: cocal` in profiles/default. Snakemake's own log file in .snakemake/log stays as it is, with all
+inputs, outputs, commands and reasons. Warnings, errors and what is not known here are printed as Snakemake words them.
+"""
+
+import re
+import sys
+import time
+from dataclasses import dataclass
+from logging import WARNING, LogRecord
+from pathlib import Path
+from threading import Event, Thread
+
+from snakemake.logging import ColorizingTextHandler, DefaultFormatter
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from cocal.joblog import NAME_WIDTH, job_line
+from cocal.progress import in_words
+from snakemake_logger_plugin_cocal.text import called, reason_line
+from snakemake_logger_plugin_cocal.work import Work, earlier_seconds
+
+BENCHMARKS = Path("results/benchmarks")
+TAIL = 30
+"""Lines of a failed job's log."""
+_SILENCE = 300.0
+"""Seconds without a line after which there is one anyway, while jobs run."""
+
+_SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS, LogEvent.SHELLCMD}
+"""Said better elsewhere."""
+_CHATTER = ("Building DAG", "Select jobs", "Using shell", "Conda environments: ignored", "Assuming unrestricted shared")
+_CHATTER += ("Singularity containers: ignored", "Group jobs: inactive", "Reasons:")
+_CHATTER += ("Some jobs were triggered by provenance", "Rules with provenance triggered jobs")
+_NUMBERED = (
+    (re.compile(r"Trying to restart job (\d+)\."), r"is tried again"),
+    (re.compile(r"Job (\d+) has been submitted with SLURM jobid (.*)\."), r"submitted as SLURM job \2"),
+)
+"""Messages that give a job's number, and what is said of it by name."""
+_COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
+"""A job's command in an error: kilobytes of settings, which the log file has."""
+
+
+@dataclass
+class Job:
+    """A job that has been started.
+
+    Attributes:
+        name: in its lines.
+        rule: of the workflow.
+        started: `time.monotonic()` then.
+    """
+
+    name: str
+    rule: str
+    started: float
+
+
+class LogHandler(LogHandlerBase):
+    """Prints the lines. Snakemake calls it from one thread, with one record after another."""
+
+    def __post_init__(self) -> None:
+        self._jobs: dict[int, Job] = {}
+        self._running: set[int] = set()
+        self._targets: set[str] = set()
+        self._failures: dict[int, str] = {}
+        self._spoken = time.monotonic()
+        self._over = Event()
+        self._work = Work({})
+        self._backbones: list[str] = []
+        self._words = DefaultFormatter(self.common_settings.quiet)
+        self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
+        self._colours = ColorizingTextHandler(nocolor=self.common_settings.nocolor, stream=self._stream)
+
+    @property
+    def writes_to_stream(self) -> bool:
+        """In place of Snakemake's own lines."""
+        return True
+
+    @property
+    def writes_to_file(self) -> bool:
+        """Snakemake's log file stays its own."""
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        """Snakemake's, which obeys --quiet, is added."""
+        return False
+
+    @property
+    def has_formatter(self) -> bool:
+        """The lines are made here."""
+        return True
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        """For the longest chain of jobs."""
+        return True
+
+    def emit(self, record: LogRecord) -> None:
+        """Print what there is to say of an event, if anything."""
+        try:
+            text = self._say(record)
+            if text:
+                self._print(self._colours.decorate(record, text) if record.levelno >= WARNING else text)
+        except BrokenPipeError:
+            raise
+        except Exception:  # a bug of ours must not hide what Snakemake has to say
+            self.handleError(record)
+
+    def _print(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+        self._spoken = time.monotonic()
+
+    def _say(self, record: LogRecord) -> str:
+        event = getattr(record, "event", None)
+        events = {
+            LogEvent.RUN_INFO: self._planned,
+            LogEvent.JOB_INFO: self._begun,
+            LogEvent.JOB_FINISHED: self._done,
+            LogEvent.JOB_ERROR: self._failed,
+            LogEvent.RULEGRAPH: self._chains,
+            LogEvent.RESOURCES_INFO: self._room,
+        }
+        if event in events:
+            return events[event](record)
+        if hasattr(record, "seconds_by_rule"):  # workflow/rules/progress.smk
+            self._work.assumed, self._backbones = record.seconds_by_rule, record.backbones
+            return ""
+        silent = _SILENT - ({LogEvent.SHELLCMD} if self.common_settings.printshellcmds else set())
+        return "" if event in silent else self._plain(self._words.format(record))
+
+    def _plain(self, text: str) -> str:
+        """What Snakemake says of the run as a whole, with names of jobs in place of numbers."""
+        for pattern, words in _NUMBERED:
+            if (found := pattern.fullmatch(text)) and int(found[1]) in self._jobs:
+                return self._line(self._jobs[int(found[1])].name, found.expand(words))
+        if self._failures and text.startswith("Exiting because a job execution failed"):
+            return "\n".join([f"{len(self._failures)} job(s) failed; their logs:", *self._failures.values()])
+        if text == "None" or (text.startswith(_CHATTER) and not self.common_settings.verbose):
+            return ""
+        return _COMMAND.sub("the command ", text)
+
+    def _chains(self, record: LogRecord) -> str:
+        """Which rules wait for which."""
+        nodes = [node["rule"] for node in record.rulegraph["nodes"]]
+        needs: dict[str, set[str]] = {}
+        for link in record.rulegraph["links"]:
+            needs.setdefault(nodes[link["target"]], set()).add(nodes[link["source"]])
+        self._work.needs = needs
+        return ""
+
+    def _room(self, record: LogRecord) -> str:
+        """How many jobs run at a time: cores, or jobs in the queue of a cluster."""
+        given = getattr(record, "cores", None) or getattr(record, "nodes", None)
+        self._work.side_by_side = given or self._work.side_by_side
+        return ""
+
+    def _planned(self, record: LogRecord) -> str:
+        """How much there is to do; at the end of a dry-run, whose beginning says the same, the table of jobs too."""
+        rules = {rule: count for rule, count in record.stats.items() if rule != "total"}
+        again, count = bool(self._work.jobs), record.stats["total"]
+        self._work.jobs = rules
+        self._work.earlier = earlier_seconds(BENCHMARKS, rules, self._backbones)
+        jobs = f"{count} job{'s' * (count > 1)}"
+        if not self.common_settings.dryrun:
+            Thread(target=self._watch, daemon=True).start()
+            return f"{jobs}, {self._work.side_by_side} at a time: about {in_words(self._work.left())}"
+        if not again:
+            return ""
+        self._work.side_by_side = 1
+        return f"\n{self._words.format(record)}\n{jobs}, about {in_words(self._work.left())} if one ran after the other"
+
+    def _begun(self, record: LogRecord) -> str:
+        job = Job(called(record.rule_name, record.wildcards, record.shellcmd), record.rule_name, time.monotonic())
+        self._jobs[record.jobid] = job
+        reason = reason_line(record.reason)
+        if not self.common_settings.dryrun:
+            self._running.add(record.jobid)
+        if not record.output:  # nothing to make: a target, such as all
+            self._targets.add(record.rule_name)
+            return ""
+        if self.common_settings.dryrun:
+            return f"{job.name:<{NAME_WIDTH}}  {reason}"
+        return self._line(job.name, f"started: {reason}" if reason else "started")
+
+    def _done(self, record: LogRecord) -> str:
+        job = self._jobs[record.job_id]
+        self._running.discard(record.job_id)
+        self._failures.pop(record.job_id, None)
+        took = time.monotonic() - job.started
+        self._work.finish(job.rule, took)
+        return (
+            "" if job.rule in self._targets else self._line(job.name, f"done in {in_words(took):<12}  {self._rest()}")
+        )
+
+    def _rest(self) -> str:
+        """Share of the work and time left, now."""
+        now = time.monotonic()
+        running = [(self._jobs[number].rule, now - self._jobs[number].started) for number in self._running]
+        left = self._work.left(running)
+        share = f"{min(int(100 * self._work.share(running)), 99)} % of the work"
+        return f"{share}, about {in_words(left)} left" if left >= 1 else share
+
+    def _watch(self) -> None:
+        """In a thread of its own: a line where nothing was said for long, as while a cluster trains for hours."""
+        while not self._over.wait(_SILENCE / 10):
+            with self.lock:
+                now = time.monotonic()
+                if self._running and now - self._spoken >= _SILENCE:
+                    jobs = [self._jobs[number] for number in sorted(self._running)]
+                    names = ", ".join(f"{job.name} ({in_words(now - job.started)})" for job in jobs)
+                    self._print(self._line("running", f"{names}; {self._rest()}"))
+
+    def close(self) -> None:
+        """No more lines."""
+        self._over.set()
+        super().close()
+
+    def _failed(self, record: LogRecord) -> str:
+        """What failed, its log file and the end of it."""
+        self._running.discard(record.jobid)
+        job = self._jobs.get(record.jobid) or Job(record.rule_name, record.rule_name, time.monotonic())
+        lines = [self._line(job.name, f"FAILED after {in_words(time.monotonic() - job.started)}")]
+        self._failures[record.jobid] = f"  {job.name:<{NAME_WIDTH}}  {', '.join(record.log)}"
+        lines += [f"    {text}" for text in (record.rule_msg, *(f"{k}: {v}" for k, v in record.aux.items())) if text]
+        for log in record.log:
+            lines.append(f"    log: {log}")
+            if self.common_settings.show_failed_logs:
+                lines += [f"    | {text}" for text in _tail(Path(log))]
+        return "\n".join(lines)
+
+    def _line(self, name: str, text: str) -> str:
+        return job_line(time.strftime("%H:%M:%S"), name, text)
+
+
+def _tail(log: Path) -> list[str]:
+    """The last `TAIL` lines of a log."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ["(there is no such file)"]
+    return [*(["..."] if len(lines) > TAIL else []), *lines[-TAIL:]] or ["(empty)"]

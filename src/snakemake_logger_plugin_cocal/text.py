@@ -1,0 +1,109 @@
+"""Snakemake's facts about a job, in the words of one line."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+
+from cocal.joblog import job_name
+
+LONGEST = 100
+"""Characters of a reason, at most."""
+
+_REASONS = {
+    "Forced execution": "it is forced",
+    "Missing output files": "its output is missing",
+    "Incomplete output files": "its output is incomplete",
+    "Updated input files": "input changed",
+    "Set of input files has changed": "the list of its inputs changed",
+    "Code has changed": "code changed",
+    "Params have changed": "parameters changed",
+    "Software environment": "software environment changed",
+    "Input files updated by another job": "its input is made anew",
+}
+"""What Snakemake's reasons begin with, and what we say, the most telling first."""
+_BETWEEN = re.compile("; (?=" + "|".join(_REASONS) + ")")
+_SHELL = re.compile(r"\d*>|\|")
+"""Where a command's own words end."""
+
+
+def reason_line(reason: str) -> str:
+    """Why a job runs, in at most `LONGEST` characters: "its output is missing", "parameters changed: passes".
+
+    Args:
+        reason: as Snakemake words it, such as "Missing output files: a, b; Code has changed since last execution".
+    """
+    parts = _BETWEEN.split(reason)
+    given = {begin: part for begin in _REASONS for part in parts if part.startswith(begin)}
+    if not given:
+        return _cut(reason)
+    if len(given) > 1:  # goes without saying where there is another reason
+        given.pop("Input files updated by another job", None)
+    said = []
+    for begin, part in given.items():
+        facts = ""
+        if begin == "Updated input files":
+            facts = part.partition(": ")[2]
+        elif begin == "Params have changed":
+            facts = ", ".join(_changed(part))
+        said.append(f"{_REASONS[begin]}: {facts}" if facts else _REASONS[begin])
+    return _cut("; ".join(said))
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4].rstrip(' ,')} ..."
+
+
+def _changed(part: str) -> list[str]:
+    """Names of the settings that differ between the parameters before and now, which Snakemake gives without names but
+    whose values are JSON objects."""
+    before, _, now = part.partition(" now: ")
+    old, new = (dict(_leaves(_objects(text))) for text in (before, now))
+    return [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+
+
+def _objects(text: str) -> list:
+    """The JSON objects in a text."""
+    decoder, found, place = json.JSONDecoder(), [], text.find("{")
+    while place >= 0:
+        try:
+            value, end = decoder.raw_decode(text, place)
+            found.append(value)
+        except json.JSONDecodeError:
+            end = place + 1
+        place = text.find("{", end)
+    return found
+
+
+def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted name and JSON of every value that is no object."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and not name:
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield name, json.dumps(value)
+
+
+def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str:
+    """What a job is called: what its command calls itself in its log lines (`cocal.joblog.job_name`), or its rule and
+    wildcards where it runs no command of ours.
+
+    Args:
+        shellcmd: what the job runs, if it is a shell command.
+    """
+    try:
+        words = shlex.split(shellcmd or "")
+    except ValueError:
+        words = []
+    start = next((place for place, word in enumerate(words, start=1) if PurePath(word).name == "cocal"), None)
+    if start is None:
+        return " ".join([rule, *map(str, wildcards.values())])
+    end = next((place for place, word in enumerate(words) if place > start and _SHELL.match(word)), None)
+    name = job_name(words[start:end])
+    # features of factual questions are extracted by the same command, into the same folder
+    return f"{name} factual" if rule.startswith("factual") and "factual" not in name else name

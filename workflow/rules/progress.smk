@@ -1,0 +1,10 @@
+# What jobs are expected to take, for the share of the work and the time left that the terminal shows (logger plugin
+# cocal, see profiles/default).
+from snakemake.logging import logger
+
+from cocal.durations import seconds_by_rule
+
+logger.info(
+    f"Study: {STUDY.study}",
+    extra={"seconds_by_rule": seconds_by_rule(STUDY), "backbones": list(STUDY.backbones)},
+)
