@@ -175,6 +175,7 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(model, tmp_path
         {
             "response_id": [7, 8, 20, 21],
             "prompt_ids": PROMPTS,
+            "question_id": [f"q-{n}" for n in range(len(RESPONSES))],
             "response_ids": RESPONSES,
             "length": [len(r) for r in RESPONSES],
         }

@@ -42,6 +42,10 @@ def predictions() -> pd.DataFrame:
             "valid": [True, False, True],
             "correct": [True, False, True],
             "truncated": [False, False, True],
+            "answered": [True, True, False],
+            "decided": [True, False, True],
+            "exact_match": pd.array([True, None, False], dtype="boolean"),
+            "p_true_mass": [np.nan, 0.5, np.nan],
         }
     )
 
