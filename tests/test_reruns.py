@@ -18,22 +18,24 @@ AFTER = {
     | {"companions", "prompt_companions", "ablation_companions", "latency", "checks", "table_cost"},
     "train_coupled": {"responses", "factual_responses", "features", "factual_features"},
     "resample": {"postcal_companions", "checks", "table_cost"},
-    "responses": {"features", "predictions", "sweep_predictions", "ablation_predictions"},
+    "responses": {"features", "predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"},
     "factual_responses": {"factual_features", "predictions"},
-    "features": {"predictions", "sweep_predictions", "ablation_predictions"},
+    "features": {"predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"},
     "factual_features": {"predictions"},
     "prompt_features": {"prompt_companions"},
-    "companions": {"predictions", "sweep_predictions", "ablation_predictions", "checks", "latency"}
-    | {"figure_composition", "table_cost"},
-    "postcal_companions": {"predictions", "sweep_predictions", "checks", "figure_composition", "table_cost"},
+    "companions": {"predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "checks"}
+    | {"latency", "figure_composition", "table_cost"},
+    "postcal_companions": {"predictions", "budget_predictions", "checks", "figure_composition", "table_cost"},
     "prompt_companions": {"predictions", "checks", "latency"},
     "ablation_companions": {"ablation_predictions", "checks"},
-    "predictions": {"metrics", "checks", "figure_reliability", "figure_reliability_all"},
+    "predictions": {"metrics", "cross_policy_metrics", "checks", "figure_reliability", "figure_reliability_all"},
     "sweep_predictions": {"sweep_metrics", "checks"},
+    "budget_predictions": {"budget_metrics", "checks"},
     "ablation_predictions": {"ablation_metrics", "checks"},
-    "metrics": {"table_main", "table_ood", "table_scale", "table_pre_generation"}
-    | {"figure_training_dynamics", "figure_cross_policy"},
-    "sweep_metrics": {"figure_cross_iteration", "figure_early_steps", "figure_budgets", "figure_composition"},
+    "metrics": {"table_main", "table_ood", "table_scale", "table_pre_generation", "figure_training_dynamics"},
+    "cross_policy_metrics": {"figure_cross_policy"},
+    "sweep_metrics": {"figure_cross_iteration", "figure_early_steps"},
+    "budget_metrics": {"figure_budgets", "figure_composition"},
     "ablation_metrics": {"table_token_aggregation", "figure_layers"},
     "latency": {"table_cost", "table_time_to_confidence"},
     "table_main": {"table_all"},
@@ -67,7 +69,7 @@ TRAININGS = ("train", "train_coupled")
 OF_SECOND = {"backbone", "train", "train_coupled", "resample", "responses", "features", "companions"}
 OF_SECOND |= {"postcal_companions", "ablation_companions", "predictions", "ablation_predictions", "metrics"}
 OF_SECOND |= {"ablation_metrics", "checks", "table_scale", "table_token_aggregation", "figure_layers", *ALWAYS}
-OF_CUBES = after("metrics", "sweep_metrics", "ablation_metrics")
+OF_CUBES = after("metrics", "cross_policy_metrics", "sweep_metrics", "budget_metrics", "ablation_metrics")
 SET_LABELS = {"table_main", "table_scale", "table_time_to_confidence", "figure_reliability_all", *ALWAYS}
 MAIN_LABELS = (MEASURED_TABLES | MEASURED_FIGURES | ALWAYS) - SECOND
 
@@ -143,6 +145,7 @@ EDITS = {
             "clip_high": 0.3,
             "kl_coefficient": 0.1,
             "learning_rate": 2e-4,
+            "adam_betas": [0.9, 0.99],
             "weight_decay": 0.1,
             "max_gradient_norm": 2.0,
             "updates_per_step": 2,
@@ -195,7 +198,14 @@ EDITS = {
     },
     **{
         f"verifier.{key}": (value, after(*TRAININGS, *RESPONSES, "resample"))
-        for key, value in {"timeout": 4.0, "max_answer_length": 256, "max_nesting": 7, "memory_mb": 1024}.items()
+        for key, value in {
+            "timeout": 4.0,
+            "wall_timeout": 100.0,
+            "max_timeouts": 0.5,
+            "max_answer_length": 256,
+            "max_nesting": 7,
+            "memory_mb": 1024,
+        }.items()
     },
     "judge": ({"kind": "llm", "checkpoint": "./judge"}, after("factual_responses", without=SECOND)),
     # companions
@@ -222,6 +232,10 @@ EDITS = {
     ),
     "estimators.missing_answer": ("invalid", after("predictions")),
     # numbers and exhibits
+    **{
+        f"quality.{key}": (0.3, after("checks"))
+        for key in ("valid_rate", "answered_rate", "decided_rate", "p_true_mass")
+    },
     "metrics.bins": (15, OF_CUBES | {"figure_reliability", "figure_reliability_all"}),
     "metrics.resamples": (50, OF_CUBES),
     "metrics.level": (0.9, OF_CUBES),
