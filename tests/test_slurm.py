@@ -49,6 +49,7 @@ LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", 
 
 def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subprocess.CompletedProcess:
     command = ["snakemake", "--profile", "slurm", "--dry-run", "--forceall", "--directory", str(folder), *flags]
+    command += ["--workflow-profile", "none"]  # whose terminal lines do not say what jobs ask for
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COCAL_SLURM_")} | site
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository, env=environment)
 
@@ -208,9 +209,12 @@ def test_jobs_of_this_folder_are_found_in_the_queue():
         Job("16", "RUNNING", "rule_train_wildcards_qwen3-8b_grpo"),
         Job("17", "PENDING", "rule_questions"),
     ]
-    with pytest.raises(ClusterError, match=r"2 job\(s\).*\n  16 RUNNING rule_train.*\n.*\n.*cocal slurm --cancel"):
-        slurm.refuse_orphans(jobs)
-    slurm.refuse_orphans(slurm.parse_queue(SQUEUE, Path("/home/a/none")))
+    with pytest.raises(
+        ClusterError,
+        match=r"2 job\(s\).*\n  16 RUNNING rule_train.*\n.*\n.*cocal slurm --cancel --directory /home/a/cocal",
+    ):
+        slurm.refuse_orphans(jobs, Path("/home/a/cocal"))
+    slurm.refuse_orphans(slurm.parse_queue(SQUEUE, Path("/home/a/none")), Path("/home/a/none"))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from cocal.config import load_study
 from cocal.estimators.registry import METHODS
 from cocal.schemas import PREDICTIONS, RESPONSES
 from cocal.store import read_dataset, read_frame
+from cocal.store.owner import claim
 from smoke_study import planned, snakemake
 
 TABLES = [
@@ -48,7 +49,7 @@ JOBS = dict.fromkeys(
 JOBS |= dict.fromkeys(
     [
         *("all", "latency", "overlap", "prompt_companions", "prompt_features"),
-        *("cross_policy_metrics", "sweep_metrics", "table_all"),
+        *("budget_metrics", "budget_predictions", "cross_policy_metrics", "sweep_metrics", "table_all"),
         *(f"table_{name}" for name in TABLES if name != "main"),
         *(f"figure_{name}" for name in (*FIGURES, *DIAGRAMS)),
     ],
@@ -81,6 +82,20 @@ def test_documented_commands_plan_without_a_cluster(repository, tmp_path, profil
     assert jobs["train"] >= 1
     assert jobs["train_coupled"] >= 2
     assert jobs["table_main"] >= 1
+
+
+def test_the_paper_study_is_planned_beside_the_embedded_one(repository, tmp_path):
+    """`snakemake --profile slurm` after `make reproduce`, typed as documented."""
+    for name in ("config", "workflow", "profiles", "envs"):
+        shutil.copytree(repository / name, tmp_path / name, symlinks=True)
+    shutil.copy(repository / "Snakefile", tmp_path)
+    (tmp_path / "slurm").symlink_to("workflow/profiles/slurm")
+    claim(tmp_path / "results", "embedded", "config/config.yaml")
+    for flags in (["--profile", "slurm"], ["results/tables/main.tex"]):
+        command = ["snakemake", "--dry-run", *flags]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "studies").iterdir()] == ["paper"]
 
 
 @pytest.mark.parametrize(

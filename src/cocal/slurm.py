@@ -81,7 +81,7 @@ def check(folder: Path, site: Site | None) -> None:
         if site is None:  # a local run, on a machine whose SLURM does not answer
             return
         raise
-    refuse_orphans(jobs)
+    refuse_orphans(jobs, folder)
     if site is not None:
         check_site(site)
 
@@ -176,17 +176,17 @@ def parse_queue(text: str, folder: Path) -> list[Job]:
     ]
 
 
-def refuse_orphans(jobs: list[Job]) -> None:
-    """Refuse to start beside jobs of an earlier run, e.g. one whose Snakemake was killed.
+def refuse_orphans(jobs: list[Job], folder: Path) -> None:
+    """Refuse to start beside jobs of an earlier run of `folder`, e.g. one whose Snakemake was killed.
 
     Raises:
         ClusterError: naming them, and what to type.
     """
     if jobs:
         raise ClusterError(
-            f"{len(jobs)} job(s) of an earlier run of this folder are in the queue and would write the same files:\n"
+            f"{len(jobs)} job(s) of an earlier run of {folder} are in the queue and would write the same files:\n"
             + "\n".join(f"  {job.id} {job.state} {job.what}" for job in jobs)
-            + "\nwait until they have ended (squeue --me), or cancel them: cocal slurm --cancel"
+            + f"\nwait until they have ended (squeue --me), or cancel them: cocal slurm --cancel --directory {folder}"
         )
 
 

@@ -72,7 +72,17 @@ class Study:
     def _command(self, *words: str) -> list[str]:
         targets = ["--", *(w for w in words if w.startswith("results/"))]
         flags = [w for w in words if not w.startswith("results/")]
-        return ["snakemake", "--profile", "slurm", "--configfile", "config/rehearsal.yaml", *flags, *targets]
+        return [
+            "snakemake",
+            "--profile",
+            "slurm",
+            "--configfile",
+            "config/rehearsal.yaml",
+            "--directory",
+            ".",
+            *flags,
+            *targets,
+        ]
 
     def jobs(self, what: str = "") -> list[Job]:
         """Jobs of this folder, those that have ended too; by the beginning of their comment."""

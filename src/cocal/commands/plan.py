@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--directory",
         type=Path,
-        help="folder of the study's results/ and logs/, as of `snakemake --directory`; by default this one, or "
-        "studies/NAME where results/ belongs to another study",
+        help="folder of the study's results/ and logs/, as of `snakemake --directory`; by default "
+        "studies/NAME if there is one or results/ belongs to another study, else this one",
     )
     parser.add_argument("--snakefile", type=Path, default=Path("Snakefile"), help="the workflow that counts the jobs")
     parser.add_argument("--assumptions", help="JSON or YAML file: what the estimates rest on; the paper's by default")
@@ -27,8 +27,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store.owner import owner_of
 
     study = load_study(options.study)
-    free = owner_of("results") in (None, study.study)
-    directory = options.directory or Path("." if free else f"studies/{study.study}")
+    beside = Path("studies") / study.study
+    here = not beside.exists() and owner_of("results") in (None, study.study)
+    directory = options.directory or (Path() if here else beside)
     assumed = parse_settings(Assumptions, options.assumptions, "--assumptions")
     jobs: Counter[str] = Counter()
     for rule, count in jobs_left(options.snakefile, options.study, directory).items():

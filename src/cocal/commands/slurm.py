@@ -9,11 +9,18 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Whether to cancel."""
     parser.description = (
-        "Refuses while jobs of an earlier run of this folder are in the queue, or where the cluster has no such "
+        "Refuses while jobs of an earlier run of the folder are in the queue, or where the cluster has no such "
         "partition, GPU or account as COCAL_SLURM_* ask for. Snakemake calls it before the first job."
     )
     parser.add_argument(
-        "--cancel", action="store_true", help="cancel jobs of this folder and wait until they have ended"
+        "--cancel", action="store_true", help="cancel jobs of the folder and wait until they have ended"
+    )
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="folder of the study's results/ and logs/, as of `snakemake --directory`; this one by default",
     )
 
 
@@ -22,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal import slurm
 
     if options.cancel:
-        jobs = slurm.cancel(Path.cwd())
+        jobs = slurm.cancel(options.directory.resolve())
         print(f"cancelled {len(jobs)} job(s)", *(job.id for job in jobs), file=sys.stderr)
     else:
-        slurm.check(Path.cwd(), slurm.site_of(os.environ))
+        slurm.check(options.directory.resolve(), slurm.site_of(os.environ))
