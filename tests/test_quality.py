@@ -231,7 +231,7 @@ def test_checks_name_method_set_and_share(caplog):
     json.dumps(looked_at, allow_nan=False)
     told = [record.getMessage() for record in caplog.records]
     assert (
-        "main.parquet: verbal of grpo step 60 on amc23 has a valid rate of 0.7500, below quality.valid_rate = 0.9"
+        "main.parquet: verbal of grpo step 60 on amc23: the valid rate is 0.7500, below quality.valid_rate = 0.9"
         in told
     )
     assert len(told) == sum(len(one["below"]) for one in looked_at)
