@@ -79,7 +79,8 @@ def test_the_mean_over_seeds_averages_metrics_not_confidences():
     np.testing.assert_allclose(mean["seed_sd"], np.std(per_seed, axis=0, ddof=1))
     assert (mean["lower"] <= mean["value"]).all()
     assert (mean["value"] <= mean["upper"]).sel(metric=["accuracy", "mean_confidence", "auroc"]).all()
-    assert (int(mean["n"]), int(mean["n_valid"]), float(mean["truncation_rate"])) == (40, 40, 0.1)
+    assert (int(mean["n"]), int(mean["n_valid"])) == (40, 40)
+    assert float(mean["truncation_rate"]) == pytest.approx(0.1)
 
 
 def test_methods_without_seeds_fill_the_mean_alone():

@@ -104,7 +104,7 @@ def check_quality(predictions: pd.DataFrame, floors: Quality, source: str | Path
         below = {name: getattr(floors, name) for name in shortfalls(rates, floors)}
         for name, floor in below.items():
             logger.warning(
-                "%s: %s of %s step %d on %s has a %s of %.4f, below quality.%s = %g",
+                "%s: %s of %s step %d on %s: the %s is %.4f, below quality.%s = %g",
                 source,
                 method,
                 algorithm,

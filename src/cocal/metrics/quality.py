@@ -47,7 +47,11 @@ def rates_of(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
+_ROUNDING = 1e-9
+"""Below which two shares are equal: the mean of equal shares over seeds may round to either side of them."""
+
+
 def shortfalls(rates: Mapping[str, float], floors: Quality) -> dict[str, float]:
     """The rates that lie below their floor; an unknown one (NaN, or not in `rates`) lies below none."""
     known = floors.model_dump()
-    return {name: rates[name] for name, floor in known.items() if name in rates and rates[name] < floor}
+    return {name: rates[name] for name, floor in known.items() if name in rates and rates[name] < floor - _ROUNDING}
