@@ -108,6 +108,21 @@ def test_rules_are_looked_up_by_name_family_and_variant():
             "params before and now across all output: before: 'a' now: <nothing exclusive> ",
             "code changed; parameters changed",
         ),
+        (
+            "Params have changed since last execution: Union of exclusive params before and now across all output: "
+            """before: 'code:0123456789abcdef', '{"passes": 30}' now: 'code:0123456789abcde0', '{"passes": 3}' """,
+            "code changed; parameters changed: passes",
+        ),
+        (
+            "Params have changed since last execution: Union of exclusive params before and now across all output: "
+            "before: 'code:0123456789abcdef' now: 'code:0123456789abcde0' ",
+            "code changed",
+        ),
+        (
+            "Params have changed since last execution: Union of exclusive params before and now across all output: "
+            "before: 'prompts:0123456789abcdef' now: 'prompts:0123456789abcde0' ",
+            "parameters changed: prompts",
+        ),
     ],
 )
 def test_reasons_in_one_line(reason, line):

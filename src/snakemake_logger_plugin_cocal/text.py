@@ -23,6 +23,8 @@ _REASONS = {
     "Input files updated by another job": "its input is made anew",
 }
 """What Snakemake's reasons begin with, and what we say, the most telling first."""
+_CODE = "code"
+_DIGEST = re.compile(r"\b([a-z]+):([0-9a-f]{16})\b")
 _BETWEEN = re.compile("; (?=" + "|".join(_REASONS) + ")")
 _SHELL = re.compile(r"\d*>|\|")
 """Where a command's own words end."""
@@ -46,9 +48,15 @@ def reason_line(reason: str) -> str:
         if begin == "Updated input files":
             facts = part.partition(": ")[2]
         elif begin == "Params have changed":
-            facts = ", ".join(_changed(part))
+            changed = _changed(part)
+            if _CODE in changed:
+                said.append(_REASONS["Code has changed"])
+                changed.remove(_CODE)
+                if not changed:
+                    continue
+            facts = ", ".join(changed)
         said.append(f"{_REASONS[begin]}: {facts}" if facts else _REASONS[begin])
-    return _cut("; ".join(said))
+    return _cut("; ".join(dict.fromkeys(said)))
 
 
 def _cut(text: str) -> str:
@@ -58,10 +66,18 @@ def _cut(text: str) -> str:
 
 def _changed(part: str) -> list[str]:
     """Names of the settings that differ between the parameters before and now, which Snakemake gives without names but
-    whose values are JSON objects."""
+    whose values are JSON objects, or digests with a name: "code" and "prompts"."""
     before, _, now = part.partition(" now: ")
-    old, new = (dict(_leaves(_objects(text))) for text in (before, now))
+    old, new = ({**dict(_leaves(_objects(text))), **_digests(text)} for text in (before, now))
     return [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+
+
+def _digests(text: str) -> dict[str, set[str]]:
+    """The digests in a text, by their names."""
+    found: dict[str, set[str]] = {}
+    for name, digest in _DIGEST.findall(text):
+        found.setdefault(name, set()).add(digest)
+    return found
 
 
 def _objects(text: str) -> list:

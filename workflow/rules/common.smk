@@ -59,6 +59,12 @@ REGISTERED = QUESTION_SETS.registered
 TRAINING_SETS = [name for name, dataset in STUDY.datasets.items() if dataset.role == "training"]
 PROMPTS = Prompts(STUDY.prompts)
 
+
+def prompt_texts(*protocols, **domain):
+    """What a job depends on that gives these texts to a policy."""
+    return f"prompts:{PROMPTS.digest(*protocols, **domain)}"
+
+
 # Of the rules that sample or ask the judge.
 ENGINES = {STUDY.generation.engine.kind}
 if STUDY.judge.kind == "llm":
@@ -66,7 +72,9 @@ if STUDY.judge.kind == "llm":
 # The file that says that a judge of the hub is here.
 JUDGE_TEXTS = ""
 if STUDY.judge.kind == "llm":
-    JUDGE_TEXTS = JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest
+    JUDGE_TEXTS = (
+        f"prompts:{JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest}"
+    )
 JUDGE = ["results/judge.json"] if STUDY.judge.kind == "llm" and not STUDY.judge.local else []
 # What they run in a process of its own.
 ENGINE_CODE = ["cocal.generation.vllm_process.worker"] if "vllm" in ENGINES else []
@@ -225,7 +233,7 @@ def rollout_settings(wildcards):
 
 def training_texts(wildcards):
     """Digest of the prompt texts of a training."""
-    return PROMPTS.digest(PROTOCOLS[wildcards.algorithm])
+    return prompt_texts(PROTOCOLS[wildcards.algorithm])
 
 
 def imported_texts(wildcards):
@@ -239,7 +247,7 @@ def response_texts(domain):
     def texts(wildcards):
         cell = cell_of(wildcards)
         planned = plan.response_plan(STUDY, *cell, wildcards.protocol, SETS[domain])
-        return PROMPTS.digest(*planned.formats(wildcards.protocol), domain=domain)
+        return prompt_texts(*planned.formats(wildcards.protocol), domain=domain)
 
     return texts
 
@@ -441,7 +449,8 @@ def prediction_files(wildcards):
 
 def sweep_files(wildcards):
     """Predictions of companions of several steps. Only the main backbone has them."""
-    steps = STUDY.policy.stages if wildcards.backbone == MAIN else []
+    compared = wildcards.backbone == MAIN and plan.sweep_methods(STUDY)
+    steps = STUDY.policy.stages if compared else []
     folder = f"results/predictions/{wildcards.backbone}/grpo"
     return [f"{folder}/step-{step}-sweep.parquet" for step in steps]
 

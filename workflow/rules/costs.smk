@@ -22,7 +22,7 @@ rule latency:
             {name: STUDY.datasets[name].max_response_length for name in SETS["mathematics"]}
         ),
         prompts=STUDY.prompts,
-        texts=PROMPTS.digest("answer"),
+        texts=prompt_texts("answer"),
         timing=timing_flags(),
         steps=f"steps-{FINAL}",
         code=code_digest("cocal.commands.latency", *ENGINE_CODE),

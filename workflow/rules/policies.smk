@@ -16,7 +16,7 @@ rule backbone:
         settings=backbone_settings,
         world=canonical(STUDY.world),
         prompts=STUDY.prompts,
-        texts=PROMPTS.digest(),
+        texts=prompt_texts(),
         seed=STUDY.seed,
         code=code_digest("cocal.commands.backbone"),
     shell:
@@ -247,7 +247,7 @@ rule resample:
         features=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,
-        texts=PROMPTS.digest("answer"),
+        texts=prompt_texts("answer"),
         engine=canonical(STUDY.generation.engine),
         code=code_digest("cocal.commands.resample", *ENGINE_CODE),
     shell:

@@ -35,7 +35,7 @@ def code_digest(*modules: str) -> str:
         modules: of this package, such as "cocal.commands.train"; or one definition, as "cocal.commands.figure:_save".
 
     Returns:
-        The first 16 hexadecimal digits of a SHA-256.
+        "code:" and the first 16 hexadecimal digits of a SHA-256.
 
     Raises:
         ValueError: if there is no such module or definition.
@@ -48,7 +48,7 @@ def code_digest(*modules: str) -> str:
             found[one], used = _looked_up(one)
             todo += used
     text = "\n".join(f"{one.module}:{one.name}\n{code}" for one, code in sorted(found.items(), key=str) if code)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"code:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @cache
