@@ -142,6 +142,7 @@ def test_jobs_are_called_as_their_commands_call_themselves():
     features = "cocal features --output results/features/tiny/grpo/step-60/answer"
     assert called("features", {}, features) == "features tiny grpo step-60 answer"
     assert called("factual_features", {}, features) == "features tiny grpo step-60 answer factual"
+    assert called("questions", {"dataset": "a"}, "cocal questions --output results/questions") == "questions a"
     assert called("mine", {"sample": "a"}, "touch a") == "mine a"
     assert called("mine", {}, None) == called("mine", {}, "echo 'unclosed") == "mine"
 

@@ -106,8 +106,8 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str:
-    """What a job is called: what its command calls itself in its log lines (`cocal.joblog.job_name`), or its rule and
-    wildcards where it runs no command of ours.
+    """What a job is called: what its command calls itself in its log lines (`cocal.joblog.job_name`), with the wildcards
+    where that is the command alone; or its rule and wildcards where it runs no command of ours.
 
     Args:
         shellcmd: what the job runs, if it is a shell command.
@@ -121,5 +121,7 @@ def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str
         return " ".join([rule, *map(str, wildcards.values())])
     end = next((place for place, word in enumerate(words) if place > start and _SHELL.match(word)), None)
     name = job_name(words[start:end])
+    if " " not in name:
+        return " ".join([name, *map(str, wildcards.values())])
     # features of factual questions are extracted by the same command, into the same folder
     return f"{name} factual" if rule.startswith("factual") and "factual" not in name else name
