@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from copy import deepcopy
 from itertools import takewhile
 from pathlib import Path
 
@@ -64,7 +65,7 @@ class Planner:
 
     def rules(self, changes):
         """Rules that would run after `changes`: dotted key -> new value."""
-        study = yaml.safe_load(yaml.safe_dump(self._content))
+        study = deepcopy(self._content)
         for key, value in changes.items():
             *path, last = key.split(".")
             place = study

@@ -213,8 +213,8 @@ rule table_hyperparameters:
     conda:
         "../../envs/cocal.yaml"
     params:
-        # in its own order: the first backbone is the main one
-        study=STUDY.model_dump_json(),
+        # in its own order: the first backbone is the main one; with its paths as they were written
+        study=CONFIGURED.model_dump_json(),
         wrong=canonical(WRONG_ROWS),
         code=code_digest("cocal.commands.table:_write_hyperparameters"),
     shell:
