@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -84,14 +85,28 @@ class Planner:
         return {*planned(text)} - {"all"}
 
 
+@cache
+def _load():
+    """What every plan needs, once, in the parent."""
+    import snakemake.cli  # noqa: F401
+
+    import cocal.durations
+    import cocal.judging.prompts
+    import cocal.layouts
+    import cocal.policy.launch
+    import cocal.policy.objectives
+    import cocal.questions.registry
+    import cocal.store.owner  # noqa: F401
+    from cocal.store.code import code_digest
+
+    for file in (ROOT / "src/cocal/commands").glob("[!_]*.py"):
+        code_digest(f"cocal.commands.{file.stem}")
+
+
 @contextmanager
 def _forked(output):
     """True in a child whose output goes to a file, and which ends with the block; False in the parent, which waits."""
-    import snakemake.cli  # noqa: F401  (loaded once, by the parent)
-
-    from cocal.store.code import code_digest
-
-    code_digest("cocal.commands.train")  # read once as well
+    _load()
     sys.stdout.flush()
     if child := os.fork():
         yield False
@@ -101,7 +116,10 @@ def _forked(output):
         file = os.open(output, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
         os.dup2(file, 1)
         os.dup2(file, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")  # not those that pytest reads
         os.chdir(ROOT)
         yield True
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(0)

@@ -40,7 +40,7 @@ def test_command_reports_every_check_without_torch(sound: Study):
     assert main(command) == 0
     assert output.read_bytes() == first
     checks = json.loads(first)["checks"]
-    assert len(checks) == 12
+    assert len(checks) == 13
     fits = [
         ("rollouts", 1, 1),
         ("rollouts", 1, 3),

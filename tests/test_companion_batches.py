@@ -95,6 +95,7 @@ import pandas as pd
 
 import cocal.features.store as store
 from cocal.companion.fit import fit_companions
+from cocal.companion.spec import Prefix
 from cocal.config.protocol import Companion
 
 CHUNK, HIDDEN = 2000, 256
@@ -110,7 +111,8 @@ for count in (20_000, 120_000):
     rows = np.arange(count)
     rollouts = pd.DataFrame({"step": 1, "truncated": False, "correct": rows % 3 > 0, "group_accuracy": 0.5})
     rollouts["question"] = pd.Categorical(rows % 100).rename_categories(lambda k: f"question {k}")
-    list(fit_companions(settings, store.open_features(path), rollouts, [1], memory=0))
+    questions = [f"question {k}" for k in range(100)]
+    list(fit_companions(settings, store.open_features(path), rollouts, questions, [Prefix(1, 1)], memory=0))
     # Not ru_maxrss, which begins with that of the parent process.
     peaks.append(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]))
 print((peaks[1] - peaks[0]) * 1024)

@@ -103,7 +103,8 @@ def test_responses_are_those_of_transformers_one_by_one(micro_policy, micro_ques
         output = model.generate(torch.tensor([prompt]), generation_config=settings, logits_processor=forced)
         assert ids == output[0, len(prompt) :].tolist()
     assert len({len(ids) for ids in found}) > 2
-    assert {ids[-1] == end for ids in found} == {True, False}
+    if sampling.top_k == 0:  # of the others, all may end: that depends on the processor
+        assert {ids[-1] == end for ids in found} == {True, False}
 
 
 def test_attention_without_copies_is_attention(micro_checkpoint):

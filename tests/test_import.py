@@ -12,6 +12,7 @@ import dumps
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.policy.checkpoints import read_vocabulary
+from cocal.prompts import Prompts
 from cocal.rollouts import importing, slime
 from cocal.rollouts.matching import QuestionIndex
 from cocal.rollouts.sample import Sample
@@ -237,7 +238,9 @@ def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, questio
         np.testing.assert_array_equal(mine, theirs)
     complete = ~found["truncated"]
     assert (found["text"] == rollouts["text"])[complete].all()
-    assert json.loads(read_provenance(tmp_path / "rollouts/step-00001.parquet")["settings"])["tokenised_text"] == "tiny"
+    assert json.loads(read_provenance(tmp_path / "rollouts/step-00001.parquet")["settings"])[
+        "tokenised_text"
+    ] == Prompts("tiny").identity("answer")
     (folder / "completions_00004.parquet").unlink()
     assert run("trl", folder, "--tokenise") == 2
     assert "one is lost" in capsys.readouterr().err

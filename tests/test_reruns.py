@@ -228,7 +228,7 @@ EDITS = {
     "companion.targets": (["binary", "group"], after("companions", "postcal_companions")),
     "estimators.methods": (
         [name for name in METHODS if name != "cocal-on-dcpo"],
-        after("predictions", without=SECOND | {"figure_cross_policy"}),
+        after("predictions", without=SECOND | {"cross_policy_metrics", "figure_cross_policy"}),
     ),
     "estimators.missing_answer": ("invalid", after("predictions")),
     # numbers and exhibits
@@ -249,7 +249,7 @@ EDITS = {
     "reports.reliability_seed": (137, {"figure_reliability", "figure_reliability_all", *ALWAYS}),
     "reports.stage_methods": (["rlcr", "dcpo", "cocal-binary"], after("predictions", without=SECOND)),
     "reports.early_steps": ([2], after("sweep_predictions", without=SECOND)),
-    "reports.budgets": ([2, 4], after("postcal_companions", "sweep_predictions", without=SECOND)),
+    "reports.budgets": ([2, 4], after("companions", "postcal_companions", without=SECOND)),
 }
 """Key -> another value, and what runs again."""
 SHAPE = {"study", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}

@@ -113,7 +113,7 @@ def test_notation_that_math_verify_misreads(cases):
 def test_answers_of_a_pool_are_classed_by_the_same_rules():
     answers = ["15", "15 sides", "16 sides", "2516_8", "2516_9", "1,2", "(1,2)", r"\pi", "pi"]
     with Verifier(VerifierSettings()) as verifier:
-        assert verifier.classes(answers).tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 6]
+        assert verifier.classes(answers).values.tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 6]
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str:
-    """What a job is called: what its command calls itself in its log lines (`cocal.joblog.job_name`), with the wildcards
-    where that is the command alone; or its rule and wildcards where it runs no command of ours.
+    """What a job is called: what its command calls itself in its log lines (`cocal.joblog.job_name`), with the
+    wildcards where that is the command alone; or its rule and wildcards where it runs no command of ours.
 
     Args:
         shellcmd: what the job runs, if it is a shell command.
