@@ -69,6 +69,8 @@ TRAININGS = ("train", "train_coupled")
 OF_SECOND = {"backbone", "train", "train_coupled", "resample", "responses", "features", "companions"}
 OF_SECOND |= {"postcal_companions", "ablation_companions", "predictions", "ablation_predictions", "metrics"}
 OF_SECOND |= {"ablation_metrics", "checks", "table_scale", "table_token_aggregation", "figure_layers", *ALWAYS}
+OF_GRPO = {f"{kind}_{stage}" for kind in ("sweep", "budget", "ablation") for stage in ("predictions", "metrics")}
+OF_COUPLED = {"cross_policy_metrics"}
 OF_CUBES = after("metrics", "cross_policy_metrics", "sweep_metrics", "budget_metrics", "ablation_metrics")
 SET_LABELS = {"table_main", "table_scale", "table_time_to_confidence", "figure_reliability_all", *ALWAYS}
 MAIN_LABELS = (MEASURED_TABLES | MEASURED_FIGURES | ALWAYS) - SECOND
@@ -155,15 +157,15 @@ EDITS = {
             "checkpoint_every": 1,
             "trl.nodes": 2,
             "trl.devices": 2,
-            "trl.shard": True,
             "trl.vllm": True,
             "trl.vllm_memory_share": 0.2,
             "trl.vllm_max_length": 512,
         }.items()
     },
     "policy.max_response_length": ({"grpo": 41, "rlcr": 64, "dcpo": 50}, after("train")),
-    "policy.dcpo_group_weight": (0.4, after("train_coupled")),
-    "policy.invalid_confidence": (0.9, after("train_coupled")),
+    "policy.dcpo_group_weight": (0.4, after("train_coupled", without=OF_GRPO)),
+    "policy.invalid_confidence": (0.9, after("train_coupled", without=OF_GRPO)),
+    "policy.trl": ({"shard": True, "vllm": True}, after(*TRAININGS)),
     **{
         f"policy.slime.{key}": (value, ALWAYS)
         for key, value in {
@@ -193,7 +195,7 @@ EDITS = {
     "features.dtype": ("bfloat16", after("train")),
     "features.batch_tokens": (8192, after("resample", "features", "factual_features", "prompt_features")),
     **{
-        f"postcal.{key}": (value, after("resample"))
+        f"postcal.{key}": (value, after("resample", without=OF_COUPLED))
         for key, value in {"temperature": 0.9, "top_p": 0.9, "top_k": 5, "presence_penalty": 0.1, "seed": 43}.items()
     },
     **{
@@ -209,11 +211,11 @@ EDITS = {
     },
     "judge": ({"kind": "llm", "checkpoint": "./judge"}, after("factual_responses", without=SECOND)),
     # companions
-    "postcal.shuffle_seed": (43, after("postcal_companions")),
+    "postcal.shuffle_seed": (43, after("postcal_companions", without=OF_COUPLED)),
     **{
         f"companion.{key}": (value, after(*FITS))
         for key, value in {
-            "widths": [16, 8],
+            "widths": [16, 8, 8, 4],
             "dropout": [0.2],
             "learning_rate": 1e-3,
             "weight_decay": 0.1,
@@ -230,7 +232,7 @@ EDITS = {
         [name for name in METHODS if name != "cocal-on-dcpo"],
         after("predictions", without=SECOND | {"cross_policy_metrics", "figure_cross_policy"}),
     ),
-    "estimators.missing_answer": ("invalid", after("predictions")),
+    "estimators.missing_answer": ("invalid", after("predictions", without=OF_COUPLED)),
     # numbers and exhibits
     **{
         f"quality.{key}": (0.3, after("checks"))
@@ -247,13 +249,13 @@ EDITS = {
     "reports.reliability_dataset": ("smoke-large", {"figure_reliability", *ALWAYS}),
     "reports.reliability_methods": (["rlcr"], {"figure_reliability", "figure_reliability_all", *ALWAYS}),
     "reports.reliability_seed": (137, {"figure_reliability", "figure_reliability_all", *ALWAYS}),
-    "reports.stage_methods": (["rlcr", "dcpo", "cocal-binary"], after("predictions", without=SECOND)),
-    "reports.early_steps": ([2], after("sweep_predictions", without=SECOND)),
+    "reports.stage_methods": (["rlcr", "dcpo", "cocal-binary"], after("predictions", without=SECOND | OF_COUPLED)),
+    "reports.early_steps": ([2], after("companions", without=SECOND)),
     "reports.budgets": ([2, 4], after("companions", "postcal_companions", without=SECOND)),
 }
 """Key -> another value, and what runs again."""
 SHAPE = {"study", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
-SHAPE |= {"corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
+SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
 """Keys that no other value fits alone, or that make it another study."""
 
 
