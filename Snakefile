@@ -13,6 +13,13 @@ report: "workflow/report/study.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/inputs/questions.smk"
+include: "workflow/inputs/policies.smk"
+include: "workflow/inputs/responses.smk"
+include: "workflow/inputs/companions.smk"
+include: "workflow/inputs/predictions.smk"
+include: "workflow/inputs/checks.smk"
+include: "workflow/inputs/exhibits.smk"
 include: "workflow/rules/cluster.smk"
 include: "workflow/rules/progress.smk"
 include: "workflow/rules/questions.smk"

@@ -1,0 +1,162 @@
+# What the rules of confidences and metrics ask for.
+def evaluated_files(cell, room, suffix, protocol):
+    """Responses or features of a checkpoint in one prompt format, of all sets that it is evaluated on."""
+    backbone, algorithm, step = cell
+    folder = f"results/{room}/{backbone}/{algorithm}/step-{step}/{protocol}"
+    domains = plan.domains_of(STUDY, *cell)
+    return [f"{folder}/{name}.{suffix}" for domain in domains for name in SETS[domain]]
+
+
+def prediction_inputs(wildcards):
+    cell = cell_of(wildcards)
+    methods = plan.methods_of(STUDY, *cell)
+    return {
+        "responses": [
+            file
+            for protocol in plan.protocols_of(STUDY, *cell)
+            for file in evaluated_files(cell, "responses", "parquet", protocol)
+        ],
+        "features": [
+            file
+            for protocol in plan.feature_protocols(STUDY, *cell)
+            for file in evaluated_files(cell, "features", "zarr", protocol)
+        ],
+        "companions": [
+            companion_folder(cell[0], experience) for experience in plan.experiences_of(methods)
+        ],
+    }
+
+
+def prediction_flags(wildcards):
+    """Where the inputs lie, as flags of `cocal predictions`."""
+    cell = cell_of(wildcards)
+    backbone, algorithm, step = cell
+    place = f"{backbone}/{algorithm}/step-{step}"
+    flags = ["--responses"]
+    flags += [f"{p}=results/responses/{place}/{p}" for p in plan.protocols_of(STUDY, *cell)]
+    experiences = plan.experiences_of(plan.methods_of(STUDY, *cell))
+    if experiences:
+        protocols = plan.feature_protocols(STUDY, *cell)
+        flags += ["--features", *(f"{p}=results/features/{place}/{p}" for p in protocols)]
+        flags += ["--companions"]
+        flags += [f"{e}={companion_folder(backbone, e)}/steps-{step}" for e in experiences]
+    return flags
+
+
+def prediction_samples(wildcards):
+    return samples_of(*plan.domains_of(STUDY, *cell_of(wildcards)))
+
+
+def prediction_settings(wildcards):
+    return estimators_with(plan.methods_of(STUDY, *cell_of(wildcards)))
+
+
+def estimator_code(methods):
+    """Digest of `cocal predictions` with the modules of these methods, which it imports by their names."""
+    modules = {f"cocal.estimators.{METHODS[method].module}" for method in methods}
+    return code_digest("cocal.commands.predictions", *sorted(modules))
+
+
+def prediction_code(wildcards):
+    return estimator_code(plan.methods_of(STUDY, *cell_of(wildcards)))
+
+
+COMPANION_CODE = estimator_code(["cocal-binary"])
+
+
+def answers_in_mathematics(wildcards):
+    """GRPO's responses in the answer format, and their features."""
+    cell = f"{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
+    return {
+        "responses": [f"results/responses/{cell}/{name}.parquet" for name in SETS["mathematics"]],
+        "features": [f"results/features/{cell}/{name}.zarr" for name in SETS["mathematics"]],
+    }
+
+
+def sweep_inputs(wildcards):
+    return answers_in_mathematics(wildcards) | {
+        "companions": companion_folder(wildcards.backbone, "rollouts")
+    }
+
+
+def sweep_companions(wildcards):
+    """Companions of several steps, to be compared on one checkpoint's responses."""
+    folder = companion_folder(wildcards.backbone, "rollouts")
+    prefixes = plan.sweep_prefixes(STUDY, int(wildcards.step))
+    return [f"rollouts={folder}/{prefix.folder}" for prefix in prefixes]
+
+
+def estimators_with(methods):
+    """The estimator settings of these methods alone: other methods, and what only they read, do not touch a file."""
+    return canonical(plan.estimator_settings(STUDY, methods))
+
+
+BUDGET_EXPERIENCES = plan.experiences_of(plan.budget_methods(STUDY))
+
+
+def budget_inputs(wildcards):
+    return answers_in_mathematics(wildcards) | {
+        "companions": [companion_folder(wildcards.backbone, e) for e in BUDGET_EXPERIENCES]
+    }
+
+
+def budget_companions(wildcards):
+    """Companions of matched budgets."""
+    return [
+        f"{e}={companion_folder(wildcards.backbone, e)}/{prefix.folder}"
+        for e in BUDGET_EXPERIENCES
+        for prefix in plan.budget_prefixes(STUDY)
+    ]
+
+
+def ablation_inputs(wildcards):
+    return answers_in_mathematics(wildcards) | {
+        "companions": companion_folder(wildcards.backbone, "rollouts"),
+        "ablations": f"results/companions/{wildcards.backbone}/ablations",
+    }
+
+
+def ablation_companions(wildcards):
+    """The default companions, and those that read other states."""
+    backbone, steps = wildcards.backbone, f"steps-{wildcards.step}"
+    folders = [f"{companion_folder(backbone, 'rollouts')}/{steps}"]
+    folders += [
+        f"results/companions/{backbone}/ablations/{states}/{steps}"
+        for states in plan.ablation_states(STUDY, backbone)
+    ]
+    return [f"rollouts={folder}" for folder in folders]
+
+
+def prediction_files(wildcards):
+    return [
+        f"results/predictions/{wildcards.backbone}/{algorithm}/step-{step}.parquet"
+        for algorithm, step in plan.evaluated_cells(STUDY, wildcards.backbone)
+    ]
+
+
+def sweep_files(wildcards):
+    """Predictions of companions of several steps. Only the main backbone has them."""
+    compared = wildcards.backbone == MAIN and plan.sweep_methods(STUDY)
+    steps = STUDY.policy.stages if compared else []
+    folder = f"results/predictions/{wildcards.backbone}/grpo"
+    return [f"{folder}/step-{step}-sweep.parquet" for step in steps]
+
+
+def budget_files(wildcards):
+    """Likewise, of matched budgets."""
+    compared = wildcards.backbone == MAIN and layouts.shown_by(STUDY, "budgets")
+    file = f"results/predictions/{wildcards.backbone}/grpo/step-{FINAL}-budgets.parquet"
+    return [file] if compared else []
+
+
+def cross_policy_files(wildcards):
+    """Predictions for the responses of the policies that coupled methods trained."""
+    return [
+        f"results/predictions/{wildcards.backbone}/{algorithm}/step-{step}.parquet"
+        for algorithm, step in plan.evaluated_cells(STUDY, wildcards.backbone)
+        if algorithm in ("rlcr", "dcpo")
+    ]
+
+
+def macro_averages(wildcards):
+    return canonical(plan.macro_averages(STUDY, wildcards.backbone))

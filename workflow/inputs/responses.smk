@@ -1,0 +1,53 @@
+# What the rules of responses and of their hidden states ask for.
+# Of the rules that sample or ask the judge.
+ENGINES = {STUDY.generation.engine.kind}
+JUDGE_TEXTS = ""
+if STUDY.judge.kind == "llm":
+    ENGINES.add(STUDY.judge.engine.kind)
+    JUDGE_TEXTS = (
+        f"prompts:{JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest}"
+    )
+# The file that says that a judge of the hub is here.
+JUDGE = ["results/judge.json"] if STUDY.judge.kind == "llm" and not STUDY.judge.local else []
+# What they run in a process of its own.
+ENGINE_CODE = ["cocal.generation.vllm_process.worker"] if "vllm" in ENGINES else []
+GENERATION_ENVIRONMENT = "../../envs/vllm.yaml" if "vllm" in ENGINES else "../../envs/cocal.yaml"
+
+
+def response_texts(domain):
+    """A function of the wildcards: the digest of the prompt texts that a job's responses and P(True) depend on."""
+
+    def texts(wildcards):
+        cell = cell_of(wildcards)
+        planned = plan.response_plan(STUDY, *cell, wildcards.protocol, SETS[domain])
+        return prompt_texts(*planned.formats(wildcards.protocol), domain=domain)
+
+    return texts
+
+
+def response_plan(wildcards):
+    return canonical(
+        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.protocol, SETS["mathematics"])
+    )
+
+
+def factual_response_plan(wildcards):
+    return canonical(
+        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.protocol, SETS["factual"])
+    )
+
+
+def feature_settings(wildcards):
+    return canonical(
+        plan.feature_settings(STUDY, wildcards.algorithm, int(wildcards.step), "mathematics")
+    )
+
+
+def pooled_flags(wildcards):
+    """The prompt's state is pooled too where pre-generation is evaluated; RLCR's task response ends early."""
+    if wildcards.protocol == "rlcr":
+        return "--task-response"
+    methods = plan.methods_of(STUDY, *cell_of(wildcards))
+    return (
+        "--prompt" if wildcards.protocol == "answer" and "cocal-pre-generation" in methods else ""
+    )
