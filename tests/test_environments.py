@@ -46,7 +46,7 @@ def test_every_package_of_an_environment_is_pinned(repository):
 
 def test_rules_name_environments_that_exist(repository):
     named = set()
-    for rules in (repository / "workflow/rules").glob("*.smk"):
+    for rules in (repository / "workflow").glob("*/*.smk"):
         for found in re.findall(r"envs/([a-z-]+\.yaml)", rules.read_text()):
             named.add(found)
             assert (repository / "envs" / found).exists(), rules
