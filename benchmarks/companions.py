@@ -22,10 +22,10 @@ from cocal.companion.model import CompanionMLP
 from cocal.companion.single import SingleMember
 from cocal.companion.spec import CompanionSpec
 from cocal.companion.training import Training, matmul_precision
-from cocal.config.protocol import Companion
+from cocal.config.evaluation import CompanionSettings
 
-EMBEDDED = "embedded widths, 192 -> 64/32/16/8", Companion(widths=(64, 32, 16, 8)), 192
-PAPER = "paper widths, 8,192 -> 2,048/1,024/512/256", Companion(), 8192
+EMBEDDED = "embedded widths, 192 -> 64/32/16/8", CompanionSettings(widths=(64, 32, 16, 8)), 192
+PAPER = "paper widths, 8,192 -> 2,048/1,024/512/256", CompanionSettings(), 8192
 PAPER_RESPONSES = 221_000
 """Training responses of the paper's study: nine tenths of 120 steps of 2,048."""
 PAPER_FIT, PAPER_PREDICTION = 15.1, 0.199e-3
@@ -45,7 +45,7 @@ def measure(quick: bool) -> list[dict]:
     return rows
 
 
-def _fits(case: str, settings: Companion, inputs: int, responses: int, repeats: int) -> list[dict]:
+def _fits(case: str, settings: CompanionSettings, inputs: int, responses: int, repeats: int) -> list[dict]:
     """One pass of gradient steps."""
     features, wanted = _data(inputs, responses, _CPU)
     members = [(target, seed) for target in range(2) for seed in settings.seeds]
@@ -85,7 +85,7 @@ def _fits(case: str, settings: Companion, inputs: int, responses: int, repeats: 
     ]
 
 
-def _predictions(name: str, settings: Companion, inputs: int, responses: int) -> list[dict]:
+def _predictions(name: str, settings: CompanionSettings, inputs: int, responses: int) -> list[dict]:
     """Ten companions over many responses, and one over one."""
     features, _ = _data(inputs, responses, _CPU)
     companions = _untrained(settings, inputs)
@@ -177,7 +177,7 @@ def _slices(features: Tensor, wanted: Tensor, size: int) -> Iterator[tuple[Tenso
     return zip(features.split(size), wanted.split(size, dim=2), strict=True)
 
 
-def _untrained(settings: Companion, inputs: int) -> Companions:
+def _untrained(settings: CompanionSettings, inputs: int) -> Companions:
     """Companions as they start."""
     model: CompanionMLP = build_model(settings, inputs)
     model.initialise()
@@ -198,7 +198,7 @@ def _untrained(settings: Companion, inputs: int) -> Companions:
     return Companions(spec, model.eval())
 
 
-def _plain(settings: Companion, inputs: int, seed: int) -> nn.Sequential:
+def _plain(settings: CompanionSettings, inputs: int, seed: int) -> nn.Sequential:
     torch.manual_seed(seed)
     layers, before = [], inputs
     rates = (*settings.dropout, *[0.0] * (len(settings.widths) - len(settings.dropout)))
@@ -218,7 +218,7 @@ def _plain_pass(
         optimiser.step()
 
 
-def _sklearn_pass(settings: Companion, features: Tensor, wanted: Tensor, seed: int) -> None:
+def _sklearn_pass(settings: CompanionSettings, features: Tensor, wanted: Tensor, seed: int) -> None:
     model = MLPRegressor(
         hidden_layer_sizes=settings.widths,
         solver="adam",

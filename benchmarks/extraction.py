@@ -18,8 +18,8 @@ import psutil
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
+from cocal.checkpoints.attention import GROUPED
 from cocal.features.forward import batches_of_tokens, score
-from cocal.policy.attention import GROUPED
 
 _CHECKED = 4
 """Responses whose states of the first block both ways must agree on."""
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def dtype(self) -> torch.dtype:
-        """As `cocal.policy.checkpoints.load_policy` has it."""
+        """As `cocal.checkpoints.loading.load_policy` has it."""
         return torch.bfloat16 if self.device == "cuda" else torch.float32
 
     def model(self) -> PreTrainedModel:

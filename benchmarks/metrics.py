@@ -15,11 +15,11 @@ from sklearn.metrics import roc_auc_score
 
 from cocal.cli import main
 from cocal.config import Study
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from cocal.metrics.bootstrap import Sample, generator_for, question_counts, resampled_metrics
-from cocal.plan import macro_averages
-from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal.study.plan import macro_averages
 from paper import Cell, cubes, paper_study, predictions, runs_of
 
 _LOOPED = 10

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import Prefix
 from cocal.config import Study, load_study
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from cocal.metrics.cube import UNSEEDED
-from cocal.plan import (
+from cocal.study.plan import (
     ablation_states,
     budget_methods,
     budget_prefixes,
@@ -23,6 +22,7 @@ from cocal.plan import (
     sweep_methods,
     sweep_prefixes,
 )
+from cocal.study.prefix import Prefix
 
 DEFAULT_POOLINGS = "last+mean"
 
@@ -95,7 +95,7 @@ def _ablated(study: Study, backbone: str) -> Iterator[Cell]:
 
 
 def predictions(study: Study, cells: list[Cell]) -> pd.DataFrame:
-    """Random predictions of the cells in the contract `cocal.schemas.PREDICTIONS`.
+    """Random predictions of the cells in the contract `cocal.store.contracts.PREDICTIONS`.
 
     Correctness is that of the responses, the same for all methods that share them; confidences are multiples of a
     tenth without seeds, with a few invalid, and continuous from companions.
@@ -111,7 +111,7 @@ def runs_of(study: Study, cell: Cell) -> tuple[int, ...]:
 def _rows(study: Study, cell: Cell) -> pd.DataFrame:
     dataset, method, runs = study.datasets[cell.dataset], METHODS[cell.method], runs_of(study, cell)
     questions, samples = dataset.size, dataset.samples
-    shared = _generator(cell.backbone, cell.algorithm, str(cell.step), cell.dataset, method.protocol)
+    shared = _generator(cell.backbone, cell.algorithm, str(cell.step), cell.dataset, method.prompt_format)
     own = _generator(*map(str, cell))
     difficulty = np.repeat(shared.random(questions), samples)
     n = len(difficulty)

@@ -19,9 +19,9 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from cocal.companion.fit import fit_companions
-from cocal.companion.spec import Prefix
-from cocal.config.protocol import Companion
+from cocal.config.evaluation import CompanionSettings
 from cocal.features.store import FeatureReader, create_features, open_features
+from cocal.study.prefix import Prefix
 
 HIDDEN, POOLINGS = 4096, 2
 _CODECS = {
@@ -124,7 +124,7 @@ def _streamed(path: Path, count: int) -> tuple[float, int]:
     rollouts = pd.DataFrame({"step": 1, "truncated": False, "correct": rows % 3 > 0, "group_accuracy": 0.5})
     rollouts["question"] = pd.Categorical(rows % 1000).rename_categories(lambda k: f"question {k}")
     questions = rollouts["question"].cat.categories
-    settings = Companion(widths=(16, 8), dropout=(), passes=1)
+    settings = CompanionSettings(widths=(16, 8), dropout=(), passes=1)
     features = open_features(path)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _peak()

@@ -10,8 +10,8 @@ from cocal.checks.companions import Fit
 from cocal.checks.tables import read_table
 from cocal.cli import main
 from cocal.companion.split import in_validation
-from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS
 from companion_run import GROUP, SETTINGS, Run, small_run
 
 SEEDS = SETTINGS.seeds

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.fit import fit_companions
-from cocal.companion.rollouts import read_rollouts
-from cocal.companion.spec import Prefix
 from cocal.companion.split import in_validation
-from cocal.config.protocol import Companion
+from cocal.companion.supervision import read_rollouts
+from cocal.config.evaluation import CompanionSettings
 from cocal.features.store import create_features, open_features
-from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import write_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.study.prefix import Prefix
 
-SETTINGS = Companion(widths=(8, 7, 6, 5), batch_size=32, passes=4, learning_rate=0.002, seeds=(42, 137))
+SETTINGS = CompanionSettings(widths=(8, 7, 6, 5), batch_size=32, passes=4, learning_rate=0.002, seeds=(42, 137))
 STEPS, GROUPS, GROUP, HIDDEN = 3, 20, 8, 6
 PER_STEP = GROUPS * GROUP
 
@@ -49,10 +49,10 @@ class Run:
     def read(self, steps: int = STEPS) -> pd.DataFrame:
         return read_rollouts(self.folder / "rollouts", self.folder / "questions.parquet", steps)
 
-    def fit(self, steps: int | str = STEPS, settings: Companion = SETTINGS, **options):
+    def fit(self, steps: int | str = STEPS, settings: CompanionSettings = SETTINGS, **options):
         return next(self.fits([steps], settings, **options))
 
-    def fits(self, words: list[int | str], settings: Companion = SETTINGS, **options):
+    def fits(self, words: list[int | str], settings: CompanionSettings = SETTINGS, **options):
         """Companions of N or "N/M" steps each."""
         prefixes = [Prefix.parse(str(word)) for word in words]
         features, rollouts = open_features(self.folder / "features.zarr"), self.read(max(map(max, prefixes)))

@@ -85,7 +85,7 @@ def micro_checkpoint(tmp_path_factory, micro_questions) -> Path:
 @pytest.fixture(scope="session")
 def micro_policy(micro_checkpoint):
     """Model and tokenizer of the micro policy."""
-    from cocal.policy.checkpoints import load_policy
+    from cocal.checkpoints.loading import load_policy
 
     return load_policy(micro_checkpoint)
 

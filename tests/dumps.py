@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from cocal.config.policy import Policy
-from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.answers.equivalence import Verifier
+from cocal.config.evaluation import VerifierSettings
+from cocal.config.policy import PolicySettings
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import draw
 from cocal.generation.responses import sampled as as_rows
@@ -16,10 +17,9 @@ from cocal.generation.transformers_engine import TransformersEngine
 from cocal.judging.verdicts import with_verdicts
 from cocal.policy.schedule import question_schedule
 from cocal.prompts import Prompts
-from cocal.verify.equivalence import Verifier
 
 GROUP = 4
-SETTINGS = Policy(
+SETTINGS = PolicySettings(
     dataset="micro-train",
     steps=3,
     stages=(2, 3),

@@ -6,14 +6,14 @@ import torch
 
 from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.spec import ORDERS, CompanionSpec
-from cocal.config.protocol import Companion, Estimators
+from cocal.config.evaluation import CompanionSettings, EstimatorSettings
+from cocal.config.methods import METHODS
 from cocal.estimators.companion import load_experiences
 from cocal.estimators.predictions import predict
-from cocal.estimators.registry import METHODS
 from cocal.estimators.responses import EvaluationSets, Inputs
 from cocal.features.store import create_features
-from cocal.schemas import PREDICTIONS, RESPONSES
 from cocal.store import atomic_path, write_frame
+from cocal.store.contracts import PREDICTIONS, RESPONSES
 
 POOL = 10
 QUESTIONS = 4
@@ -100,7 +100,7 @@ def write_companions(folder, targets=None, layer=1, prefix=(STEP, STEP), experie
     and were validated on."""
     targets = targets or (("question",) if experience == "prompts" else ("group", "binary"))
     poolings = poolings or (("prompt",) if experience == "prompts" else ("last", "mean"))
-    settings = Companion(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
+    settings = CompanionSettings(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
     spec = CompanionSpec(
         settings=settings,
         inputs=len(poolings) * HIDDEN,
@@ -131,15 +131,15 @@ class EvaluatedStudy:
     def __init__(self, folder):
         self.folder = folder
         self.frame = responses()
-        self.verbal = responses(pool=SAMPLES, seed=5)  # in the format of `protocol`
-        self.protocol = "verbal"
-        self.estimators = Estimators()
+        self.verbal = responses(pool=SAMPLES, seed=5)  # in the format of `prompt_format`
+        self.prompt_format = "verbal"
+        self.estimators = EstimatorSettings()
         self.algorithm = "grpo"
 
     def run(self, *names, sets=SETS, **given):
         folders = {
             "answer": write_responses(self.folder / "answer", self.frame),
-            self.protocol: write_responses(self.folder / "verbal", self.verbal),
+            self.prompt_format: write_responses(self.folder / "verbal", self.verbal),
         }
         if "features" not in given and any(METHODS[name].experience for name in names if name in METHODS):
             folder, self.states = write_features(self.folder / "features", self.frame)

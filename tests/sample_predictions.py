@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from cocal.config.protocol import Metrics
-from cocal.estimators.registry import METHODS as REGISTRY
+from cocal.config.evaluation import MetricSettings
+from cocal.config.methods import METHODS as REGISTRY
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube
 
@@ -68,7 +68,7 @@ def sweep_cube(*datasets: str, methods: Sequence[str], source_steps: Sequence[in
         towards = 0.5 - 0.4 * place / len(source_steps)
         pull = towards * np.where(frame["method"].str.startswith("postcal"), 0.9, 0.5)
         frame = frame.assign(source_step=source_step, confidence=(1 - towards) * frame["confidence"] + pull)
-        cubes.append(metric_cube(frame, Metrics(resamples=20), {"macro-mathematics": datasets}))
+        cubes.append(metric_cube(frame, MetricSettings(resamples=20), {"macro-mathematics": datasets}))
     return xr.concat(cubes, pd.Index(source_steps, name="source_step"))
 
 

@@ -3,11 +3,11 @@
 import pandas as pd
 import xarray as xr
 
+from cocal.config.evaluation import MetricSettings
 from cocal.config.layout import AggregationLayout, CostLayout, PreGenerationLayout, TimesLayout
-from cocal.config.protocol import Metrics
 from cocal.config.study import Study
-from cocal.costs import Cost, Latency
 from cocal.metrics.cube import metric_cube
+from cocal.study.costs import Cost, Latency
 from cocal.tables.cost import Costs
 from sample_predictions import sample_predictions
 
@@ -49,7 +49,7 @@ def aggregation_cube(backbone: str, final: int) -> xr.Dataset:
         for pooling in AGGREGATIONS[backbone]
     ]
     groups = {"macro-mathematics": ["math500"]}
-    cube = metric_cube(pd.concat(frames), Metrics(resamples=0), groups, sweep=("layer", "pooling"))
+    cube = metric_cube(pd.concat(frames), MetricSettings(resamples=0), groups, sweep=("layer", "pooling"))
     cube["value"][:] = 0.5
     for pooling, values in AGGREGATIONS[backbone].items():
         cell = {"layer": final, "pooling": pooling, "dataset": "macro-mathematics", "seed": "mean"}
@@ -70,7 +70,7 @@ def pre_generation_cube() -> xr.Dataset:
     methods = ("cocal-group", "cocal-binary", "cocal-pre-generation")
     frame = sample_predictions("math500", "popqa", methods=methods)
     groups = {"macro-mathematics": ["math500"], "macro-factual": ["popqa"]}
-    cube = metric_cube(frame, Metrics(resamples=0), groups)
+    cube = metric_cube(frame, MetricSettings(resamples=0), groups)
     cube["value"][:] = 0.5
     for domain, rows in PRE_GENERATION.items():
         for method, values in rows.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cocal.config.judge import LlmJudge as LlmJudgeSettings
+from cocal.config.judge import LlmJudgeSettings
 from cocal.generation.engine import Completion
 from cocal.judging.judgements import Judgements
 from cocal.judging.llm import LlmJudge

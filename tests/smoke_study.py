@@ -90,7 +90,6 @@ def _load():
     """What every plan needs, once, in the parent."""
     import snakemake.cli  # noqa: F401
 
-    import cocal.durations
     import cocal.judging.prompts
     import cocal.layouts
     import cocal.policy.launch

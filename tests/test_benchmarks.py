@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cocal.schemas import PREDICTIONS
+from cocal.store.contracts import PREDICTIONS
 
 ROW = {
     "benchmark": "sums",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cocal.config.protocol import Features
+from cocal.config.evaluation import FeatureSettings
 from cocal.errors import ContractError
 from cocal.features.capture import capture, resolve_layers
 from cocal.features.extract import extract_features
@@ -180,7 +180,7 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(model, tmp_path
             "length": [len(r) for r in RESPONSES],
         }
     )
-    settings = Features(layers="all", dtype="float32", batch_tokens=12)
+    settings = FeatureSettings(layers="all", dtype="float32", batch_tokens=12)
     with caplog.at_level("INFO"):
         extract_features(model, frame, settings, pad=0, output=tmp_path / "f.zarr", attributes={"a": "b"})
     # rows of 3 and 4 tokens together, one token of them padding; those of 8 and of 11 by themselves
@@ -197,7 +197,7 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(model, tmp_path
 def test_truncated_checkpoint_is_named(micro_checkpoint, tmp_path):
     import shutil
 
-    from cocal.policy.checkpoints import load_policy
+    from cocal.checkpoints.loading import load_policy
 
     shutil.copytree(micro_checkpoint, tmp_path / "cut")
     weights = tmp_path / "cut" / "model.safetensors"

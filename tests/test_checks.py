@@ -27,10 +27,10 @@ from cocal.checks.companions import (
 )
 from cocal.checks.predictions import check_fixed_responses, check_seeds, check_sources, read_predictions
 from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps
-from cocal.companion.spec import Prefix
 from cocal.errors import ContractError
-from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal.study.prefix import Prefix
 from companion_run import GROUP, GROUPS, PER_STEP, SETTINGS, STEPS
 
 

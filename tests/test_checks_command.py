@@ -13,8 +13,8 @@ import pytest
 from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
 from cocal.cli import main
 from cocal.features.store import create_features
-from cocal.schemas import PREDICTIONS, RESPONSES
 from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS, RESPONSES
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run
 
 

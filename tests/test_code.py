@@ -61,10 +61,10 @@ READS_STATES = {"features", "resample", "train"}
 EDITS = {
     "a comment": ("policy/rewards.py", "def group_advantages", "# words\ndef group_advantages", set()),
     "a docstring": ("policy/rewards.py", '"""', '"""More words. ', set()),
-    "an annotation": ("plan.py", "def domains_of(study: Study,", "def domains_of(study: object,", set()),
-    "an error's text": ("companion/rollouts.py", "rollouts must be in chron", "rollouts have to be in chron", set()),
+    "an annotation": ("study/plan.py", "def domains_of(study: Study,", "def domains_of(study: object,", set()),
+    "an error's text": ("companion/supervision.py", "rollouts must be in chron", "rollouts have to be in chron", set()),
     "a line of the log": ("commands/predictions.py", '"%s: %d rows"', '"%s: %d lines"', set()),
-    "a settings model": ("config/protocol.py", "passes: Count = 10", "passes: Count = 11", set()),
+    "a settings model": ("config/evaluation.py", "passes: Count = 10", "passes: Count = 11", set()),
     "an estimator": (
         "estimators/p_true.py",
         'responses.evaluated["p_true"]',
@@ -119,4 +119,4 @@ def test_a_name_that_does_not_exist_is_an_error():
     with pytest.raises(ValueError, match=r"there is no module cocal\.gone"):
         code_digest("cocal.gone")
     with pytest.raises(ValueError, match=r"cocal\.plan defines no gone"):
-        code_digest("cocal.plan:gone")
+        code_digest("cocal.study.plan:gone")

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from cocal.companion.fit import fit_companions
-from cocal.companion.spec import Prefix
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader, open_features
+from cocal.study.prefix import Prefix
 from companion_run import HIDDEN, PER_STEP, SETTINGS, Run, final_features, small_run
 
 

@@ -95,12 +95,12 @@ import pandas as pd
 
 import cocal.features.store as store
 from cocal.companion.fit import fit_companions
-from cocal.companion.spec import Prefix
-from cocal.config.protocol import Companion
+from cocal.study.prefix import Prefix
+from cocal.config.evaluation import CompanionSettings
 
 CHUNK, HIDDEN = 2000, 256
 store._READ = 2**20
-settings = Companion(widths=(2,), dropout=(), passes=1, batch_size=500, seeds=(1,))
+settings = CompanionSettings(widths=(2,), dropout=(), passes=1, batch_size=500, seeds=(1,))
 block = np.random.default_rng(0).normal(size=(CHUNK, 1, 2, HIDDEN)).astype(np.float32)
 peaks = []
 for count in (20_000, 120_000):

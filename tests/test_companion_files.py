@@ -16,11 +16,12 @@ from safetensors.torch import save_file
 from cocal.cli import main
 from cocal.companion import companions as companions_module
 from cocal.companion.companions import load_companions, save_companions
-from cocal.companion.rollouts import check_features
 from cocal.companion.single import SingleMember
-from cocal.companion.spec import Prefix, read_spec
+from cocal.companion.spec import read_spec
+from cocal.companion.supervision import check_features
 from cocal.errors import ContractError
 from cocal.features.store import open_features
+from cocal.study.prefix import Prefix
 from companion_run import GROUP, HIDDEN, SETTINGS, Run, final_features, small_run
 
 

@@ -12,10 +12,10 @@ from cocal.companion.companions import build_model
 from cocal.companion.dropout import Dropout
 from cocal.companion.model import CompanionMLP
 from cocal.companion.training import Training, matmul_precision
-from cocal.config.protocol import Companion
+from cocal.config.evaluation import CompanionSettings
 
 INPUTS, BATCH = 9, 16
-SETTINGS = Companion(widths=(8, 6), dropout=(), batch_size=BATCH, seeds=(1, 2, 3), weight_decay=0.0)
+SETTINGS = CompanionSettings(widths=(8, 6), dropout=(), batch_size=BATCH, seeds=(1, 2, 3), weight_decay=0.0)
 
 
 def batch(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
@@ -37,7 +37,7 @@ def plain(model: CompanionMLP, member: int) -> nn.Sequential:
     return nn.Sequential(*layers, output, nn.Sigmoid(), nn.Flatten(0))
 
 
-def perturbed(settings: Companion = SETTINGS) -> CompanionMLP:
+def perturbed(settings: CompanionSettings = SETTINGS) -> CompanionMLP:
     """A model away from its initialisation, where normalisation has weights and biases to speak of."""
     model = build_model(settings, INPUTS)
     model.initialise()

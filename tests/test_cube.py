@@ -8,16 +8,16 @@ import pytest
 import xarray as xr
 
 from cocal.cli import main
-from cocal.config.protocol import Metrics
+from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube
-from cocal.schemas import PREDICTIONS
 from cocal.store import read_dataset, write_frame
+from cocal.store.contracts import PREDICTIONS
 
 SEEDS = (42, 137, 500)
-QUICK = Metrics(resamples=40)
+QUICK = MetricSettings(resamples=40)
 
 
 def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **changes) -> pd.DataFrame:
@@ -154,7 +154,7 @@ def test_a_single_class_leaves_only_auroc_undefined():
 
 
 def test_no_resamples_means_no_intervals():
-    one = cell(metric_cube(rows("verbal"), Metrics(resamples=0)), "verbal")
+    one = cell(metric_cube(rows("verbal"), MetricSettings(resamples=0)), "verbal")
     assert one["value"].notnull().all()
     assert one["lower"].isnull().all()
 
@@ -256,7 +256,7 @@ def test_the_command_writes_a_sweep(tmp_path, capsys):
     assert "metrics --sweep" in capsys.readouterr().err
     assert not output.exists()
     assert main([*options, "--sweep", "source_step", "--output", str(output)]) == 0
-    expected = metric_cube(sweep(2, 20), Metrics(resamples=20), sweep=["source_step"])
+    expected = metric_cube(sweep(2, 20), MetricSettings(resamples=20), sweep=["source_step"])
     assert read_dataset(output).drop_attrs().equals(expected)
 
 
@@ -279,7 +279,7 @@ def test_the_command_writes_the_same_bytes_again(tmp_path):
         written.append(output.read_bytes())
     assert written[0] == written[1]
     cube = read_dataset(tmp_path / "0.nc")
-    expected = metric_cube(table("easy", "hard"), Metrics(resamples=20), json.loads(groups))
+    expected = metric_cube(table("easy", "hard"), MetricSettings(resamples=20), json.loads(groups))
     assert cube.drop_attrs().equals(expected)
     assert cube.attrs["stage"] == "metrics"
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from cocal.checkpoints.loading import load_policy
 from cocal.companion.companions import load_companions
 from cocal.companion.spec import read_spec
-from cocal.costs import Cost, read_cost
 from cocal.errors import ContractError
 from cocal.features.store import open_features
-from cocal.policy.checkpoints import load_policy
 from cocal.questions.registry import File, Source
 from cocal.questions.sources import stored
-from cocal.schemas import RESPONSES
 from cocal.store import read_dataset, read_frame
+from cocal.store.contracts import RESPONSES
 from cocal.store.damage import is_result
 from cocal.store.owner import owner_of
+from cocal.study.costs import Cost, read_cost
 
 OWN = "it lies outside results/, so it is your own input"
 

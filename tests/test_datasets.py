@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 from cocal import cli
-from cocal.config.data import Registered
+from cocal.answers.normalise import canonical_integer
+from cocal.config.data import RegisteredSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.questions.loaders import load
 from cocal.questions.overlap import fingerprint
 from cocal.questions.registry import Entry, registry_of
-from cocal.schemas import QUESTIONS
 from cocal.store import read_frame
-from cocal.verify.normalise import canonical_integer
+from cocal.store.contracts import QUESTIONS
 from raw_data import MATHEMATICS, RAW, cleaned, needs_raw, questions, registry
 
 NAMES = [name for name in registry().sets if name != "deepscaler"]
@@ -83,7 +83,7 @@ def test_integers_are_plain_integers():
 @needs_raw
 @pytest.mark.parametrize(("name", "count"), [("aime25", 1), ("amc24", 8)])
 def test_sets_are_as_distributed_unless_corrections_are_asked_for(name, count):
-    assert not Registered(kind="registered", name=name).corrections
+    assert not RegisteredSettings(kind="registered", name=name).corrections
     mended, raw = questions(name, corrections=True), questions(name)
     entry = registry().sets[name]
     (file,) = entry.source.files
@@ -217,11 +217,11 @@ def test_studies_and_registry_must_agree_before_anything_is_read(repository):
     path = repository / "config/datasets.yaml"
     assert registry_of({}, "no/such/file.yaml").sets == {}
     with pytest.raises(ConfigError, match=r"datasets\.m: source\.questions = 499, but math500 has 500"):
-        registry_of({"m": Registered(kind="registered", name="math500", questions=499)}, path)
+        registry_of({"m": RegisteredSettings(kind="registered", name="math500", questions=499)}, path)
     with pytest.raises(ConfigError, match="'math50' is registered; did you mean 'math500'"):
-        registry_of({"m": Registered(kind="registered", name="math50", questions=500)}, path)
+        registry_of({"m": RegisteredSettings(kind="registered", name="math50", questions=500)}, path)
     with pytest.raises(ValueError, match="limit = 9 exceeds questions = 5"):
-        Registered(kind="registered", name="x", questions=5, limit=9)
+        RegisteredSettings(kind="registered", name="x", questions=5, limit=9)
 
 
 # A training set that asks question 2 of the evaluation set in other typesetting, and a mirror that has both.

@@ -8,24 +8,23 @@ import pandas as pd
 import pytest
 import torch
 
-from cocal.config.engine import TransformersEngine, VllmEngine
-from cocal.config.protocol import Generation
-from cocal.config.protocol import Verifier as VerifierSettings
-from cocal.estimators.p_true import p_true
+from cocal.answers.equivalence import Verifier
+from cocal.config.engine import TransformersSettings, VllmSettings
+from cocal.config.evaluation import GenerationSettings, VerifierSettings
 from cocal.generation.engine import Sampling
 from cocal.generation.engines import open_engine
+from cocal.generation.p_true import p_true
 from cocal.generation.responses import chat_ids, sample_responses
 from cocal.judging.verdicts import judge_set
-from cocal.plan import SetPlan
 from cocal.prompts import Prompts
-from cocal.schemas import QUESTIONS, RESPONSES, SAMPLED
 from cocal.store import read_frame
-from cocal.verify.equivalence import Verifier
+from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+from cocal.study.plan import SetPlan
 
 SAMPLING = Sampling(temperature=0.9, top_k=20, top_p=0.9, presence_penalty=1.5, max_tokens=12, samples=2)
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36]]
 SEEDS = [100, 200, 300]
-ENGINES = {"transformers": TransformersEngine(batch_size=4), "vllm": VllmEngine(kind="vllm")}
+ENGINES = {"transformers": TransformersSettings(batch_size=4), "vllm": VllmSettings(kind="vllm")}
 
 
 @pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
@@ -162,20 +161,22 @@ def responses(engine, micro_policy, micro_questions):
     questions = read_frame(micro_questions / "micro-eval.parquet", QUESTIONS)
     with Verifier(VerifierSettings()) as verifier:
         frames = {}
-        for protocol, length in (("answer", 6), ("verbal", 30)):  # a box of one digit fits into six tokens
+        for prompt_format, length in (("answer", 6), ("verbal", 30)):  # a box of one digit fits into six tokens
             sampled = sample_responses(
                 questions,
-                protocol,
-                SetPlan(samples=2, sampled=3, max_response_length=length, p_true=protocol == "answer"),
+                prompt_format,
+                SetPlan(samples=2, sampled=3, max_response_length=length, p_true=prompt_format == "answer"),
                 engine=engine,
                 tokenizer=micro_policy[1],
                 prompts=Prompts("tiny"),
-                settings=Generation(),
-                identity=f"test/{protocol}",
+                settings=GenerationSettings(),
+                identity=f"test/{prompt_format}",
                 step=5,
             )
             SAMPLED.check(sampled, "test")
-            frames[protocol] = judge_set(sampled, questions, verifier, pool=protocol == "answer", source="test")
+            frames[prompt_format] = judge_set(
+                sampled, questions, verifier, pool=prompt_format == "answer", source="test"
+            )
         return questions, frames
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cocal.config import load_study
-from cocal.estimate import Assumptions, parameters_of, stage_of, workloads
+from cocal.study.estimate import Assumptions, parameters_of, stage_of, workloads
 
 B200 = Assumptions()
 

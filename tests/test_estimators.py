@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from cocal.config.protocol import Estimators
+from cocal.answers.confidence import parse_confidence
+from cocal.config.evaluation import EstimatorSettings
+from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
-from cocal.estimators.p_true import p_true
 from cocal.estimators.predictions import check_shared_responses
-from cocal.estimators.registry import METHODS
 from cocal.estimators.self_consistency import self_consistency
 from cocal.estimators.token_probability import token_probability
-from cocal.verify.confidence import parse_confidence
+from cocal.generation.p_true import p_true
 from evaluated_study import POOL, QUESTIONS, SAMPLES, SHARED, EvaluatedStudy
 
 
@@ -90,7 +90,7 @@ def test_pool_is_all_ten_responses_though_two_are_evaluated(study):
 
 @pytest.mark.parametrize(("setting", "confidence"), [("zero", 0.0), ("invalid", np.nan)])
 def test_missing_answer_follows_the_setting(study, setting, confidence):
-    study.estimators = Estimators(missing_answer=setting)
+    study.estimators = EstimatorSettings(missing_answer=setting)
     row = study.run("self-consistency").iloc[0]
     np.testing.assert_equal(row["confidence"], confidence)
     assert row["valid"] == (setting == "zero")
@@ -115,7 +115,7 @@ def test_truncated_and_wrong_responses_stay(study):
 
 def test_fixed_responses_are_shared(study):
     """Exactly the methods that appendix B.1 lists, on one file."""
-    assert {name for name, method in METHODS.items() if method.protocol == "answer"} == set(SHARED)
+    assert {name for name, method in METHODS.items() if method.prompt_format == "answer"} == set(SHARED)
     table = study.run(*SHARED, "verbal")
     check_shared_responses(table)
     other = table.copy()
@@ -143,13 +143,13 @@ def test_verbal_confidences_are_those_of_its_own_responses_and_never_imputed(stu
 
 @pytest.mark.parametrize("method", ["rlcr", "dcpo"])
 def test_coupled_methods_state_their_confidence_in_their_own_format(study, method):
-    study.algorithm = study.protocol = method
+    study.algorithm = study.prompt_format = method
     study.verbal["confidence"] = [0.25, np.nan, *[0.5] * 6]
     table = study.run(method)
     np.testing.assert_array_equal(table["confidence"], study.verbal["confidence"])
     assert set(table["seed"]) == set(table["source_step"]) == {-1}
     assert table["correct"].tolist() == study.verbal["correct"].tolist()
-    study.protocol = "verbal"
+    study.prompt_format = "verbal"
     with pytest.raises(ConfigError, match=f"{method} needs responses in the {method} format; none are given"):
         study.run(method)
 

@@ -11,8 +11,8 @@ from cocal.companion.companions import load_companions
 from cocal.companion.spec import ORDERS
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.companion import load_experiences
-from cocal.schemas import PREDICTIONS
 from cocal.store import read_frame
+from cocal.store.contracts import PREDICTIONS
 from evaluated_study import (
     HIDDEN,
     POOL,
@@ -82,7 +82,7 @@ def test_pre_generation_reads_the_prompt_state(study):
 def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
     """Appendix D: features of the response up to <reason>; nothing before it means no confidence."""
     study.verbal["confidence"] = 0.5
-    study.protocol, study.algorithm = "rlcr", "rlcr"
+    study.prompt_format, study.algorithm = "rlcr", "rlcr"
     begun = study.verbal.assign(length=study.verbal["length"] - 1)
     features, states = write_features(tmp_path / "features", begun[begun["response_id"] != 3], task_response=True)
     companions = load_experiences({"rollouts": [write_companions(tmp_path / "companions")]})
@@ -104,7 +104,7 @@ def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
 
 def test_transfer_to_dcpo_keeps_the_whole_response(study, tmp_path):
     study.verbal["confidence"] = 0.5
-    study.protocol, study.algorithm = "dcpo", "dcpo"
+    study.prompt_format, study.algorithm = "dcpo", "dcpo"
     companions = load_experiences({"rollouts": [write_companions(tmp_path / "companions")]})
     begun, _ = write_features(tmp_path / "begun", study.verbal, task_response=True)
     with pytest.raises(ContractError, match=r"companions read whole responses; .* without --task-response"):

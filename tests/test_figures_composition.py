@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from cocal.cli import main
 from cocal.companion.spec import CompanionSpec
+from cocal.config.evaluation import CompanionSettings
 from cocal.config.layout import CurvesLayout
-from cocal.config.protocol import Companion
 from cocal.errors import ContractError
 from cocal.figures.composition import (
     composition_figure,
@@ -43,7 +43,7 @@ def folders(tmp_path):
         folder = tmp_path / f"companions-{len(made)}"
         folder.mkdir()
         spec = CompanionSpec(
-            settings=Companion(widths=(4,), dropout=(0.1,)),
+            settings=CompanionSettings(widths=(4,), dropout=(0.1,)),
             inputs=8,
             layer=1,
             poolings=("last", "mean"),

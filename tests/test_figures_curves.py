@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from cocal.cli import main
+from cocal.config.evaluation import MetricSettings
 from cocal.config.layout import CurvesLayout
-from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.figures.curves import plot_curves
 from cocal.figures.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
@@ -46,7 +46,7 @@ def layout(methods=COMPANIONS, steps=SOURCE_STEPS, **changes) -> CurvesLayout:
 @pytest.fixture(scope="module")
 def stages():
     frame = pd.concat([sample_predictions(*DATASETS, methods=STAGES, step=step) for step in (20, 60)])
-    return metric_cube(frame, Metrics(resamples=20), {MACRO: DATASETS})
+    return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from cocal.cli import main
+from cocal.config.evaluation import MetricSettings
 from cocal.config.layout import LayersLayout
-from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.figures.layers import layers_figure, plot_layers, prepare_layers
 from cocal.figures.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
@@ -52,7 +52,7 @@ def cubes() -> list[xr.Dataset]:
                     confidence = (1 - share) * frame["confidence"] + share * noise
                     parts.append(frame.assign(layer=layer, pooling=pooling, confidence=confidence))
         frame = pd.concat(parts)
-        made.append(metric_cube(frame, Metrics(resamples=20), {MACRO: DATASETS}, sweep=["layer", "pooling"]))
+        made.append(metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS}, sweep=["layer", "pooling"]))
     return made
 
 

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from cocal.cli import main
+from cocal.config.evaluation import MetricSettings
 from cocal.config.layout import ReliabilityLayout
-from cocal.config.protocol import Metrics
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.estimators.registry import METHODS
 from cocal.figures.reliability import FEW, plot_reliability, prepare_reliability, reliability_figure
 from cocal.figures.style import (
     BACKBONE_COLOURS,
@@ -27,8 +27,8 @@ from cocal.figures.style import (
 )
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.cube import metric_cube
-from cocal.schemas import PREDICTIONS
 from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS
 from drawn_texts import assert_texts_apart
 from sample_predictions import METHODS as SAMPLE_METHODS
 from sample_predictions import sample_predictions
@@ -73,7 +73,7 @@ def test_counts_are_whole_and_of_one_seed():
 def test_the_means_over_the_seeds_are_those_of_the_table():
     frame = sample_predictions("amc24")
     panels = prepare(frame, "amc24").groupby("method", sort=False).first()
-    cube = metric_cube(frame, Metrics(resamples=0))["value"].sel({"backbone": "tiny-a", "dataset": "amc24"})
+    cube = metric_cube(frame, MetricSettings(resamples=0))["value"].sel({"backbone": "tiny-a", "dataset": "amc24"})
     for method in SHOWN:
         cell = cube.sel({"algorithm": "grpo", "step": 60, "method": method, "seed": "mean"})
         for metric in ("ece", "auroc"):

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from cocal.cli import main
+from cocal.config.evaluation import MetricSettings
 from cocal.config.layout import CurvesLayout
-from cocal.config.protocol import Metrics
 from cocal.errors import ContractError
 from cocal.figures.cross_iteration import (
     cross_iteration_figure,
@@ -56,7 +56,7 @@ def sweep() -> xr.Dataset:
             noise = np.random.default_rng([target, source]).random(len(frame))
             mixed = (0.9 - 0.1 * place) * frame["confidence"] + (0.1 + 0.1 * place) * noise
             parts.append(frame.assign(source_step=source, confidence=mixed))
-    return metric_cube(pd.concat(parts), Metrics(resamples=20), {MACRO: DATASETS}, sweep=["source_step"])
+    return metric_cube(pd.concat(parts), MetricSettings(resamples=20), {MACRO: DATASETS}, sweep=["source_step"])
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def coded(sweep) -> xr.Dataset:
 def policies() -> xr.Dataset:
     methods = (*POLICIES, "cocal-binary")
     frame = pd.concat([sample_predictions(*DATASETS, methods=methods, step=step) for step in STAGES])
-    return metric_cube(frame, Metrics(resamples=20), {MACRO: DATASETS})
+    return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
 
 
 def iterations(cube, stages=STAGES) -> pd.DataFrame:

@@ -11,13 +11,13 @@ from transformers import (
     LogitsProcessorList,
 )
 
+from cocal.checkpoints.attention import GROUPED
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import chat_ids, sampling_seeds
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
-from cocal.policy.attention import GROUPED
 from cocal.prompts import Prompts
-from cocal.schemas import QUESTIONS
 from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS
 
 SAMPLING = Sampling(temperature=0.9, top_k=20, top_p=0.9, presence_penalty=1.5, max_tokens=12, samples=2)
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36]]

@@ -9,15 +9,16 @@ import pytest
 import torch
 
 import dumps
+from cocal.checkpoints.loading import read_vocabulary
 from cocal.cli import main
 from cocal.errors import ContractError
-from cocal.policy.checkpoints import read_vocabulary
+from cocal.integrations import importing
+from cocal.integrations.matching import QuestionIndex
+from cocal.integrations.sample import Sample
+from cocal.integrations.slime import dumps as slime
 from cocal.prompts import Prompts
-from cocal.rollouts import importing, slime
-from cocal.rollouts.matching import QuestionIndex
-from cocal.rollouts.sample import Sample
-from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame, read_provenance, write_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +47,18 @@ def rollouts(micro_policy, questions) -> pd.DataFrame:
 
 @pytest.fixture
 def run(tmp_path, questions_file, micro_checkpoint):
-    """`cocal import`; returns the exit code."""
+    """`cocal import-rollouts`; returns the exit code."""
 
     def start(name, folder, *more):
-        command = ["import", "--settings", dumps.SETTINGS.model_dump_json(), "--algorithm", "grpo", "--format", name]
+        command = [
+            "import-rollouts",
+            "--settings",
+            dumps.SETTINGS.model_dump_json(),
+            "--algorithm",
+            "grpo",
+            "--format",
+            name,
+        ]
         command += ["--dumps", folder, "--questions", questions_file, "--policy", micro_checkpoint]
         command += ["--run-folder", tmp_path / "run", "--output", tmp_path / "rollouts", *more]
         return main([str(word) for word in command])

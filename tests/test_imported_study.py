@@ -10,13 +10,13 @@ import yaml
 
 import dumps
 from cocal.cli import main
-from cocal.companion.rollouts import check_features, read_rollouts
+from cocal.companion.supervision import check_features, read_rollouts
 from cocal.config.load import study_from_mapping
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
 from cocal.layouts import shown_by
-from cocal.schemas import QUESTIONS
 from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS
 
 STAGES = dumps.SETTINGS.stages
 

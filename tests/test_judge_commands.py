@@ -9,8 +9,8 @@ import pytest
 
 from cocal.cli import main
 from cocal.generation import engines
-from cocal.schemas import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 from cocal.store import read_frame, read_provenance, write_frame
+from cocal.store.contracts import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 
 COUNT, POOL = 6, 3
 
@@ -37,7 +37,7 @@ def command(place, tmp_path, micro_checkpoint):
             f"--plan={json.dumps({'sets': dict.fromkeys(sets or ['facts'], how)})}",
             f"--judge={json.dumps(judge)}",
             f"--judgements={tmp_path / 'judgements'}",
-            "--protocol=answer",
+            "--prompt-format=answer",
             f"--questions={place / 'questions'}",
             f"--checkpoint={micro_checkpoint}",
             "--backbone=micro",

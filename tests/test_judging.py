@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from cocal.config.judge import LlmJudge as LlmJudgeSettings
+from cocal.answers.judge import LONGEST, ExactMatch
+from cocal.config.judge import LlmJudgeSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.generation.responses import chat_ids
 from cocal.judging.judgements import Judgements
 from cocal.judging.prompts import JudgePrompts
 from cocal.judging.replies import parse_reply
 from cocal.judging.verdicts import judge_set
-from cocal.schemas import RESPONSES, SAMPLED, VERDICTS
-from cocal.verify.judge import LONGEST, ExactMatch
+from cocal.store.contracts import RESPONSES, SAMPLED, VERDICTS
 from evaluated_study import POOL, QUESTIONS, responses
 from scripted_judge import IDENTITY, ScriptedJudge, named
 

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from cocal import cli, latency
+from cocal import cli
 from cocal.companion.companions import Companions, build_model, load_companions, save_companions
 from cocal.companion.spec import ORDERS, CompanionSpec
-from cocal.config.protocol import Companion, Generation
-from cocal.costs import Latency, read_cost
+from cocal.config.evaluation import CompanionSettings, GenerationSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.latency import PromptSet, SingleCompanion, measure_latency, time_to_confidence
+from cocal.serving import latency
+from cocal.serving.latency import PromptSet, SingleCompanion, measure_latency, time_to_confidence
+from cocal.study.costs import Latency, read_cost
 
 HIDDEN, FINAL = 32, 1
 RESPONSE, PROMPT = ("last", "mean"), ("prompt",)
@@ -28,7 +29,7 @@ TICK = 0.001
 
 def write_companions(folder: Path, experience: str, poolings, targets, *, hidden=HIDDEN, layer=FINAL) -> Path:
     """Companions of the micro policy, with the weights that training would start from."""
-    settings = Companion(widths=(6, 5, 4), dropout=(0.5,), targets=targets, seeds=(42, 137))
+    settings = CompanionSettings(widths=(6, 5, 4), dropout=(0.5,), targets=targets, seeds=(42, 137))
     spec = CompanionSpec(
         settings=settings,
         inputs=len(poolings) * hidden,
@@ -114,7 +115,7 @@ def measure(engine, routes, sizes=(5, 12, 7), pipeline=None, **changed) -> Laten
     sets = {f"set{size}": PromptSet(PROMPTS[:size], 10 + size) for size in sizes}
     options = {"questions": 3, "predictions": 10, "concurrent": 4, "limit": None, "seed": 42}
     engines = {"pipeline": pipeline or engine, "generator": engine}
-    return measure_latency(sets, **engines, settings=Generation(pool=3), **routes, **options | changed)
+    return measure_latency(sets, **engines, settings=GenerationSettings(pool=3), **routes, **options | changed)
 
 
 def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_policy):
@@ -183,7 +184,7 @@ def test_the_largest_set_is_generated_at_once(slow, routes):
         assert sampling.max_tokens == 22
         assert prompts == PROMPTS[: len(prompts)]
         assert len({seed + j for seed in seeds for j in range(sampling.samples)}) == len(seeds) * sampling.samples
-    default = Generation()
+    default = GenerationSettings()
     for _, sampling, _ in slow.asked:
         assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.presence_penalty) == (
             default.temperature,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from cocal.config.protocol import Metrics
+from cocal.config.evaluation import MetricSettings
 from cocal.metrics.bootstrap import (
     Sample,
     centred_interval,
@@ -17,7 +17,7 @@ from cocal.metrics.bootstrap import (
 from cocal.metrics.calibration import METRICS, auroc, bin_index, evaluate, expected_calibration_error, reliability_bins
 
 SEEDS = (42, 137, 500)
-QUICK = Metrics(resamples=40)
+QUICK = MetricSettings(resamples=40)
 
 
 def random_responses(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:

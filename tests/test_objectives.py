@@ -7,14 +7,14 @@ import sys
 import numpy as np
 import pytest
 
-from cocal.config.policy import Policy
+from cocal.answers.confidence import parse_confidence
+from cocal.config.policy import PolicySettings
 from cocal.policy.objectives import confidence_start, step_advantages, step_rewards
 from cocal.policy.rewards import dcpo_rewards, group_advantages, rlcr_rewards
-from cocal.schemas import RESPONSES
 from cocal.store import read_frame
-from cocal.verify.confidence import parse_confidence
+from cocal.store.contracts import RESPONSES
 
-POLICY = Policy(dataset="train", responses_per_question=4)
+POLICY = PolicySettings(dataset="train", responses_per_question=4)
 CORRECT = np.array([True, False, True, True, False, False, True, False])
 CONFIDENCE = np.array([0.9, 0.8, np.nan, 0.1, 0.5, 0.0, 1.0, 0.3])
 

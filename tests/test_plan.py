@@ -2,8 +2,9 @@
 
 import pytest
 
-from cocal import layouts, plan
+from cocal import layouts
 from cocal.config import load_study
+from cocal.study import plan
 
 FACTUAL = ["mathematics", "factual"]
 
@@ -36,8 +37,8 @@ def test_the_final_policy_is_judged_by_everything(study):
     assert methods[-1] == "cocal-pre-generation"
     assert len(methods) == 9
     assert plan.methods_of(study, "small", "grpo", 60) == methods[:-1]
-    assert plan.protocols_of(study, "tiny", "grpo", 60) == ["verbal", "answer"]
-    assert plan.feature_protocols(study, "tiny", "grpo", 60) == ["answer"]
+    assert plan.prompt_formats_of(study, "tiny", "grpo", 60) == ["verbal", "answer"]
+    assert plan.feature_prompt_formats(study, "tiny", "grpo", 60) == ["answer"]
     assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
 
 
@@ -70,8 +71,8 @@ def test_layers(study):
 
 
 def test_answers_are_compared_where_self_consistency_is_asked_for(study):
-    def asked(algorithm, protocol):
-        sets = plan.response_plan(study, "tiny", algorithm, 60, protocol, ["syn-squad", "syn-amc23"]).sets
+    def asked(algorithm, prompt_format):
+        sets = plan.response_plan(study, "tiny", algorithm, 60, prompt_format, ["syn-squad", "syn-amc23"]).sets
         return [how.pool for how in sets.values()]
 
     assert asked("grpo", "answer") == [True, True]

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from cocal.config import load_study
-from cocal.durations import seconds_by_rule
-from cocal.joblog import job_name
-from cocal.progress import INTERVAL, Progress, in_words, progress_line, through
+from cocal.runtime.joblog import job_name
+from cocal.runtime.progress import INTERVAL, Progress, in_words, progress_line, through
+from cocal.study.durations import seconds_by_rule
 from conftest import MICRO_SETS
 
 

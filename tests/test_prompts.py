@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import torch
 
+from cocal.checkpoints.loading import load_policy
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.rollouts import read_prompts, read_rollouts
+from cocal.companion.supervision import read_prompts, read_rollouts
 from cocal.companion.targets import confidence_targets
 from cocal.features.store import open_features
-from cocal.policy.checkpoints import load_policy
 from companion_run import GROUP, GROUPS, SETTINGS, Run, small_run
 
 

@@ -8,22 +8,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cocal.answers.judge import ExactMatch, Verdicts
 from cocal.checks.predictions import check_quality
 from cocal.checks.tables import count_verdicts
 from cocal.cli import main
-from cocal.config.protocol import Metrics, Quality
+from cocal.config.evaluation import MetricSettings, QualitySettings
 from cocal.errors import ContractError
-from cocal.estimators.p_true import p_true
+from cocal.generation.p_true import p_true
 from cocal.judging.verdicts import judge_set
 from cocal.metrics.common import on_common_responses
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.quality import RATES, RESTS_ON, rates_of, shortfalls
-from cocal.schemas import PREDICTIONS, RESPONSES, VERDICTS
 from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS, RESPONSES, VERDICTS
 from cocal.tables.html import page
 from cocal.tables.latex import latex
 from cocal.tables.main import columns, main_grid, prepare_main
-from cocal.verify.judge import ExactMatch, Verdicts
 from evaluated_study import SETS, EvaluatedStudy, responses
 from sample_predictions import sample_predictions
 from test_tables import layout
@@ -47,7 +47,7 @@ def predictions() -> pd.DataFrame:
 
 
 def numbers(frame, chosen):
-    cube = metric_cube(frame, Metrics(resamples=5), GROUPS)
+    cube = metric_cube(frame, MetricSettings(resamples=5), GROUPS)
     names = [column.name for column in columns(chosen)]
     return prepare_main(cube, backbone="tiny-a", step=60, datasets=names, methods=chosen.methods)
 
@@ -125,7 +125,7 @@ def test_predictions_carry_the_facts_of_their_responses(tmp_path):
 
 
 def test_shares_of_a_cell_and_of_the_macro_average():
-    cube = metric_cube(predictions(), Metrics(resamples=0), GROUPS)
+    cube = metric_cube(predictions(), MetricSettings(resamples=0), GROUPS)
     at = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "seed": "mean"}
     verbal, asked_true, companion = (cube.sel({**at, "method": m}) for m in ("verbal", "p-true", "cocal-binary"))
     assert float(verbal["valid_rate"].sel(dataset="amc23")) == 0.75
@@ -152,17 +152,19 @@ def test_accuracy_by_exact_match_stands_beside_the_judges():
 
 def test_shortfalls_name_what_is_known_and_too_little():
     rates = {"valid_rate": 0.89, "answered_rate": 0.9, "decided_rate": float("nan"), "truncation_rate": 0.0}
-    assert shortfalls(rates, Quality()) == {"valid_rate": 0.89}
-    assert shortfalls({"p_true_mass": 0.3}, Quality(p_true_mass=0.3)) == {}
-    assert shortfalls({"valid_rate": np.nextafter(0.9, 0)}, Quality()) == {}  # a mean over seeds that was rounded
-    assert set(Quality.model_fields) == set().union(*RESTS_ON.values()) < set(RATES)
+    assert shortfalls(rates, QualitySettings()) == {"valid_rate": 0.89}
+    assert shortfalls({"p_true_mass": 0.3}, QualitySettings(p_true_mass=0.3)) == {}
+    assert (
+        shortfalls({"valid_rate": np.nextafter(0.9, 0)}, QualitySettings()) == {}
+    )  # a mean over seeds that was rounded
+    assert set(QualitySettings.model_fields) == set().union(*RESTS_ON.values()) < set(RATES)
 
 
 # Tables
 
 
 def test_values_that_rest_on_too_little_are_marked_and_explained():
-    layout_ = chosen(quality=Quality(answered_rate=0.5, decided_rate=0.9))
+    layout_ = chosen(quality=QualitySettings(answered_rate=0.5, decided_rate=0.9))
     grid = main_grid(numbers(predictions(), layout_), layout_, step=60, seeds=2, source="")
     marked = {
         (row.label, place)
@@ -187,7 +189,7 @@ def test_values_that_rest_on_too_little_are_marked_and_explained():
 
 
 def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
-    layout_ = chosen(quality=Quality(valid_rate=0, p_true_mass=0))
+    layout_ = chosen(quality=QualitySettings(valid_rate=0, p_true_mass=0))
     grid = main_grid(numbers(predictions(), layout_), layout_, step=60, seeds=2, source="")
     row = grid.blocks[0].groups[0].rows[0]
     assert [cell.doubtful for cell in row.cells[:8]] == [True, False, True, True] + [False] * 4
@@ -197,8 +199,8 @@ def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
 
 
 def test_a_table_without_shortfalls_says_nothing_of_them():
-    floors = dict.fromkeys(Quality.model_fields, 0.0)
-    layout_ = chosen(quality=Quality(**floors))
+    floors = dict.fromkeys(QualitySettings.model_fields, 0.0)
+    layout_ = chosen(quality=QualitySettings(**floors))
     grid = main_grid(numbers(predictions(), layout_), layout_, step=60, seeds=2, source="")
     assert "†" not in grid.caption + page(grid)
     assert "dagger" not in latex(grid)
@@ -219,7 +221,7 @@ def test_the_page_alone_lists_the_shares():
 
 def test_checks_name_method_set_and_share(caplog):
     with caplog.at_level(logging.WARNING):
-        looked_at = check_quality(predictions(), Quality(), "main.parquet")
+        looked_at = check_quality(predictions(), QualitySettings(), "main.parquet")
     by_cell = {(one["method"], one["dataset"]): one for one in looked_at}
     assert len(by_cell) == 6
     one = by_cell["verbal", "amc23"]

@@ -10,15 +10,15 @@ import pytest
 from cocal import cli
 from cocal.backbone.corpus import CorpusWriter
 from cocal.config import ConfigError
-from cocal.config.backbone import Corpus
-from cocal.config.data import Dataset, FactsWorld, QuestionSets
-from cocal.prompts import PROTOCOLS, Prompts
+from cocal.config.backbone import CorpusSettings
+from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
+from cocal.prompts import PROMPT_FORMATS, Prompts
 from cocal.questions.build import build_questions, normalised
 from cocal.questions.facts import World
 from cocal.questions.mathematics import problem, wrong_solution
 from cocal.questions.overlap import overlap
-from cocal.schemas import QUESTIONS
 from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS
 
 FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
 
@@ -84,7 +84,7 @@ def test_facts_follow_mentors():
     assert sum(rank < 5 for rank in popular) > sum(rank >= 25 for rank in popular)
 
 
-SETS = QuestionSets.model_validate(
+SETS = QuestionSetsSettings.model_validate(
     {
         "datasets": {
             "train": {
@@ -135,9 +135,9 @@ def test_overlap_finds_a_planted_question_despite_case_and_space():
 
 def test_too_many_questions_is_an_error_with_the_set_in_it():
     source = {"kind": "synthetic-mathematics", "questions": 100, "levels": {1: 1}, "families": ["products"]}
-    dataset = Dataset(label="x", role="evaluation", domain="mathematics", source=source)
+    dataset = DatasetSettings(label="x", role="evaluation", domain="mathematics", source=source)
     with pytest.raises(ConfigError, match=r"datasets\.greedy: only 64 of 100"):
-        build_questions({"greedy": dataset}, FactsWorld(people=30), 1)
+        build_questions({"greedy": dataset}, FactsWorldSettings(people=30), 1)
 
 
 def test_command_writes_the_contract(tmp_path):
@@ -157,7 +157,7 @@ def test_a_misspelt_setting_ends_the_command_with_one_message(capsys, tmp_path):
 def documents():
     held_out = build_questions(SETS.datasets, SETS.world, 7)["test"]["question"]
     world = World(60, 1.0, 7)
-    writer = CorpusWriter(Corpus(), Prompts("tiny"), world, held_out, seed=3)
+    writer = CorpusWriter(CorpusSettings(), Prompts("tiny"), world, held_out, seed=3)
     return held_out, [writer.document() for _ in range(4000)]
 
 
@@ -186,15 +186,15 @@ def test_corpus_confidences_say_nothing_about_correctness(documents):
 @pytest.mark.parametrize("domain", ["mathematics", "factual"])
 def test_prompts_hold_what_they_are_given(name, domain):
     prompts = Prompts(name)
-    for protocol in PROTOCOLS:
-        message = prompts.message(protocol, "What is $1 + ${x}$?", r"It is \boxed{2}.", domain)
+    for prompt_format in PROMPT_FORMATS:
+        message = prompts.message(prompt_format, "What is $1 + ${x}$?", r"It is \boxed{2}.", domain)
         assert "What is $1 + ${x}$?" in message
-        assert (r"It is \boxed{2}." in message) == (protocol == "p_true")
+        assert (r"It is \boxed{2}." in message) == (prompt_format == "p_true")
         assert message == message.rstrip()
-        if protocol != "p_true":
+        if prompt_format != "p_true":
             assert r"\boxed{" in message
-            assert ("CONFIDENCE:" in message) == (protocol != "answer")
-            assert ("<reason>" in message) == (protocol == "rlcr")
+            assert ("CONFIDENCE:" in message) == (prompt_format != "answer")
+            assert ("<reason>" in message) == (prompt_format == "rlcr")
 
 
 def test_no_text_can_end_the_turn():

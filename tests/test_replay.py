@@ -5,17 +5,17 @@ import pytest
 import torch
 
 import dumps
+from cocal.checkpoints.loading import load_policy
 from cocal.cli import main
-from cocal.companion.rollouts import check_features
+from cocal.companion.supervision import check_features
 from cocal.errors import ConfigError, ContractError
-from cocal.features import readers as readers_module
 from cocal.features.forward import score
-from cocal.features.readers import Readers
 from cocal.features.store import open_features
-from cocal.policy.checkpoints import load_policy
-from cocal.rollouts import replay as replay_module
-from cocal.schemas import QUESTIONS, RESPONSES
+from cocal.replay import checkpoints as readers_module
+from cocal.replay import rollouts as replay_module
+from cocal.replay.checkpoints import StepCheckpoints
 from cocal.store import read_frame, write_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
 
 ROWS = dumps.GROUP * dumps.SETTINGS.questions_per_step
 
@@ -132,8 +132,8 @@ def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
 
 
 def test_spans_join_the_steps_of_a_reader(tmp_path):
-    readers = Readers({3: tmp_path / "step-3", 1: tmp_path / "step-1"})
+    readers = StepCheckpoints({3: tmp_path / "step-3", 1: tmp_path / "step-1"})
     assert list(readers.spans(3)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 4))]
     assert list(readers.spans(2)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 3))]
     with pytest.raises(ConfigError, match="final is not named step-N"):
-        readers_module.Readers.of([tmp_path / "final"])
+        readers_module.StepCheckpoints.from_folders([tmp_path / "final"])

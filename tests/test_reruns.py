@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from cocal.config import load_study
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from smoke_study import CONFIG, ROOT, Planner, planned, snakemake
 
 AFTER = {

@@ -4,22 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.config.policy import Policy
-from cocal.config.protocol import Features, PostCal
-from cocal.config.protocol import Verifier as VerifierSettings
-from cocal.costs import Cost, read_cost
+from cocal.answers.equivalence import Verifier
+from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
+from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.policy.resample import resample
 from cocal.policy.schedule import question_schedule
 from cocal.prompts import Prompts
-from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
-from cocal.verify.equivalence import Verifier
+from cocal.study.costs import Cost, read_cost
 
-POLICY = Policy(
+POLICY = PolicySettings(
     dataset="micro-train",
     steps=3,
     stages=(3,),
@@ -43,14 +42,14 @@ def _resample(folder, micro_policy, questions, engine=None):
     engine = engine or TransformersEngine.of(model, tokenizer, 32)
     with Verifier(VerifierSettings()) as verifier:
         resample(
-            PostCal(),
+            PostCalSettings(),
             POLICY,
             engine=engine,
             model=model,
             tokenizer=tokenizer,
             questions=questions,
             prompts=Prompts("tiny"),
-            features=Features(dtype="float32"),
+            features=FeatureSettings(dtype="float32"),
             verifier=verifier,
             run=RunFolder(folder / "run", "digest"),
             identity="micro/postcal",

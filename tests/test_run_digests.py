@@ -6,10 +6,10 @@ import shutil
 import pytest
 
 from cocal import cli
-from cocal.config.data import QuestionSets
+from cocal.config.data import QuestionSetsSettings
 from cocal.prompts import Prompts
-from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame, read_provenance, write_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
 from conftest import MICRO_SETS
 
@@ -69,7 +69,7 @@ def _command(name, checkpoint, questions, tmp_path):
         (tmp_path / "dumps").mkdir()
         (tmp_path / "dumps/step-00001.jsonl").write_text("{}\n")
     dumps = ["--format", "jsonl", "--dumps", tmp_path / "dumps", "--policy", checkpoint, "--output", tmp_path / "o"]
-    return ["import", "--algorithm", "grpo", "--tokenise", "--settings", json.dumps(POLICY), *dumps, *common]
+    return ["import-rollouts", "--algorithm", "grpo", "--tokenise", "--settings", json.dumps(POLICY), *dumps, *common]
 
 
 def _corrected(source, target, column="answer"):
@@ -80,7 +80,7 @@ def _corrected(source, target, column="answer"):
     return target
 
 
-@pytest.mark.parametrize("command", ["train", "slime", "resample", "import"])
+@pytest.mark.parametrize("command", ["train", "slime", "resample", "import-rollouts"])
 def test_a_corrected_answer_resumes_nothing(opened, micro_checkpoint, micro_questions, tmp_path, command):
     questions = micro_questions / "micro-train.parquet"
     found = [opened(_command(command, micro_checkpoint, questions, tmp_path))]
@@ -101,14 +101,14 @@ def wording(monkeypatch, tmp_path):
     shutil.copytree(prompts.files("cocal.prompts"), folder)
     monkeypatch.setattr(prompts, "files", lambda _: folder)
 
-    def change(protocol):
-        file = folder / "tiny" / f"{protocol}.txt"
+    def change(prompt_format):
+        file = folder / "tiny" / f"{prompt_format}.txt"
         file.write_text("Please. " + file.read_text())
 
     return change
 
 
-@pytest.mark.parametrize("command", ["train", "slime", "resample", "import"])
+@pytest.mark.parametrize("command", ["train", "slime", "resample", "import-rollouts"])
 def test_an_edited_prompt_resumes_nothing(opened, wording, micro_checkpoint, micro_questions, tmp_path, command):
     asked = _command(command, micro_checkpoint, micro_questions / "micro-train.parquet", tmp_path)
     before = opened(asked)
@@ -129,7 +129,7 @@ def test_the_digest_of_texts_is_that_of_a_format_and_a_domain():
 
 def _responses(checkpoint, questions, tmp_path):
     plan = {"sets": {"micro-eval": {"samples": 1, "sampled": 1, "max_response_length": 8}}}
-    cell = ["--backbone", "micro", "--algorithm", "base", "--step", "0", "--protocol", "answer"]
+    cell = ["--backbone", "micro", "--algorithm", "base", "--step", "0", "--prompt-format", "answer"]
     places = ["--questions", questions, "--checkpoint", checkpoint, "--run-folder", tmp_path / "run"]
     places += ["--output", tmp_path / "responses", "--judgements", tmp_path / "judgements"]
     return cli.main(list(map(str, ["responses", "--plan", json.dumps(plan), *cell, *places])))
@@ -176,7 +176,7 @@ def test_question_sets_carry_nothing_of_presentation(micro_questions, tmp_path):
 
 def test_one_set_alone_is_the_one_among_all(micro_questions, tmp_path):
     """As the workflow builds it, from its own slice and the sets before it."""
-    sets = QuestionSets.model_validate(MICRO_SETS)
+    sets = QuestionSetsSettings.model_validate(MICRO_SETS)
     assert sets.built_before("micro-train") == ["micro-eval"]
     assert sets.built_before("micro-eval") == []
     command = ["questions", "--settings", sets.of("micro-train").model_dump_json(), "--output", str(tmp_path)]

@@ -12,16 +12,16 @@ import torch
 
 import dumps
 from cocal.cli import main
-from cocal.config.policy import Policy, Slime
-from cocal.config.protocol import Verifier
-from cocal.costs import Cost, read_cost
+from cocal.config.evaluation import VerifierSettings
+from cocal.config.policy import PolicySettings, SlimeSettings
 from cocal.errors import ConfigError
+from cocal.integrations.slime import hooks
+from cocal.integrations.slime.launch import SlimePaths, launch_command, model_arguments, slime_command
 from cocal.policy.objectives import step_advantages, step_rewards
 from cocal.policy.schedule import question_schedule
-from cocal.policy.slime import hooks
-from cocal.policy.slime.launch import Places, launch_command, model_arguments, slime_command
-from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.study.costs import Cost, read_cost
 
 QWEN3_8B = {
     "model_type": "qwen3",
@@ -44,7 +44,7 @@ def hooked(tmp_path, monkeypatch):
 
     def settle(algorithm, policy=dumps.SETTINGS):
         path = tmp_path / "hooks.json"
-        settings = hooks.HookSettings(policy=policy, algorithm=algorithm, verifier=Verifier())
+        settings = hooks.HookSettings(policy=policy, algorithm=algorithm, verifier=VerifierSettings())
         path.write_text(settings.model_dump_json())
         monkeypatch.setenv(hooks.ENVIRONMENT, str(path))
         for cached in (hooks._settings, hooks._tokenizer):
@@ -116,8 +116,8 @@ def test_rewards_are_the_verifiers_and_the_stated_confidence(hooked, micro_polic
 
 def test_the_command_is_the_papers():
     """Appendix A: 120 steps of 256 x 8 responses of at most 3,000 tokens, clip 0.20 / 0.28, saves at 40, 80 and 120."""
-    settings = Policy(dataset="deepscaler", algorithms=("grpo", "rlcr", "dcpo"))
-    places = Places(Path("/p/base"), Path("/p/td"), Path("/p/run"))
+    settings = PolicySettings(dataset="deepscaler", algorithms=("grpo", "rlcr", "dcpo"))
+    places = SlimePaths(Path("/p/base"), Path("/p/td"), Path("/p/run"))
     expected = """
         python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate
         --swiglu --num-layers 36 --hidden-size 4096 --ffn-hidden-size 12288 --num-attention-heads 32
@@ -128,8 +128,8 @@ def test_the_command_is_the_papers():
         --save-interval 40 --save-hf /p/run/hf/{rollout_id}
         --prompt-data /p/run/questions.jsonl --input-key prompt --label-key label --metadata-key metadata
         --apply-chat-template --apply-chat-template-kwargs '{"enable_thinking":false}'
-        --custom-rm-path cocal.policy.slime.hooks.reward --reward-key acc
-        --custom-reward-post-process-path cocal.policy.slime.hooks.normalised
+        --custom-rm-path cocal.integrations.slime.hooks.reward --reward-key acc
+        --custom-reward-post-process-path cocal.integrations.slime.hooks.normalised
         --num-rollout 120 --rollout-batch-size 256 --n-samples-per-prompt 8 --rollout-max-response-len 3000
         --rollout-temperature 1.0 --rollout-seed 42 --num-steps-per-rollout 1
         --advantage-estimator grpo --eps-clip 0.2 --eps-clip-high 0.28 --entropy-coef 0.0
@@ -137,10 +137,10 @@ def test_the_command_is_the_papers():
         --weight-decay 0.0 --clip-grad 1.0
         --save-debug-rollout-data /p/run/dump/{rollout_id}.pt
     """
-    arguments = list(Slime().arguments)
+    arguments = list(SlimeSettings().arguments)
     assert slime_command(settings, "grpo", places, QWEN3_8B) == [*shlex.split(expected), *arguments]
     found = slime_command(settings, "dcpo", places, QWEN3_8B)
-    assert found[found.index("--custom-advantage-function-path") + 1] == "cocal.policy.slime.hooks.advantages"
+    assert found[found.index("--custom-advantage-function-path") + 1] == "cocal.integrations.slime.hooks.advantages"
     found = slime_command(settings, "rlcr", places, QWEN3_8B)
     assert found[found.index("--rollout-max-response-len") + 1] == "4096"
     assert [places.export(step).name for step in settings.stages] == ["39", "79", "119"]
@@ -150,7 +150,7 @@ def test_the_command_is_the_papers():
 
 def test_several_nodes_are_joined_by_ray():
     slime = {"nodes": 2, "home": "/slime", "start": ["apptainer", "exec", "slime.sif"]}
-    settings = Policy(dataset="deepscaler", slime=slime)
+    settings = PolicySettings(dataset="deepscaler", slime=slime)
     inside = "apptainer exec slime.sif env -C /slime"
     found = shlex.join(launch_command(settings, ["python3", "train.py"], "/scripts/slime.sh"))
     srun = "srun --overlap --nodes 2 --ntasks-per-node 1 --kill-on-bad-exit 1"
@@ -164,7 +164,9 @@ def test_what_slime_leaves_becomes_a_training(tmp_path, monkeypatch, micro_check
     policy = dumps.SETTINGS.model_copy(
         update={
             "algorithms": (algorithm,),
-            "slime": Slime(home=str(Path(__file__).parent / "slime"), torch_dist={"micro": "/nowhere"}, arguments=()),
+            "slime": SlimeSettings(
+                home=str(Path(__file__).parent / "slime"), torch_dist={"micro": "/nowhere"}, arguments=()
+            ),
             "engine": "slime",
             "stages": (1, 3),
         }

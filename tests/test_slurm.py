@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yte
 
-from cocal import cli, slurm
+from cocal import cli
 from cocal.errors import ClusterError
-from cocal.slurm import Job, Partition, Site
+from cocal.runtime import slurm
+from cocal.runtime.slurm import Job, Partition, Site
 
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, minutes=1440, account="")
 # in the words of SLURM 22.05

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 
 
 def _grpo(content: dict) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
+from cocal.answers.tokens import token_of
+from cocal.checkpoints.loading import load_policy
 from cocal.cli import main
 from cocal.features.span import task_length
 from cocal.features.store import open_features
-from cocal.policy.checkpoints import load_policy
-from cocal.verify.tokens import token_of
 from evaluated_study import responses, write_responses
 
 TOKENS = ["1+1=2\n", r"\boxed{2}", "\n<rea", "son>", "sure", "</reason>", "\nCONF", "IDENCE: ", "0.9", ""]

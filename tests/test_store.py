@@ -8,7 +8,6 @@ import pytest
 import xarray as xr
 
 from cocal.errors import ContractError
-from cocal.schemas import PREDICTIONS, QUESTIONS
 from cocal.store import (
     atomic_path,
     digest,
@@ -19,6 +18,7 @@ from cocal.store import (
     write_dataset,
     write_frame,
 )
+from cocal.store.contracts import PREDICTIONS, QUESTIONS
 from cocal.store.run_folder import RunFolder
 
 

@@ -9,10 +9,10 @@ import pytest
 from cocal import layouts
 from cocal.cli import main
 from cocal.config import load_study
+from cocal.config.evaluation import MetricSettings
 from cocal.config.layout import MainLayout
-from cocal.config.protocol import Metrics
+from cocal.config.methods import METHODS as REGISTRY
 from cocal.errors import ContractError
-from cocal.estimators.registry import METHODS as REGISTRY
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.quality import RATES
 from cocal.metrics.shown import BETTER, csv_text, metric_text
@@ -56,7 +56,9 @@ def layout(*datasets: str, **changes) -> MainLayout:
 @pytest.fixture(scope="module")
 def cube():
     return metric_cube(
-        sample_predictions(*DATASETS), Metrics(resamples=20), {"macro-mathematics": DATASETS, "macro-one": DATASETS[:1]}
+        sample_predictions(*DATASETS),
+        MetricSettings(resamples=20),
+        {"macro-mathematics": DATASETS, "macro-one": DATASETS[:1]},
     )
 
 
@@ -135,7 +137,7 @@ def test_what_is_absent_is_named(cube, change, message):
 def test_a_method_missing_on_one_dataset_is_named():
     frame = sample_predictions("math500", "aime24")
     lost = (frame["method"] == "verbal") & (frame["dataset"] == "aime24")
-    cube = metric_cube(frame[~lost], Metrics(resamples=0), {"macro-mathematics": ["math500", "aime24"]})
+    cube = metric_cube(frame[~lost], MetricSettings(resamples=0), {"macro-mathematics": ["math500", "aime24"]})
     with pytest.raises(ContractError, match="dataset aime24, method verbal"):
         numbers(cube, layout("math500", "aime24"))
 
@@ -190,7 +192,7 @@ def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, made_by,
     chosen = getattr(layouts, name)(study, *given)
     frame = sample_predictions(*(one.name for one in chosen.datasets), methods=chosen.methods)
     groups = {chosen.macro: [one.name for one in chosen.datasets]}
-    lines = tex(metric_cube(frame, Metrics(resamples=0), groups), chosen).splitlines()
+    lines = tex(metric_cube(frame, MetricSettings(resamples=0), groups), chosen).splitlines()
     names = {line.split(" & ")[0] for line in lines if "CoCal (binary)" in line}
     assert names == {published.replace(r"\coco{}", "CoCal")}
     assert not any(r"\textbf" in line.split(" & ")[0] for line in lines if "CoCal (binary)" not in line)
@@ -297,7 +299,7 @@ def test_unknown_methods_and_keys_are_refused():
 def test_all_eleven_methods_stand_in_the_papers_groups():
     methods = [name for name, method in REGISTRY.items() if method.group is not None]
     cube = metric_cube(
-        sample_predictions("math500", methods=methods), Metrics(resamples=0), {"macro-mathematics": ["math500"]}
+        sample_predictions("math500", methods=methods), MetricSettings(resamples=0), {"macro-mathematics": ["math500"]}
     )
     lines = tex(cube, layout("math500", methods=methods)).splitlines()
     body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
@@ -312,7 +314,7 @@ def test_all_eleven_methods_stand_in_the_papers_groups():
 
 def test_an_earlier_stage_shows_its_own_step_and_says_nothing_of_the_prerl_model():
     frame = pd.concat([sample_predictions("math500", methods=STAGES, step=20), sample_predictions("math500")])
-    cube = metric_cube(frame, Metrics(resamples=0), {"macro-mathematics": ["math500"]})
+    cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["math500"]})
     chosen = layout("math500", methods=STAGES, label="main_step20")
     frame = prepare_main(
         cube, backbone="tiny-a", step=20, datasets=[c.name for c in columns(chosen)], methods=chosen.methods

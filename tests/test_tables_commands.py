@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
-from cocal.config.protocol import Metrics
-from cocal.costs import write_cost
+from cocal.config.evaluation import MetricSettings
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
+from cocal.study.costs import write_cost
 from sample_predictions import sample_predictions
 from sample_tables import (
     aggregation_cube,
@@ -34,7 +34,7 @@ NAMES = ("main", "one_set", "hyperparameters", "token_aggregation", "pre_generat
 def inputs(tmp_path_factory) -> Path:
     """Folder of metric cubes and cost records."""
     folder = tmp_path_factory.mktemp("inputs")
-    cube = metric_cube(sample_predictions(*DATASETS), Metrics(resamples=0), {"macro-mathematics": DATASETS})
+    cube = metric_cube(sample_predictions(*DATASETS), MetricSettings(resamples=0), {"macro-mathematics": DATASETS})
     write_dataset(folder / "main.nc", cube, {"digest": "aaaa"})
     write_dataset(folder / "small.nc", aggregation_cube("qwen3-8b", 35), {"digest": "bbbb"})
     write_dataset(folder / "large.nc", aggregation_cube("qwen3-14b", 39), {"digest": "cccc"})

@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from cocal.costs import Cost
 from cocal.errors import ContractError
+from cocal.study.costs import Cost
 from cocal.tables.cost import cost_grid, prepare_cost
 from cocal.tables.latex import latex
 from cocal.tables.numbers import LONG, SHORT, ratios, times

@@ -11,36 +11,35 @@ import torch
 from safetensors.torch import load_file
 from trl import GRPOTrainer
 
-from cocal.config.policy import Policy
-from cocal.config.protocol import Features
-from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.answers.equivalence import Verifier
+from cocal.answers.judge import Verdicts
+from cocal.checkpoints.loading import cast_weights, load_policy, stored_dtype
+from cocal.config.evaluation import FeatureSettings, VerifierSettings
+from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.policy import trainer as trainer_module
-from cocal.policy.checkpoints import cast_weights, load_policy, stored_dtype
 from cocal.policy.micro_batches import sorted_by_length
 from cocal.policy.seconds import StepSeconds
 from cocal.policy.train import Outputs, train_policy, trl_arguments
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
-from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame
-from cocal.verify.equivalence import Verifier
-from cocal.verify.judge import Verdicts
+from cocal.store.contracts import QUESTIONS, RESPONSES
 
 ROWS, PROMPT, RESPONSE = 12, 7, 9
 
 
-def _settings(**changes) -> Policy:
+def _settings(**changes) -> PolicySettings:
     settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
     length = {"max_response_length": {"grpo": 16}}
-    return Policy(dataset="micro-train", **settings | length | changes)
+    return PolicySettings(dataset="micro-train", **settings | length | changes)
 
 
 @pytest.fixture
 def trainer(tmp_path, micro_checkpoint):
     """Makes a trainer of the micro policy."""
 
-    def make(settings: Policy) -> RecordingGRPOTrainer:
+    def make(settings: PolicySettings) -> RecordingGRPOTrainer:
         from datasets import Dataset
 
         model, tokenizer = load_policy(micro_checkpoint)
@@ -166,7 +165,7 @@ def test_rollouts_that_another_engine_samples_are_recorded_alike(
             base=micro_checkpoint,
             questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
             prompts=Prompts("tiny"),
-            features=Features(dtype="float32"),
+            features=FeatureSettings(dtype="float32"),
             verifier=verifier,
             run_folder=tmp_path / "run",
             run_digest="digest",
@@ -197,7 +196,7 @@ def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, mic
         base=micro_checkpoint,
         questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
         prompts=Prompts("tiny"),
-        features=Features(dtype="float32"),
+        features=FeatureSettings(dtype="float32"),
         verifier=Hesitant(VerifierSettings()),
         run_folder=tmp_path / "run",
         run_digest="digest",
@@ -224,7 +223,7 @@ def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, m
             base=base,
             questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
             prompts=Prompts("tiny"),
-            features=Features(dtype="float32"),
+            features=FeatureSettings(dtype="float32"),
             verifier=verifier,
             run_folder=tmp_path / "run",
             run_digest="digest",

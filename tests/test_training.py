@@ -13,24 +13,25 @@ import psutil
 import pytest
 
 from cocal import cli
-from cocal.config.policy import Policy, Trl
-from cocal.costs import Cost, device_name, read_cost
+from cocal.answers.extraction import extract_answer
+from cocal.checkpoints.loading import load_policy
+from cocal.checkpoints.resumable import COMPLETE, last_resumable
+from cocal.config.policy import PolicySettings, TrlSettings
 from cocal.errors import ConfigError
 from cocal.features.forward import batches_of_rows, score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import chat_ids, sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.policy.checkpoints import COMPLETE, last_resumable, load_policy
 from cocal.policy.launch import train_command
 from cocal.policy.rewards import group_advantages
 from cocal.policy.schedule import question_schedule
 from cocal.policy.seconds import StepSeconds
 from cocal.policy.train import trl_arguments
 from cocal.prompts import Prompts
-from cocal.schemas import QUESTIONS, RESPONSES
 from cocal.store import read_frame, read_provenance, write_frame
-from cocal.verify.answers import extract_answer
+from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.study.costs import Cost, device_name, read_cost
 
 STEPS, GROUP, PER_STEP = 5, 4, 6
 SETTINGS = {
@@ -62,7 +63,7 @@ def _command(folder: Path, checkpoint: Path, questions: Path, processes: int) ->
         "cost": folder / "cost.json",
     }
     return [
-        *train_command(Trl(devices=processes), per_node=""),
+        *train_command(TrlSettings(devices=processes), per_node=""),
         *(str(w) for k, v in flags.items() for w in (f"--{k}", v)),
     ]
 
@@ -235,7 +236,7 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(
 
 def test_the_protocol_in_trls_terms(tmp_path):
     """Design, section 3.1; one rollout step is `updates_per_step` of TRL's steps."""
-    paper = Policy(dataset="deepscaler", micro_batch=16, updates_per_step=4)
+    paper = PolicySettings(dataset="deepscaler", micro_batch=16, updates_per_step=4)
     arguments = trl_arguments(paper, "grpo", tmp_path)
     assert (arguments.epsilon, arguments.epsilon_high, arguments.beta) == (0.20, 0.28, 0.0)
     assert (arguments.adam_beta1, arguments.adam_beta2) == (0.9, 0.999)
@@ -252,12 +253,12 @@ def test_the_protocol_in_trls_terms(tmp_path):
 def test_vllm_samples_without_a_correction_of_its_own(tmp_path):
     """Slime has no such term."""
     trl = {"vllm": True, "vllm_memory_share": 0.4, "vllm_max_length": 99}
-    arguments = trl_arguments(Policy(dataset="deepscaler", trl=trl), "grpo", tmp_path)
+    arguments = trl_arguments(PolicySettings(dataset="deepscaler", trl=trl), "grpo", tmp_path)
     assert (arguments.use_vllm, arguments.vllm_mode) == (True, "colocate")
     assert arguments.vllm_gpu_memory_utilization == 0.4
     assert arguments.vllm_max_model_length == 99
     assert not arguments.vllm_importance_sampling_correction
-    assert not trl_arguments(Policy(dataset="deepscaler"), "grpo", tmp_path).use_vllm
+    assert not trl_arguments(PolicySettings(dataset="deepscaler"), "grpo", tmp_path).use_vllm
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed beside this Python")
@@ -272,23 +273,23 @@ def test_vllm_that_is_not_here_stops_the_training_before_it_begins(tmp_path, mic
 
 
 def test_the_command_of_one_process_of_a_node_and_of_several():
-    assert train_command(Trl(), "per_node.sh") == ["cocal", "train"]
+    assert train_command(TrlSettings(), "per_node.sh") == ["cocal", "train"]
     common = "--mixed_precision no --dynamo_backend no"
     node = f"accelerate launch --main_process_port 0 --num_machines 1 --num_processes 8 {common} --multi_gpu"
-    assert " ".join(train_command(Trl(devices=8), "per_node.sh")) == f"{node} --module cocal train"
-    nodes = " ".join(train_command(Trl(nodes=2, devices=8, shard=True, vllm=True), "per_node.sh"))
+    assert " ".join(train_command(TrlSettings(devices=8), "per_node.sh")) == f"{node} --module cocal train"
+    nodes = " ".join(train_command(TrlSettings(nodes=2, devices=8, shard=True, vllm=True), "per_node.sh"))
     start = "srun --overlap --nodes 2 --ntasks-per-node 1 bash per_node.sh --num_machines 2 --num_processes 16"
     assert nodes.startswith(f"{start} {common} --use_fsdp --fsdp_version 2 ")
     assert "--fsdp_cpu_ram_efficient_loading false " in nodes
     assert nodes.endswith(" --fsdp_state_dict_type FULL_STATE_DICT --module cocal train")
     with pytest.raises(ValueError, match="shard needs vllm"):
-        Trl(devices=8, shard=True)
+        TrlSettings(devices=8, shard=True)
 
 
 def test_a_step_must_divide_evenly(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(ConfigError, match=r"policy\.micro_batch = 8.*3 process.*2048 rollouts"):
-        trl_arguments(Policy(dataset="deepscaler"), "grpo", tmp_path)
+        trl_arguments(PolicySettings(dataset="deepscaler"), "grpo", tmp_path)
 
 
 def test_only_complete_checkpoints_are_resumed(tmp_path):

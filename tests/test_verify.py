@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pebble import ProcessPool
 
-from cocal.config.protocol import Verifier as VerifierSettings
-from cocal.verify.answers import extract_answer
-from cocal.verify.comparison import compare_all, prepare
-from cocal.verify.confidence import confidence_span, parse_confidence
-from cocal.verify.equivalence import Verifier
-from cocal.verify.judge import ExactMatch
-from cocal.verify.normalise import canonical_integer, normalise_text
-from cocal.verify.partition import partition
+from cocal.answers.comparison import compare_all, prepare
+from cocal.answers.confidence import confidence_span, parse_confidence
+from cocal.answers.equivalence import Verifier
+from cocal.answers.extraction import extract_answer
+from cocal.answers.judge import ExactMatch
+from cocal.answers.normalise import canonical_integer, normalise_text
+from cocal.answers.partition import partition
+from cocal.config.evaluation import VerifierSettings
 
 MEGABYTE = 1_000_000
 HANGING = "9^{9^{9^{9}}}"
@@ -297,9 +297,9 @@ def test_processes_that_cannot_compare_are_an_error(tmp_path, broken, shown):
     """A math-verify that does not work must not pass for wrong answers."""
     (tmp_path / "math_verify.py").write_text(broken)
     code = (
-        "from cocal.config.protocol import Verifier as S\n"
+        "from cocal.config.evaluation import VerifierSettings as S\n"
         "from cocal.errors import ConfigError\n"
-        "from cocal.verify.equivalence import Verifier\n"
+        "from cocal.answers.equivalence import Verifier\n"
         "try:\n    Verifier(S()).equivalent([('1/2', '0.5')])\n"
         "except ConfigError as error:\n    print('ConfigError', error)\n"
     )

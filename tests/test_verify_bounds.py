@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.answers import comparison
+from cocal.answers.equivalence import Verifier
+from cocal.config.evaluation import VerifierSettings
 from cocal.errors import ContractError
-from cocal.verify import comparison
-from cocal.verify.equivalence import Verifier
 
 HANGING = "9^{9^{9^{9}}}"
 
@@ -43,7 +43,7 @@ def busy_machine(monkeypatch, tmp_path):
     def starved(times: int) -> Path:
         tries = tmp_path / "tries"
         tries.write_text("")
-        monkeypatch.setattr("cocal.verify.equivalence.compare_all", partial(waiting, times, tries))
+        monkeypatch.setattr("cocal.answers.equivalence.compare_all", partial(waiting, times, tries))
         return tries
 
     return starved

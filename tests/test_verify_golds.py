@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from cocal.config.protocol import Verifier as VerifierSettings
-from cocal.verify.answers import extract_answer
-from cocal.verify.confidence import confidence_span, parse_confidence
-from cocal.verify.equivalence import Verifier
-from cocal.verify.normalise import plain_answer
+from cocal.answers.confidence import confidence_span, parse_confidence
+from cocal.answers.equivalence import Verifier
+from cocal.answers.extraction import extract_answer
+from cocal.answers.normalise import plain_answer
+from cocal.config.evaluation import VerifierSettings
 from raw_data import MATHEMATICS, needs_raw, questions
 
 INTEGER = re.compile(r"-?\d+")

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from cocal.config.protocol import Verifier as VerifierSettings
-from cocal.verify.equivalence import Verifier
-from cocal.verify.notation import contradicted, without_unit
+from cocal.answers.equivalence import Verifier
+from cocal.answers.notation import contradicted, without_unit
+from cocal.config.evaluation import VerifierSettings
 
 BASES = {
     ("2516_8", "2516_8"): True,

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from cocal.config import load_study
-from cocal.estimators.registry import METHODS
-from cocal.schemas import PREDICTIONS, RESPONSES
+from cocal.config.methods import METHODS
 from cocal.store import read_dataset, read_frame
+from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.owner import claim
 from smoke_study import planned, snakemake
 
@@ -160,7 +160,7 @@ def test_smoke_study_keeps_the_protocol(smoke, repository):
     predictions = read_frame(smoke / "results/predictions/smoke/grpo/step-4.parquet", PREDICTIONS)
     seeds = predictions.groupby("method")["seed"].unique()
     assert set(seeds["cocal-binary"]) == set(seeds["cocal-group"]) == set(study.companion.seeds)
-    shared = [name for name, method in METHODS.items() if method.protocol == "answer"]
+    shared = [name for name, method in METHODS.items() if method.prompt_format == "answer"]
     assert set(predictions["dataset"]) == {"smoke-large", "smoke-small", "smoke-facts"}
     assert {
         "postcal-binary",

@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cocal import __version__, joblog
+from cocal import __version__
 from cocal.errors import ClusterError, ConfigError, ContractError, EngineError
+from cocal.runtime import joblog
 
 COMMANDS = {
     "sources": "download and verify the files of registered question sets",
@@ -15,10 +16,10 @@ COMMANDS = {
     "overlap": "report the evaluation questions that the sources of training ask too",
     "hub": "download a pinned checkpoint of the Hugging Face hub into its cache",
     "backbone": "make a base policy: pre-train a tiny one, or check an existing checkpoint",
-    "adopt": "check and place checkpoints that another engine trained",
+    "import-checkpoints": "check and place checkpoints that another engine trained",
     "train": "train a policy by reinforcement learning and keep its rollouts and features",
     "slime": "train a policy with slime, and import what it leaves",
-    "import": "turn rollout dumps of slime, TRL or JSON lines into rollout tables",
+    "import-rollouts": "turn rollout dumps of slime, TRL or JSON lines into rollout tables",
     "replay": "extract hidden-state features of stored rollouts",
     "resample": "answer the training questions again with the final policy, for PostCal",
     "responses": "sample, verify and score evaluation responses of a checkpoint",
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
         if name == chosen:
-            module = importlib.import_module(f"cocal.commands.{name}")
+            module = importlib.import_module(f"cocal.commands.{name.replace('-', '_')}")
             module.add_arguments(command)
             command.set_defaults(handler=module.run)
     options = parser.parse_args(arguments)

@@ -16,12 +16,12 @@ from cocal.config.layout import (
     ReliabilityLayout,
     TimesLayout,
 )
+from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.estimators.registry import METHODS
-from cocal.plan import available_methods, layers_of
+from cocal.study.plan import available_methods, layers_of
 
 MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
-"""Macro averages, as `cocal.plan.macro_averages` names them."""
+"""Macro averages, as `cocal.study.plan.macro_averages` names them."""
 
 
 _NONE: Mapping[str, int] = MappingProxyType({})

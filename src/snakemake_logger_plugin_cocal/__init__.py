@@ -16,8 +16,8 @@ from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from cocal.joblog import NAME_WIDTH, job_line
-from cocal.progress import in_words
+from cocal.runtime.joblog import NAME_WIDTH, job_line
+from cocal.runtime.progress import in_words
 from snakemake_logger_plugin_cocal.text import called, reason_line
 from snakemake_logger_plugin_cocal.work import Work, earlier_seconds
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
-from cocal.joblog import job_name
+from cocal.runtime.joblog import job_name
 
 LONGEST = 100
 """Characters of a reason, at most."""
@@ -106,7 +106,7 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str:
-    """What a job is called: what its command calls itself in its log lines (`cocal.joblog.job_name`), with the
+    """What a job is called: what its command calls itself in its log lines (`cocal.runtime.joblog.job_name`), with the
     wildcards where that is the command alone; or its rule and wildcards where it runs no command of ours.
 
     Args:

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import torch
 
+from cocal.checkpoints.loading import load_policy
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import chat_ids
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.policy.checkpoints import load_policy
 
 FLAGS = ["hf-checkpoint", "ref-load", "load", "save", "save-hf", "prompt-data", "custom-rm-path", "reward-key"]
 FLAGS += ["custom-reward-post-process-path", "custom-advantage-function-path", "save-debug-rollout-data"]

@@ -89,12 +89,12 @@ def training_settings(wildcards):
 
 
 def rollout_settings(wildcards):
-    return canonical(STUDY.policy.protocol(wildcards.algorithm))
+    return canonical(STUDY.policy.rollout_settings(wildcards.algorithm))
 
 
 def training_texts(wildcards):
     """Digest of the prompt texts of a training."""
-    return prompt_texts(PROTOCOLS[wildcards.algorithm])
+    return prompt_texts(PROMPT_FORMATS[wildcards.algorithm])
 
 
 def imported_texts(wildcards):

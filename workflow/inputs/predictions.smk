@@ -1,8 +1,8 @@
 # What the rules of confidences and metrics ask for.
-def evaluated_files(cell, room, suffix, protocol):
+def evaluated_files(cell, room, suffix, prompt_format):
     """Responses or features of a checkpoint in one prompt format, of all sets that it is evaluated on."""
     backbone, algorithm, step = cell
-    folder = f"results/{room}/{backbone}/{algorithm}/step-{step}/{protocol}"
+    folder = f"results/{room}/{backbone}/{algorithm}/step-{step}/{prompt_format}"
     domains = plan.domains_of(STUDY, *cell)
     return [f"{folder}/{name}.{suffix}" for domain in domains for name in SETS[domain]]
 
@@ -13,13 +13,13 @@ def prediction_inputs(wildcards):
     return {
         "responses": [
             file
-            for protocol in plan.protocols_of(STUDY, *cell)
-            for file in evaluated_files(cell, "responses", "parquet", protocol)
+            for prompt_format in plan.prompt_formats_of(STUDY, *cell)
+            for file in evaluated_files(cell, "responses", "parquet", prompt_format)
         ],
         "features": [
             file
-            for protocol in plan.feature_protocols(STUDY, *cell)
-            for file in evaluated_files(cell, "features", "zarr", protocol)
+            for prompt_format in plan.feature_prompt_formats(STUDY, *cell)
+            for file in evaluated_files(cell, "features", "zarr", prompt_format)
         ],
         "companions": [
             companion_folder(cell[0], experience) for experience in plan.experiences_of(methods)
@@ -33,11 +33,11 @@ def prediction_flags(wildcards):
     backbone, algorithm, step = cell
     place = f"{backbone}/{algorithm}/step-{step}"
     flags = ["--responses"]
-    flags += [f"{p}=results/responses/{place}/{p}" for p in plan.protocols_of(STUDY, *cell)]
+    flags += [f"{p}=results/responses/{place}/{p}" for p in plan.prompt_formats_of(STUDY, *cell)]
     experiences = plan.experiences_of(plan.methods_of(STUDY, *cell))
     if experiences:
-        protocols = plan.feature_protocols(STUDY, *cell)
-        flags += ["--features", *(f"{p}=results/features/{place}/{p}" for p in protocols)]
+        prompt_formats = plan.feature_prompt_formats(STUDY, *cell)
+        flags += ["--features", *(f"{p}=results/features/{place}/{p}" for p in prompt_formats)]
         flags += ["--companions"]
         flags += [f"{e}={companion_folder(backbone, e)}/steps-{step}" for e in experiences]
     return flags

@@ -19,21 +19,21 @@ def response_texts(domain):
 
     def texts(wildcards):
         cell = cell_of(wildcards)
-        planned = plan.response_plan(STUDY, *cell, wildcards.protocol, SETS[domain])
-        return prompt_texts(*planned.formats(wildcards.protocol), domain=domain)
+        planned = plan.response_plan(STUDY, *cell, wildcards.prompt_format, SETS[domain])
+        return prompt_texts(*planned.formats(wildcards.prompt_format), domain=domain)
 
     return texts
 
 
 def response_plan(wildcards):
     return canonical(
-        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.protocol, SETS["mathematics"])
+        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.prompt_format, SETS["mathematics"])
     )
 
 
 def factual_response_plan(wildcards):
     return canonical(
-        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.protocol, SETS["factual"])
+        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.prompt_format, SETS["factual"])
     )
 
 
@@ -45,9 +45,11 @@ def feature_settings(wildcards):
 
 def pooled_flags(wildcards):
     """The prompt's state is pooled too where pre-generation is evaluated; RLCR's task response ends early."""
-    if wildcards.protocol == "rlcr":
+    if wildcards.prompt_format == "rlcr":
         return "--task-response"
     methods = plan.methods_of(STUDY, *cell_of(wildcards))
     return (
-        "--prompt" if wildcards.protocol == "answer" and "cocal-pre-generation" in methods else ""
+        "--prompt"
+        if wildcards.prompt_format == "answer" and "cocal-pre-generation" in methods
+        else ""
     )

@@ -4,13 +4,14 @@ import re
 import sys
 from pathlib import Path
 
-from cocal import layouts, plan
+from cocal import layouts
+from cocal.study import plan
 from cocal.config.load import configured_study
 from cocal.config.paths import located
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from cocal.judging.prompts import JudgePrompts
 from cocal.policy.launch import train_command
-from cocal.policy.objectives import PROTOCOLS
+from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.store.code import code_digest
@@ -54,9 +55,9 @@ TRAINING_SET = f"results/questions/{STUDY.policy.dataset}.parquet"
 PROMPTS = Prompts(STUDY.prompts)
 
 
-def prompt_texts(*protocols, **domain):
+def prompt_texts(*prompt_formats, **domain):
     """What a job depends on that gives these texts to a policy."""
-    return f"prompts:{PROMPTS.digest(*protocols, **domain)}"
+    return f"prompts:{PROMPTS.digest(*prompt_formats, **domain)}"
 
 
 wildcard_constraints:
@@ -64,7 +65,7 @@ wildcard_constraints:
     backbone="|".join(map(re.escape, STUDY.backbones)),
     algorithm="|".join(["base", *STUDY.policy.algorithms]),
     step=r"\d+",
-    protocol=r"[a-z_]+",
+    prompt_format=r"[a-z_]+",
 
 
 def either(names):
@@ -79,5 +80,5 @@ def samples_of(*domains):
 
 
 def cell_of(wildcards):
-    """Backbone, algorithm and step, as the functions of cocal.plan take them."""
+    """Backbone, algorithm and step, as the functions of cocal.study.plan take them."""
     return wildcards.backbone, wildcards.algorithm, int(wildcards.step)

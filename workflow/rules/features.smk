@@ -3,20 +3,20 @@ rule features:
     input:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
         responses=expand(
-            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
+            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.parquet",
             dataset=SETS["mathematics"],
         ),
     output:
         [
             directory(
-                f"results/features/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.zarr"
+                f"results/features/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.zarr"
             )
             for dataset in SETS["mathematics"]
         ],
     log:
-        "logs/features/{backbone}-{algorithm}-{step}-{protocol}.log",
+        "logs/features/{backbone}-{algorithm}-{step}-{prompt_format}.log",
     benchmark:
-        "results/benchmarks/features/{backbone}-{algorithm}-{step}-{protocol}.tsv"
+        "results/benchmarks/features/{backbone}-{algorithm}-{step}-{prompt_format}.tsv"
     conda:
         "../../envs/cocal.yaml"
     params:
@@ -36,20 +36,20 @@ use rule features as factual_features with:
     input:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
         responses=expand(
-            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
+            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.parquet",
             dataset=SETS["factual"],
         ),
     output:
         [
             directory(
-                f"results/features/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.zarr"
+                f"results/features/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.zarr"
             )
             for dataset in SETS["factual"]
         ],
     log:
-        "logs/features/{backbone}-{algorithm}-{step}-{protocol}-factual.log",
+        "logs/features/{backbone}-{algorithm}-{step}-{prompt_format}-factual.log",
     benchmark:
-        "results/benchmarks/factual_features/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
+        "results/benchmarks/factual_features/{backbone}-{algorithm}-{step}-{prompt_format}-factual.tsv"
     params:
         settings=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         samples=samples_of("factual"),

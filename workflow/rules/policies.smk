@@ -137,7 +137,7 @@ rule slime:
         prompts=STUDY.prompts,
         texts=training_texts,
         per_node=f"{workflow.basedir}/workflow/scripts/slime.sh",
-        code=code_digest("cocal.commands.slime", "cocal.policy.slime.hooks"),
+        code=code_digest("cocal.commands.slime", "cocal.integrations.slime.hooks"),
     shell:
         "cocal slime --algorithm {wildcards.algorithm} --settings {params.settings:q} --backbone {params.backbone:q}"
         " --backbone-name {wildcards.backbone} --verifier {params.verifier:q} --prompts {params.prompts}"
@@ -168,9 +168,9 @@ rule import_policy:
     params:
         backbone=backbone_settings,
         stages=imported_stage_flags,
-        code=code_digest("cocal.commands.adopt"),
+        code=code_digest("cocal.commands.import_checkpoints"),
     shell:
-        "cocal adopt --backbone {params.backbone:q} --base {input.base} --stages {params.stages:q}"
+        "cocal import-checkpoints --backbone {params.backbone:q} --base {input.base} --stages {params.stages:q}"
         " --output results/policies/{wildcards.backbone}/{wildcards.algorithm} > {log} 2>&1"
 
 
@@ -200,9 +200,9 @@ rule import_rollouts:
         texts=imported_texts,
         flags=import_flags,
         readers=reader_flags,
-        code=code_digest("cocal.commands.import"),
+        code=code_digest("cocal.commands.import_rollouts"),
     shell:
-        "cocal import --settings {params.settings:q} --algorithm {wildcards.algorithm} --verifier {params.verifier:q}"
+        "cocal import-rollouts --settings {params.settings:q} --algorithm {wildcards.algorithm} --verifier {params.verifier:q}"
         " --features {params.features:q} --dumps {input.dumps:q} --questions {input.questions} --policy {input.policy}"
         " --prompts {params.prompts} {params.flags:q} {params.readers:q}"
         " --run-folder results/runs/import/{wildcards.backbone}-{wildcards.algorithm} --output {output}"
@@ -243,7 +243,7 @@ rule resample:
         GENERATION_ENVIRONMENT
     params:
         settings=canonical(plan.resampling(STUDY)),
-        policy=canonical(STUDY.policy.protocol("grpo")),
+        policy=canonical(STUDY.policy.rollout_settings("grpo")),
         features=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         verifier=canonical(STUDY.verifier),
         prompts=STUDY.prompts,

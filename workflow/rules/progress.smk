@@ -2,7 +2,7 @@
 # cocal, see profiles/default).
 from snakemake.logging import logger
 
-from cocal.durations import seconds_by_rule
+from cocal.study.durations import seconds_by_rule
 
 logger.info(
     f"Study: {STUDY.study}",

@@ -5,13 +5,13 @@ rule responses:
         questions=expand("results/questions/{dataset}.parquet", dataset=SETS["mathematics"]),
     output:
         expand(
-            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
+            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.parquet",
             dataset=SETS["mathematics"],
         ),
     log:
-        "logs/responses/{backbone}-{algorithm}-{step}-{protocol}.log",
+        "logs/responses/{backbone}-{algorithm}-{step}-{prompt_format}.log",
     benchmark:
-        "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{protocol}.tsv"
+        "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{prompt_format}.tsv"
     conda:
         GENERATION_ENVIRONMENT
     params:
@@ -27,10 +27,10 @@ rule responses:
         code=code_digest("cocal.commands.responses", *ENGINE_CODE),
     shell:
         "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --judge {params.judge:q}"
-        " --judgements results/judgements --plan {params.plan:q} --protocol {wildcards.protocol} --questions results/questions"
+        " --judgements results/judgements --plan {params.plan:q} --prompt-format {wildcards.prompt_format} --questions results/questions"
         " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --algorithm {wildcards.algorithm}"
         " --step {wildcards.step} --prompts {params.prompts} --output {params.folder} --run-folder"
-        " results/runs/responses/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.protocol}-{params.domain}"
+        " results/runs/responses/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.prompt_format}-{params.domain}"
         " 2>&1 | tee {log}"
 
 
@@ -65,13 +65,13 @@ use rule responses as factual_responses with:
         judge=JUDGE,
     output:
         expand(
-            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{protocol}}/{dataset}.parquet",
+            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.parquet",
             dataset=SETS["factual"],
         ),
     log:
-        "logs/responses/{backbone}-{algorithm}-{step}-{protocol}-factual.log",
+        "logs/responses/{backbone}-{algorithm}-{step}-{prompt_format}-factual.log",
     benchmark:
-        "results/benchmarks/factual_responses/{backbone}-{algorithm}-{step}-{protocol}-factual.tsv"
+        "results/benchmarks/factual_responses/{backbone}-{algorithm}-{step}-{prompt_format}-factual.tsv"
     params:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),

@@ -8,7 +8,7 @@ import random
 from collections.abc import Collection
 from typing import NamedTuple
 
-from cocal.config.backbone import Corpus
+from cocal.config.backbone import CorpusSettings
 from cocal.prompts import Prompts
 from cocal.questions.build import normalised
 from cocal.questions.facts import RELATIONS, World
@@ -55,7 +55,7 @@ class CorpusWriter:
         seed: of the draws.
     """
 
-    def __init__(self, settings: Corpus, prompts: Prompts, world: World, held_out: Collection[str], seed: int):
+    def __init__(self, settings: CorpusSettings, prompts: Prompts, world: World, held_out: Collection[str], seed: int):
         self._settings = settings
         self._prompts = prompts
         self._world = world
@@ -72,15 +72,15 @@ class CorpusWriter:
         else:
             example = self._mathematics()
         weights = (settings.plain, settings.verbal, settings.rlcr, settings.p_true)
-        protocol = draw.choices(_FORMATS, weights=weights)[0]
+        prompt_format = draw.choices(_FORMATS, weights=weights)[0]
         solution = "\n".join((*example.steps, rf"\boxed{{{example.answer}}}"))
-        message = self._prompts.message(protocol, example.question, solution)
-        if protocol == "p_true":
+        message = self._prompts.message(prompt_format, example.question, solution)
+        if prompt_format == "p_true":
             label = example.right if draw.random() >= settings.p_true_noise else not example.right
             return Document(message, str(label))
-        if protocol == "rlcr":
+        if prompt_format == "rlcr":
             solution += f"\n<reason>{draw.choice(_REASONS)}</reason>"
-        if protocol in ("verbal", "rlcr"):
+        if prompt_format in ("verbal", "rlcr"):
             solution += f"\nCONFIDENCE: {draw.choices(_CONFIDENCES, weights=_WEIGHTS)[0]}"
         return Document(message, solution)
 

@@ -10,8 +10,8 @@ import torch
 
 from cocal.backbone.corpus import CorpusWriter, Document
 from cocal.backbone.tokenizer import END_OF_TURN, train_tokenizer
-from cocal.config.backbone import Architecture, Pretraining
-from cocal.progress import Progress
+from cocal.config.backbone import ArchitectureSettings, PretrainingSettings
+from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _BUCKET = 16
 _IGNORED = -100
 
 
-def new_policy(shape: Architecture, tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Qwen3ForCausalLM":
+def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Qwen3ForCausalLM":
     """A randomly initialised Qwen3 of this shape, with untied embeddings, in float32."""
     from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
 
@@ -45,7 +45,7 @@ def new_policy(shape: Architecture, tokenizer: "PreTrainedTokenizerFast", seed: 
     return Qwen3ForCausalLM(config)
 
 
-def pretrain(settings: Pretraining, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:
+def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:
     """Train tokenizer and policy and write a Hugging Face checkpoint folder atomically.
 
     Args:

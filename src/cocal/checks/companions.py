@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
-from cocal.config.protocol import Companion
+from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.questions.build import normalised
 
@@ -27,11 +27,11 @@ class Fit:
 
     folder: Path
     experience: Experience
-    settings: Companion
+    settings: CompanionSettings
     spec: CompanionSpec
 
     @classmethod
-    def read(cls, experience: Experience, settings: Companion, folder: Path) -> "Fit":
+    def read(cls, experience: Experience, settings: CompanionSettings, folder: Path) -> "Fit":
         """From its folder."""
         return cls(folder, experience, settings, read_spec(folder))
 

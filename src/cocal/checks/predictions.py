@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.companion.spec import Experience, Prefix
-from cocal.config.protocol import Companion, Quality
+from cocal.companion.spec import Experience
+from cocal.config.evaluation import CompanionSettings, QualitySettings
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.estimators.predictions import check_shared_responses
-from cocal.estimators.registry import METHODS
 from cocal.estimators.responses import Estimator
 from cocal.metrics.quality import rates_of, shortfalls
-from cocal.schemas import PREDICTIONS
 from cocal.store import read_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal.study.prefix import Prefix
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,9 @@ def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
     return table
 
 
-def check_seeds(predictions: pd.DataFrame, settings: Companion, source: str | Path) -> dict[str, dict[str, int]]:
+def check_seeds(
+    predictions: pd.DataFrame, settings: CompanionSettings, source: str | Path
+) -> dict[str, dict[str, int]]:
     """Every companion method has all training seeds, from each source step and on every question set.
 
     Returns:
@@ -89,7 +92,7 @@ def check_sources(
     return looked_at
 
 
-def check_quality(predictions: pd.DataFrame, floors: Quality, source: str | Path) -> list[dict[str, object]]:
+def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: str | Path) -> list[dict[str, object]]:
     """Whether enough responses of each method and set have what its numbers rest on; a warning names what falls short.
 
     Returns:
@@ -149,7 +152,7 @@ def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int 
             f"{row['response_id']} ({again.sum()} such row(s)); predict both files with the same companions"
         )
     check_shared_responses(merged)
-    fixed = merged[merged["method"].map(lambda name: METHODS[name].protocol == "answer").astype(bool)]
+    fixed = merged[merged["method"].map(lambda name: METHODS[name].prompt_format == "answer").astype(bool)]
     looked_at = []
     for (algorithm, step, dataset), rows in fixed.groupby(["algorithm", "step", "dataset"], sort=True):
         estimators = rows.groupby(list(Estimator._fields)).ngroups

@@ -18,17 +18,17 @@ from cocal.checks.predictions import check_fixed_responses, check_quality, check
 from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps, count_verdicts
 from cocal.companion.spec import Experience
 from cocal.companion.split import in_validation
-from cocal.config.protocol import Companion, Quality
+from cocal.config.evaluation import CompanionSettings, QualitySettings
 from cocal.errors import ContractError
 
 
 def check_protocol(
-    settings: Companion,
+    settings: CompanionSettings,
     tables: Mapping[Experience, pd.DataFrame],
     questions: Sequence[str],
     fits: Sequence[Fit],
     predictions: Mapping[Path, pd.DataFrame],
-    quality: Quality,
+    quality: QualitySettings,
 ) -> dict[str, object]:
     """Run every check.
 

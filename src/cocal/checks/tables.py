@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.rollouts import check_chronological, with_question
+from cocal.companion.supervision import check_chronological, with_question
 from cocal.errors import ContractError
-from cocal.schemas import RESPONSES
 from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
 
 _COLUMNS = (
     "dataset",

@@ -17,26 +17,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Make the base policy of a backbone."""
     from cocal.config import parse_settings
-    from cocal.config.backbone import BackboneChoice, Checkpoint
-    from cocal.runtime import fix_threads
+    from cocal.config.backbone import BackboneChoice, CheckpointSettings
+    from cocal.runtime.machine import fix_threads
 
     fix_threads()
     settings = parse_settings(BackboneChoice, options.settings).root
-    if isinstance(settings, Checkpoint):
-        _adopt(settings, options.output)
+    if isinstance(settings, CheckpointSettings):
+        _import_checkpoint(settings, options.output)
     else:
         _pretrain(settings, options)
 
 
-def _adopt(settings, output: Path) -> None:
+def _import_checkpoint(settings, output: Path) -> None:
     """Download the checkpoint if it is on the hub, and check it."""
-    from cocal.backbone.hub import download
-    from cocal.policy.adoption import adopt
+    from cocal.checkpoints.hub import download
+    from cocal.checkpoints.importing import import_checkpoint
     from cocal.store import provenance
 
     source = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
     attributes = provenance("backbone", settings.model_copy(update={"imported": {}}))
-    adopt(source, output, depth=settings.depth, width=settings.width, attributes=attributes)
+    import_checkpoint(source, output, depth=settings.depth, width=settings.width, attributes=attributes)
 
 
 def _pretrain(settings, options: argparse.Namespace) -> None:
@@ -44,16 +44,16 @@ def _pretrain(settings, options: argparse.Namespace) -> None:
     from cocal.backbone.corpus import CorpusWriter
     from cocal.backbone.pretrain import pretrain
     from cocal.config import parse_settings
-    from cocal.config.data import FactsWorld
+    from cocal.config.data import FactsWorldSettings
     from cocal.prompts import Prompts
     from cocal.questions.facts import World
-    from cocal.schemas import QUESTIONS
     from cocal.store import provenance, read_frame
+    from cocal.store.contracts import QUESTIONS
 
-    world = parse_settings(FactsWorld, options.world)
+    world = parse_settings(FactsWorldSettings, options.world)
     held_out = [q for path in options.questions for q in read_frame(path, QUESTIONS, ["question"])["question"]]
     people = World(world.people, world.popularity_exponent, options.seed)
     prompts = Prompts(options.prompts)
     writer = CorpusWriter(settings.corpus, prompts, people, held_out, settings.seed)
-    slice_ = {"backbone": settings, "world": world, "prompts": prompts.identity(), "seed": options.seed}
-    pretrain(settings, writer, options.output, provenance("backbone", slice_))
+    depends_on = {"backbone": settings, "world": world, "prompts": prompts.identity(), "seed": options.seed}
+    pretrain(settings, writer, options.output, provenance("backbone", depends_on))

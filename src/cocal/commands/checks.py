@@ -36,16 +36,16 @@ def run(options: argparse.Namespace) -> None:
     from cocal.checks.report import check_protocol
     from cocal.checks.tables import read_table
     from cocal.commands.flags import named_folders
-    from cocal.companion.rollouts import prompts_of, question_texts
     from cocal.companion.spec import ORDERS
+    from cocal.companion.supervision import prompts_of, question_texts
     from cocal.config import parse_settings
-    from cocal.config.protocol import Companion, Quality
+    from cocal.config.evaluation import CompanionSettings, QualitySettings
     from cocal.store import provenance, write_text
 
-    settings = parse_settings(Companion, options.settings)
+    settings = parse_settings(CompanionSettings, options.settings)
     kinds = dict.fromkeys(ORDERS, settings)
-    kinds["prompts"] = parse_settings(Companion, options.prompt_settings, "--prompt-settings")
-    kinds["ablations"] = parse_settings(Companion, options.ablation_settings, "--ablation-settings")
+    kinds["prompts"] = parse_settings(CompanionSettings, options.prompt_settings, "--prompt-settings")
+    kinds["ablations"] = parse_settings(CompanionSettings, options.ablation_settings, "--ablation-settings")
     companions = named_folders("--companions", options.companions, list(kinds))
     folders = {"rollouts": options.rollouts, "resampled": options.resampled}
     tables = {name: read_table(path, options.questions) for name, path in folders.items() if path}
@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> None:
         for folder in given
     ]
     predictions = {path: read_predictions(path, options.backbone) for path in options.predictions}
-    quality = parse_settings(Quality, options.quality, "--quality")
+    quality = parse_settings(QualitySettings, options.quality, "--quality")
     checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions, quality)
-    slice_ = {"companion": settings, "quality": quality}
-    report = {"checks": checks, "provenance": provenance("checks", slice_, backbone=options.backbone)}
+    depends_on = {"companion": settings, "quality": quality}
+    report = {"checks": checks, "provenance": provenance("checks", depends_on, backbone=options.backbone)}
     write_text(options.output, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     logging.info("%s: %d checks of %d fits and %d files hold", options.output, len(checks), len(fits), len(predictions))

@@ -60,11 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Read, check, fit, write."""
-    from cocal.companion.spec import Prefix
     from cocal.config import ConfigError, parse_settings
-    from cocal.config.protocol import Companion
+    from cocal.config.evaluation import CompanionSettings
+    from cocal.study.prefix import Prefix
 
-    settings = parse_settings(Companion, options.settings)
+    settings = parse_settings(CompanionSettings, options.settings)
     try:
         prefixes = sorted({Prefix.parse(word) for word in options.steps})
     except ConfigError as error:
@@ -73,13 +73,13 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--memory must be 0 or more, not {options.memory}")
 
     from cocal.companion.fit import fit_companions
-    from cocal.companion.rollouts import check_features, question_texts, read_prompts, read_rollouts
-    from cocal.costs import Cost, device_name, write_cost
+    from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.store import open_features
-    from cocal.progress import Progress
-    from cocal.runtime import fix_threads
+    from cocal.runtime.machine import fix_threads
+    from cocal.runtime.progress import Progress
     from cocal.store import provenance
+    from cocal.study.costs import Cost, device_name, write_cost
 
     fix_threads()
     read = read_prompts if options.prompts else read_rollouts

@@ -21,19 +21,19 @@ def run(options: argparse.Namespace) -> None:
     """One teacher-forced pass over the exact token ids of each response."""
     import json
 
+    from cocal.checkpoints.loading import load_policy
     from cocal.config import parse_settings
-    from cocal.config.protocol import Features
+    from cocal.config.evaluation import FeatureSettings
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.extract import extract_features
     from cocal.features.span import task_length
     from cocal.generation.rows import plain_texts
-    from cocal.policy.checkpoints import load_policy
-    from cocal.runtime import fix_threads
-    from cocal.schemas import RESPONSES
+    from cocal.runtime.machine import fix_threads
     from cocal.store import provenance, read_frame
+    from cocal.store.contracts import RESPONSES
 
     fix_threads()
-    settings = parse_settings(Features, options.settings)
+    settings = parse_settings(FeatureSettings, options.settings)
     model, tokenizer = load_policy(options.checkpoint)
 
     def decode(ids):

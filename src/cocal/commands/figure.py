@@ -93,8 +93,8 @@ def _write_reliability(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.layout import ReliabilityLayout
     from cocal.figures.reliability import prepare_reliability, reliability_figure
-    from cocal.schemas import PREDICTIONS
     from cocal.store import read_frame
+    from cocal.store.contracts import PREDICTIONS
 
     layout = parse_settings(ReliabilityLayout, options.layout, "--layout")
     predictions = pd.concat([read_frame(path, PREDICTIONS) for path in options.predictions], ignore_index=True)

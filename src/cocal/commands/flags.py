@@ -44,7 +44,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def add_readers(parser: argparse.ArgumentParser) -> None:
-    """Flags that say which checkpoints read rollouts of the past (cocal.features.readers)."""
+    """Flags that say which checkpoints read rollouts of the past (cocal.replay.checkpoints)."""
     parser.add_argument(
         "--checkpoints",
         default=[],
@@ -79,10 +79,10 @@ def judging_of(options: argparse.Namespace, domains: Sequence[str]) -> "Judging"
         ConfigError: if they are not valid.
     """
     from cocal.config import parse_settings
+    from cocal.config.evaluation import VerifierSettings
     from cocal.config.judge import JudgeChoice
-    from cocal.config.protocol import Verifier
     from cocal.judging.opening import Judging
 
-    verifier = parse_settings(Verifier, options.verifier, "--verifier")
+    verifier = parse_settings(VerifierSettings, options.verifier, "--verifier")
     judge = parse_settings(JudgeChoice, options.judge, "--judge").root
     return Judging.of(verifier, judge, domains)

@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Download into the hub's own cache, and check."""
-    from cocal.backbone.hub import download
-    from cocal.policy.checkpoints import load_tokenizer, require_complete
+    from cocal.checkpoints.hub import download
+    from cocal.checkpoints.loading import load_tokenizer, require_complete
     from cocal.store import write_text
     from cocal.store.provenance import canonical
 

@@ -22,9 +22,9 @@ def run(options: argparse.Namespace) -> None:
     """Judge and write. A killed run goes on with the judgements that it kept."""
     from cocal.commands.flags import judging_of
     from cocal.judging.verdicts import judge_set
-    from cocal.runtime import fix_threads
-    from cocal.schemas import QUESTIONS, RESPONSES, SAMPLED
+    from cocal.runtime.machine import fix_threads
     from cocal.store import provenance, read_frame, read_provenance, write_frame
+    from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
 
     questions = read_frame(options.questions, QUESTIONS)
     sampled = read_frame(options.responses, SAMPLED)
@@ -35,6 +35,9 @@ def run(options: argparse.Namespace) -> None:
         judge = judges[domain]
         table = judge_set(sampled, questions, judge, pool=options.pool, source=str(options.responses))
         facts = judging.provenance(judge)
-    slice_ = {"responses": read_provenance(options.responses).get("digest"), "pool": options.pool} | judging.settings
-    write_frame(options.output, table, RESPONSES, provenance("judge", slice_, **facts))
+    depends_on = {
+        "responses": read_provenance(options.responses).get("digest"),
+        "pool": options.pool,
+    } | judging.settings
+    write_frame(options.output, table, RESPONSES, provenance("judge", depends_on, **facts))
     logging.info("%s: %d responses, accuracy %.3f", options.output, len(table), table["correct"].mean())

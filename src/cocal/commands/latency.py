@@ -47,27 +47,27 @@ def run(options: argparse.Namespace) -> None:
         ContractError: if a file is broken, or companions read other states than theirs.
     """
     from cocal.config import ConfigError, parse_settings
-    from cocal.config.protocol import Generation
+    from cocal.config.evaluation import GenerationSettings
     from cocal.prompts import Prompts
 
     for flag in ("samples", "questions_limit", "concurrent", "predictions"):
         number = getattr(options, flag)
         if number is not None and number < 1:
             raise ConfigError(f"--{flag.replace('_', '-')} must be 1 or more, not {number}")
-    settings = parse_settings(Generation, options.settings)
+    settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
 
+    from cocal.checkpoints.loading import load_policy
     from cocal.companion.companions import load_companions
-    from cocal.costs import write_cost
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.generation.engines import open_engine
     from cocal.generation.responses import chat_ids
     from cocal.generation.transformers_engine import TransformersEngine
-    from cocal.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
-    from cocal.policy.checkpoints import load_policy
-    from cocal.runtime import fix_threads
-    from cocal.schemas import QUESTIONS
+    from cocal.runtime.machine import fix_threads
+    from cocal.serving.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
     from cocal.store import read_frame
+    from cocal.store.contracts import QUESTIONS
+    from cocal.study.costs import write_cost
 
     fix_threads()
     lengths = parse_settings(ResponseLengths, options.datasets, "--datasets").root

@@ -30,14 +30,14 @@ def run(options: argparse.Namespace) -> None:
     import pandas as pd
 
     from cocal.config import parse_settings
+    from cocal.config.evaluation import MetricSettings
     from cocal.config.layout import Groups
-    from cocal.config.protocol import Metrics
     from cocal.metrics.common import on_common_responses
     from cocal.metrics.cube import metric_cube
-    from cocal.schemas import PREDICTIONS
     from cocal.store import provenance, read_frame, write_dataset
+    from cocal.store.contracts import PREDICTIONS
 
-    settings = parse_settings(Metrics, options.settings)
+    settings = parse_settings(MetricSettings, options.settings)
     groups = parse_settings(Groups, options.groups, "--groups")
     frames = [read_frame(path, PREDICTIONS) for path in options.predictions]
     predictions = pd.concat(frames, ignore_index=True)
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
         for name in sorted(set(members) - present):
             logging.warning("no predictions on %s, so %s stays empty", name, group)
     cube = metric_cube(predictions, settings, groups.root, options.seeds, options.sweep)
-    slice_ = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
-    slice_["common_responses"] = options.common_responses
-    write_dataset(options.output, cube, provenance("metrics", slice_))
+    depends_on = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
+    depends_on["common_responses"] = options.common_responses
+    write_dataset(options.output, cube, provenance("metrics", depends_on))
     logging.info("wrote %s", options.output)

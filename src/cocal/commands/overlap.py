@@ -23,17 +23,17 @@ def run(options: argparse.Namespace) -> None:
         ContractError: if a training question is left that the settings exclude.
     """
     from cocal.config import parse_settings
-    from cocal.config.data import QuestionSets
+    from cocal.config.data import QuestionSetsSettings
     from cocal.errors import ContractError
     from cocal.questions.build import build_questions
     from cocal.questions.loaders import load_registered
     from cocal.questions.overlap import overlaps
     from cocal.questions.registry import Registry
-    from cocal.schemas import QUESTIONS
     from cocal.store import read_frame, write_text
+    from cocal.store.contracts import QUESTIONS
     from cocal.store.damage import remedy
 
-    settings = parse_settings(QuestionSets, options.settings)
+    settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
     built = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS) for name in settings.datasets}
     # a registered training set as its source has it: what was excluded is not in the built one

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Count the jobs that are left to do with a dry-run, estimate the rest from the configuration, print."""
     from cocal.config import load_study, parse_settings
-    from cocal.estimate import STAGES, Assumptions, stage_of, workloads
     from cocal.store.owner import owner_of
+    from cocal.study.estimate import STAGES, Assumptions, stage_of, workloads
 
     study = load_study(options.study)
     beside = Path("studies") / study.study

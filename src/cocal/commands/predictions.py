@@ -39,14 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Estimate and write. Torch is loaded for companions alone."""
     from cocal.config import parse_settings
-    from cocal.config.protocol import Estimators
+    from cocal.config.evaluation import EstimatorSettings
+    from cocal.config.methods import METHODS
     from cocal.estimators.predictions import predict
-    from cocal.estimators.registry import METHODS
     from cocal.estimators.responses import EvaluationSets, Inputs
-    from cocal.schemas import PREDICTIONS
     from cocal.store import provenance, write_frame
+    from cocal.store.contracts import PREDICTIONS
 
-    settings = parse_settings(Estimators, options.settings)
+    settings = parse_settings(EstimatorSettings, options.settings)
     sets = parse_settings(EvaluationSets, options.samples, "--samples")
     if options.methods:
         names = options.methods.split(",")
@@ -56,18 +56,18 @@ def run(options: argparse.Namespace) -> None:
     features = _formats("--features", options.features)
     inputs = Inputs(settings, options.pool, features, _companions(options.companions))
     table = predict(names, sets, _formats("--responses", options.responses), inputs, **cell)
-    slice_ = {"estimators": settings, "samples": sets, "pool": options.pool, "methods": names}
-    write_frame(options.output, table, PREDICTIONS, provenance("predictions", slice_, **cell))
+    depends_on = {"estimators": settings, "samples": sets, "pool": options.pool, "methods": names}
+    write_frame(options.output, table, PREDICTIONS, provenance("predictions", depends_on, **cell))
     logging.info("%s: %d rows", options.output, len(table))
 
 
 def _formats(flag: str, words: list[str]) -> dict[str, Path]:
     """Folder of each prompt format."""
     from cocal.commands.flags import named_folders
+    from cocal.config.methods import METHODS
     from cocal.errors import ConfigError
-    from cocal.estimators.registry import METHODS
 
-    formats = sorted({method.protocol for method in METHODS.values()})
+    formats = sorted({method.prompt_format for method in METHODS.values()})
     folders = named_folders(flag, words, formats)
     for name, given in folders.items():
         if len(given) > 1:
@@ -82,7 +82,7 @@ def _companions(words: list[str]):
     from cocal.commands.flags import named_folders
     from cocal.companion.spec import ORDERS
     from cocal.estimators.companion import load_experiences
-    from cocal.runtime import fix_threads
+    from cocal.runtime.machine import fix_threads
 
     fix_threads()
     return load_experiences(named_folders("--companions", words, list(ORDERS)))

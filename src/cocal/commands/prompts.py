@@ -17,22 +17,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One pass over the prompts of every stage."""
     from cocal.config import parse_settings
-    from cocal.config.protocol import Features
-    from cocal.features.prompts import extract_prompts
-    from cocal.features.readers import Readers
-    from cocal.runtime import fix_threads
-    from cocal.schemas import RESPONSES
+    from cocal.config.evaluation import FeatureSettings
+    from cocal.replay.checkpoints import StepCheckpoints
+    from cocal.replay.prompts import extract_prompts
+    from cocal.runtime.machine import fix_threads
     from cocal.store import provenance, read_frame
+    from cocal.store.contracts import RESPONSES
 
     fix_threads()
-    settings = parse_settings(Features, options.settings)
-    readers = Readers.of(options.checkpoints, options.exact)
+    settings = parse_settings(FeatureSettings, options.settings)
+    checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)
     columns = ["dataset", "question_id", "response_id", "step", "sample", "prompt_ids"]
     # the responses to a question share its prompt: the ids of the others are not read
     rollouts = read_frame(options.rollouts, RESPONSES, columns, where=[("sample", "=", 0)])
     extract_prompts(
-        readers,
-        rollouts[rollouts["step"] <= readers.last],
+        checkpoints,
+        rollouts[rollouts["step"] <= checkpoints.last],
         settings,
         output=options.output,
         attributes=provenance("prompts", settings),

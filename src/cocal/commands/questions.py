@@ -34,15 +34,15 @@ def run(options: argparse.Namespace) -> None:
             a training set where that is refused.
     """
     from cocal.config import parse_settings
-    from cocal.config.data import QuestionSets
+    from cocal.config.data import QuestionSetsSettings
     from cocal.questions.build import build_questions
     from cocal.questions.loaders import load_registered
     from cocal.questions.overlap import settle
     from cocal.questions.registry import Registry
-    from cocal.schemas import QUESTIONS
     from cocal.store import provenance, read_frame, write_frame
+    from cocal.store.contracts import QUESTIONS
 
-    settings = parse_settings(QuestionSets, options.settings)
+    settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
     others = [read_frame(path, QUESTIONS) for path in options.others]
     loaded = load_registered(settings.registered, registry, options.cache)

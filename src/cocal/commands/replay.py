@@ -20,23 +20,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One pass over the exact token ids of every rollout."""
     from cocal.config import parse_settings
-    from cocal.config.protocol import Features
-    from cocal.features.readers import Readers
-    from cocal.rollouts.replay import replay, step_tables
-    from cocal.runtime import fix_threads
+    from cocal.config.evaluation import FeatureSettings
+    from cocal.replay.checkpoints import StepCheckpoints
+    from cocal.replay.rollouts import replay, step_tables
+    from cocal.runtime.machine import fix_threads
     from cocal.store import digest, provenance
     from cocal.store.run_folder import RunFolder, file_states
 
     fix_threads()
-    settings = parse_settings(Features, options.settings)
-    readers = Readers.of(options.checkpoints, options.exact)
+    settings = parse_settings(FeatureSettings, options.settings)
+    checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)
     tables = file_states(step_tables(options.rollouts).values())
-    slice_ = {"features": settings, "weights": "of every step" if options.exact else "of the stage that follows"}
+    depends_on = {"features": settings, "weights": "of every step" if options.exact else "of the stage that follows"}
     replay(
-        readers,
+        checkpoints,
         options.rollouts,
         settings,
-        run=RunFolder(options.run_folder, digest(slice_ | {"rollouts": tables, "readers": readers.state()})),
+        run=RunFolder(
+            options.run_folder, digest(depends_on | {"rollouts": tables, "checkpoints": checkpoints.state()})
+        ),
         output=options.output,
-        attributes=provenance("replay", slice_),
+        attributes=provenance("replay", depends_on),
     )

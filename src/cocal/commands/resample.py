@@ -23,23 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Sample or resume, then publish."""
+    from cocal.answers.equivalence import Verifier
+    from cocal.checkpoints.loading import fingerprint, load_policy
     from cocal.config import parse_settings
     from cocal.config.engine import EngineChoice
-    from cocal.config.policy import Policy
-    from cocal.config.protocol import Features, PostCal
-    from cocal.config.protocol import Verifier as VerifierSettings
-    from cocal.policy.checkpoints import fingerprint, load_policy
+    from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
+    from cocal.config.policy import PolicySettings
     from cocal.prompts import Prompts
     from cocal.questions.identity import golds_digest, texts_digest
-    from cocal.runtime import fix_threads
-    from cocal.schemas import QUESTIONS
+    from cocal.runtime.machine import fix_threads
     from cocal.store import digest, provenance, read_frame
+    from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder
-    from cocal.verify.equivalence import Verifier
 
-    settings = parse_settings(PostCal, options.settings)
-    policy = parse_settings(Policy, options.policy, "--policy")
-    features = parse_settings(Features, options.features, "--features")
+    settings = parse_settings(PostCalSettings, options.settings)
+    policy = parse_settings(PolicySettings, options.policy, "--policy")
+    features = parse_settings(FeatureSettings, options.features, "--features")
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     engine_settings = parse_settings(EngineChoice, options.engine, "--engine").root
     questions = read_frame(options.questions, QUESTIONS)
@@ -49,8 +48,8 @@ def run(options: argparse.Namespace) -> None:
     from cocal.policy.resample import resample
 
     fix_threads()
-    slice_ = {"postcal": settings, "policy": policy, "features": features, "verifier": bounds}
-    slice_["prompts"] = prompts.identity("answer")
+    depends_on = {"postcal": settings, "policy": policy, "features": features, "verifier": bounds}
+    depends_on["prompts"] = prompts.identity("answer")
     inputs = {
         "checkpoint": fingerprint(options.checkpoint),
         "questions": texts_digest(questions),
@@ -70,10 +69,10 @@ def run(options: argparse.Namespace) -> None:
             prompts=prompts,
             features=features,
             verifier=verifier,
-            run=RunFolder(options.run_folder, digest(slice_ | inputs)),
+            run=RunFolder(options.run_folder, digest(depends_on | inputs)),
             identity=f"{options.backbone}/postcal",
             rollouts=options.rollouts,
             output_features=options.output_features,
             cost=options.cost,
-            attributes=provenance("resample", slice_, backbone=options.backbone, engine=engine.label),
+            attributes=provenance("resample", depends_on, backbone=options.backbone, engine=engine.label),
         )

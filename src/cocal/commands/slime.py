@@ -23,47 +23,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train or resume, import what slime left, then publish."""
+    from cocal.answers.equivalence import Verifier
+    from cocal.checkpoints.importing import import_checkpoint
+    from cocal.checkpoints.loading import fingerprint, read_vocabulary
     from cocal.config import parse_settings
     from cocal.config.backbone import BackboneChoice
-    from cocal.config.policy import Policy
-    from cocal.config.protocol import Verifier as VerifierSettings
-    from cocal.policy.adoption import adopt
-    from cocal.policy.checkpoints import fingerprint, read_vocabulary
-    from cocal.policy.objectives import PROTOCOLS
-    from cocal.policy.slime.launch import Places
-    from cocal.policy.slime.run import publish, train_with_slime
+    from cocal.config.evaluation import VerifierSettings
+    from cocal.config.policy import PolicySettings
+    from cocal.integrations.importing import Dumps, import_rollouts
+    from cocal.integrations.slime.launch import SlimePaths
+    from cocal.integrations.slime.run import publish, train_with_slime
+    from cocal.integrations.tables import StepTables
+    from cocal.policy.objectives import PROMPT_FORMATS
     from cocal.prompts import Prompts
     from cocal.questions.identity import golds_digest, texts_digest
-    from cocal.rollouts.importing import Dumps, import_rollouts
-    from cocal.rollouts.tables import StepTables
-    from cocal.schemas import QUESTIONS
     from cocal.store import digest, provenance, read_frame
+    from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder
-    from cocal.verify.equivalence import Verifier
 
-    settings = parse_settings(Policy, options.settings)
+    settings = parse_settings(PolicySettings, options.settings)
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
-    protocol = settings.protocol(options.algorithm)
-    slice_ = {
+    policy = settings.rollout_settings(options.algorithm)
+    depends_on = {
         "policy": settings,
         "verifier": bounds,
         "algorithm": options.algorithm,
-        "prompts": prompts.identity(PROTOCOLS[options.algorithm]),
+        "prompts": prompts.identity(PROMPT_FORMATS[options.algorithm]),
     }
-    attributes = provenance("slime", slice_, algorithm=options.algorithm)
+    attributes = provenance("slime", depends_on, algorithm=options.algorithm)
     # slime's own place and shape may change when a run resumes; what it computes may not
     inputs = {
         "base": fingerprint(options.base),
         "questions": texts_digest(questions),
         "golds": golds_digest(questions),
     }
-    run_digest = digest(slice_ | {"policy": protocol} | inputs)
+    run_digest = digest(depends_on | {"policy": policy} | inputs)
     run_folder = RunFolder(options.run_folder.absolute(), run_digest)
     torch_dist = Path(settings.slime.torch_dist[options.backbone_name])
-    places = Places(options.base.absolute(), torch_dist, run_folder.path)
+    places = SlimePaths(options.base.absolute(), torch_dist, run_folder.path)
     train_with_slime(
         settings,
         options.algorithm,
@@ -74,14 +74,14 @@ def run(options: argparse.Namespace) -> None:
         per_node=options.per_node,
     )
 
-    def adopt_stage(source: Path, output: Path) -> None:
+    def import_stage(source: Path, output: Path) -> None:
         shape = {"depth": backbone.depth, "width": backbone.width}
-        adopt(source, output, **shape, attributes=attributes, base=options.base)
+        import_checkpoint(source, output, **shape, attributes=attributes, base=options.base)
 
     def import_dumps(folder: Path, output: Path) -> None:
         with Verifier(bounds) as judge:
             tables = StepTables(
-                protocol,
+                policy,
                 options.algorithm,
                 questions=questions,
                 vocabulary=read_vocabulary(options.base),
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
         settings,
         places=places,
         run=run_folder,
-        adopt_stage=adopt_stage,
+        import_stage=import_stage,
         import_dumps=import_dumps,
         outputs={step: options.stages / f"step-{step}" for step in settings.stages},
         rollouts=options.rollouts,

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check, or cancel."""
-    from cocal import slurm
+    from cocal.runtime import slurm
 
     if options.cancel:
         jobs = slurm.cancel(options.directory.resolve())

@@ -51,14 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--metrics", required=True, metavar="FILE.nc", help=cube)
     layout(one, "PreGenerationLayout")
 
-    latency = "inference times (cocal.costs.Latency)"
+    latency = "inference times (cocal.study.costs.Latency)"
     one = table("time_to_confidence", "time before and after the response", _write_time_to_confidence)
     one.add_argument("--latency", required=True, type=Path, metavar="FILE.json", help=latency)
     layout(one, "TimesLayout")
 
     one = table("cost", "time of training and inference", _write_cost)
     for flag, text in (
-        ("training", "time of GRPO training (cocal.costs.Cost)"),
+        ("training", "time of GRPO training (cocal.study.costs.Cost)"),
         ("sampling", "time of PostCal's sampling"),
         ("companions", "time of the fit on all rollouts"),
         ("postcal-companions", "time of the fit on all of PostCal's responses"),
@@ -139,8 +139,8 @@ def _write_pre_generation(options: argparse.Namespace) -> None:
 def _write_time_to_confidence(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.layout import TimesLayout
-    from cocal.costs import Latency, read_cost
     from cocal.store import digest
+    from cocal.study.costs import Latency, read_cost
     from cocal.tables.time_to_confidence import prepare_time_to_confidence, time_to_confidence_grid
 
     layout = parse_settings(TimesLayout, options.layout, "--layout")
@@ -153,8 +153,8 @@ def _write_time_to_confidence(options: argparse.Namespace) -> None:
 def _write_cost(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.layout import CostLayout
-    from cocal.costs import Cost, Latency, read_cost
     from cocal.store import digest
+    from cocal.study.costs import Cost, Latency, read_cost
     from cocal.tables.cost import Costs, cost_grid, prepare_cost
 
     layout = parse_settings(CostLayout, options.layout, "--layout")

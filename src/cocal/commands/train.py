@@ -22,21 +22,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train or resume, then publish."""
+    from cocal.answers.equivalence import Verifier
+    from cocal.checkpoints.loading import fingerprint
     from cocal.config import parse_settings
-    from cocal.config.policy import Policy
-    from cocal.config.protocol import Features
-    from cocal.config.protocol import Verifier as VerifierSettings
-    from cocal.policy.checkpoints import fingerprint
-    from cocal.policy.objectives import PROTOCOLS
+    from cocal.config.evaluation import FeatureSettings, VerifierSettings
+    from cocal.config.policy import PolicySettings
+    from cocal.policy.objectives import PROMPT_FORMATS
     from cocal.prompts import Prompts
     from cocal.questions.identity import golds_digest, texts_digest
-    from cocal.runtime import fix_threads
-    from cocal.schemas import QUESTIONS
+    from cocal.runtime.machine import fix_threads
     from cocal.store import digest, provenance, read_frame
-    from cocal.verify.equivalence import Verifier
+    from cocal.store.contracts import QUESTIONS
 
-    settings = parse_settings(Policy, options.settings)
-    features = parse_settings(Features, options.features)
+    settings = parse_settings(PolicySettings, options.settings)
+    features = parse_settings(FeatureSettings, options.features)
     bounds = parse_settings(VerifierSettings, options.verifier)
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
@@ -44,12 +43,12 @@ def run(options: argparse.Namespace) -> None:
     from cocal.policy.train import Outputs, train_policy
 
     fix_threads()
-    slice_ = {
+    depends_on = {
         "policy": settings,
         "features": features if options.output_features else None,
         "verifier": bounds,
         "algorithm": options.algorithm,
-        "prompts": prompts.identity(PROTOCOLS[options.algorithm]),
+        "prompts": prompts.identity(PROMPT_FORMATS[options.algorithm]),
     }
     inputs = {
         "base": fingerprint(options.base),
@@ -66,12 +65,12 @@ def run(options: argparse.Namespace) -> None:
             features=features,
             verifier=verifier,
             run_folder=options.run_folder,
-            run_digest=digest(slice_ | inputs),
+            run_digest=digest(depends_on | inputs),
             outputs=Outputs(
                 {step: options.stages / f"step-{step}" for step in settings.stages},
                 options.rollouts,
                 options.output_features,
                 options.cost,
             ),
-            attributes=provenance("train", slice_, algorithm=options.algorithm),
+            attributes=provenance("train", depends_on, algorithm=options.algorithm),
         )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cocal.companion.model import CompanionMLP
 from cocal.companion.spec import CompanionSpec, parse_spec
-from cocal.config.protocol import Companion, Target
+from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
 from cocal.store.damage import absent, unreadable
 
@@ -21,7 +21,7 @@ _PREDICTION_BATCH = {"cpu": 512, "cuda": 8192}
 """Responses scored at a time: on a processor, as many as leave the states of small companions in its cache."""
 
 
-def build_model(settings: Companion, inputs: int) -> CompanionMLP:
+def build_model(settings: CompanionSettings, inputs: int) -> CompanionMLP:
     """The module of all members, in the order of `companion_members`; not initialised."""
     return CompanionMLP(inputs, settings.widths, settings.seeds, len(settings.targets))
 

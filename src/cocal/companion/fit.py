@@ -11,15 +11,16 @@ from torch import Tensor
 from cocal.companion.batches import Batches, loader
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import CompanionMLP
-from cocal.companion.spec import CompanionSpec, Order, Prefix, companion_members
+from cocal.companion.spec import CompanionSpec, Order, companion_members
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.companion.training import Training, matmul_precision
-from cocal.config.protocol import Companion
+from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader
-from cocal.progress import Progress
-from cocal.runtime import best_device
+from cocal.runtime.machine import best_device
+from cocal.runtime.progress import Progress
+from cocal.study.prefix import Prefix
 
 FEATURE_MEMORY = 5 * 2**30
 """Bytes of features to hold in the processor's memory, in the store's format: those of the paper's study, 240,000
@@ -27,7 +28,7 @@ responses of 16 KB, and no more. What does not fit is read again in every pass. 
 
 
 def fit_companions(
-    settings: Companion,
+    settings: CompanionSettings,
     features: FeatureReader,
     rollouts: pd.DataFrame,
     questions: Sequence[str],
@@ -59,7 +60,7 @@ def fit_companions(
     Args:
         settings: architecture and training.
         features: row k belongs to row k of `rollouts`.
-        rollouts: from `read_rollouts` or `read_prompts` of `cocal.companion.rollouts`, chronological.
+        rollouts: from `read_rollouts` or `read_prompts` of `cocal.companion.supervision`, chronological.
         questions: texts of the whole question table, a share of which is held out for validation.
         prefixes: steps of training and validation of each fit, none beyond the last step of `rollouts`.
         order: of the training responses.
@@ -122,7 +123,7 @@ def fit_companions(
 
 
 def _batches(
-    settings: Companion,
+    settings: CompanionSettings,
     features: FeatureReader,
     layer: int | None,
     poolings: Sequence[str],
@@ -188,7 +189,7 @@ class _Labels:
 
     def __init__(
         self,
-        settings: Companion,
+        settings: CompanionSettings,
         rollouts: pd.DataFrame,
         training: np.ndarray,
         validation: np.ndarray,
@@ -203,7 +204,7 @@ class _Labels:
 
 
 def _fit(
-    settings: Companion,
+    settings: CompanionSettings,
     model: CompanionMLP,
     labels: _Labels,
     training: Batches,

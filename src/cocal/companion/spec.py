@@ -1,16 +1,16 @@
 """What makes a set of companions: readable without their weights, and without torch."""
 
 import json
-import re
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import ValidationError
 
 from cocal.config.base import Count, Model, Share
-from cocal.config.protocol import Companion, Target
-from cocal.errors import ConfigError, ContractError
+from cocal.config.evaluation import CompanionSettings, Target
+from cocal.errors import ContractError
 from cocal.store.damage import absent
+from cocal.study.prefix import Prefix
 
 Order = Literal["chronological", "shuffled"]
 Experience = Literal["rollouts", "resampled", "prompts"]
@@ -20,49 +20,10 @@ ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "sh
 them, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4)."""
 
 
-class Prefix(NamedTuple):
-    """The rollout steps that companions learn from, and those whose validation responses choose their best pass.
-
-    The two are equal for the companions of a stage (appendix A.1: "we use all data produced up to that step") and of
-    the early steps (appendix C.2: "For each prefix, both training and validation are restricted to the corresponding
-    rollout data while preserving the question-level split"). At a budget the validation pool is that of all steps
-    (appendix E.1: "Each budget uses a fixed, question-disjoint validation pool"), so that the full budget is the
-    companion of the last stage ("Its full-budget binary results use the same checkpoints as the main tables").
-
-    Attributes:
-        steps: the training responses are those of rollout steps 1 to this one.
-        validation_steps: the validation responses are those of rollout steps 1 to this one.
-    """
-
-    steps: int
-    validation_steps: int
-
-    @classmethod
-    def parse(cls, word: str) -> "Prefix":
-        """The inverse of `str`.
-
-        Raises:
-            ConfigError: if the word is not N or N/M.
-        """
-        found = re.fullmatch(r"([1-9][0-9]*)(?:/([1-9][0-9]*))?", word)
-        if not found:
-            raise ConfigError(f"{word!r} is not N or N/M, such as 40 or 5/120, counted from 1")
-        return cls(int(found[1]), int(found[2] or found[1]))
-
-    def __str__(self) -> str:
-        """N, or N/M where more or fewer steps validate than train."""
-        return str(self.steps) if self.steps == self.validation_steps else f"{self.steps}/{self.validation_steps}"
-
-    @property
-    def folder(self) -> str:
-        """Name of the folder of its companions."""
-        return f"steps-{self}".replace("/", "-validation-")
-
-
 class CompanionSpec(Model):
     """What a set of companions was fitted on and how."""
 
-    settings: Companion
+    settings: CompanionSettings
     inputs: Count
     """Width of the features."""
     layer: int
@@ -98,7 +59,7 @@ class CompanionSpec(Model):
         return companion_members(self.settings)
 
 
-def companion_members(settings: Companion) -> list[tuple[Target, int]]:
+def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
     """Every target with every seed, targets first."""
     return [(target, seed) for target in settings.targets for seed in settings.seeds]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from cocal.config.protocol import Target
+    from cocal.config.evaluation import Target
 
 
 def confidence_targets(target: "Target", correct: np.ndarray, group_accuracy: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from cocal.companion.dropout import Dropout
 from cocal.companion.graphs import Replayed, called
 from cocal.companion.model import CompanionMLP, StackedLayerNorm, StackedLinear, linear, normalise_
-from cocal.config.protocol import Companion
+from cocal.config.evaluation import CompanionSettings
 
 
 class Training:
@@ -31,7 +31,7 @@ class Training:
         settings: how to train.
     """
 
-    def __init__(self, model: CompanionMLP, settings: Companion):
+    def __init__(self, model: CompanionMLP, settings: CompanionSettings):
         cuda = model.device.type == "cuda"
         self._dropout = Dropout(model.initialise(), settings.widths, settings.dropout, model.device)
         self._optimiser = torch.optim.Adam(

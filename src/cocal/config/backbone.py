@@ -9,7 +9,7 @@ from cocal.config.base import Count, Model, Positive, Share
 from cocal.config.policy import Algorithm
 
 
-class Architecture(Model):
+class ArchitectureSettings(Model):
     """Shape of a Qwen3 decoder with untied embeddings."""
 
     hidden_size: Count = 96
@@ -25,7 +25,7 @@ class Architecture(Model):
     """Longest sequence, prompt and response, in tokens."""
 
 
-class Corpus(Model):
+class CorpusSettings(Model):
     """Mixture of the pre-training documents; the shares make a policy of partial competence."""
 
     facts: Share = 0.15
@@ -49,7 +49,7 @@ class Corpus(Model):
     """Share of P(True) labels that are flipped."""
 
 
-class ImportedRollouts(Model):
+class ImportedRolloutSettings(Model):
     """Rollouts that another engine dumped: a folder, one file a step."""
 
     format: Literal["slime", "trl", "jsonl"]
@@ -66,13 +66,13 @@ class ImportedRollouts(Model):
     """Tokenise text where dumps lack token ids, which may not be those that were sampled."""
 
 
-class Imported(Model):
+class ImportedSettings(Model):
     """A training that another engine ran."""
 
     stages: dict[Count, str]
     """Step -> folder of the Hugging Face checkpoint after it; the steps are those of `policy.stages`. Relative folders
     start at the root of the repository, those of the rollouts too."""
-    rollouts: ImportedRollouts | None = None
+    rollouts: ImportedRolloutSettings | None = None
     """Required of GRPO, whose rollouts companions learn from."""
     seconds: Positive | None = None
     """Wall-clock time of the training; without it tables/cost is left out."""
@@ -80,14 +80,14 @@ class Imported(Model):
     """What the training ran on."""
 
 
-class Pretraining(Model):
+class PretrainingSettings(Model):
     """A tiny policy trained here, from a tokenizer upwards."""
 
     source: Literal["pretraining"]
     label: str
     seed: int = 42
-    architecture: Architecture = Architecture()
-    corpus: Corpus = Corpus()
+    architecture: ArchitectureSettings = ArchitectureSettings()
+    corpus: CorpusSettings = CorpusSettings()
     steps: Count = 1200
     batch_size: Count = 64
     """Documents a step."""
@@ -97,7 +97,7 @@ class Pretraining(Model):
     """AdamW, for embeddings, head and norms."""
     warmup: Share = 0.05
     """Share of the steps with a rising learning rate; it falls to zero linearly afterwards."""
-    imported: dict[Algorithm, Imported] = {}
+    imported: dict[Algorithm, ImportedSettings] = {}
     """Trainings that another engine ran, by algorithm; no training job runs for these."""
 
     @property
@@ -111,7 +111,7 @@ class Pretraining(Model):
         return self.architecture.hidden_size
 
 
-class Checkpoint(Model):
+class CheckpointSettings(Model):
     """A Hugging Face checkpoint that exists already."""
 
     source: Literal["checkpoint"]
@@ -125,7 +125,7 @@ class Checkpoint(Model):
     """Number of transformer blocks: the jobs are planned before the checkpoint is here."""
     width: Count
     """Size of a hidden state."""
-    imported: dict[Algorithm, Imported] = {}
+    imported: dict[Algorithm, ImportedSettings] = {}
     """Trainings that another engine ran, by algorithm; no training job runs for these."""
 
     @property
@@ -134,14 +134,14 @@ class Checkpoint(Model):
         return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", self.path) is not None
 
     @model_validator(mode="after")
-    def _pinned(self) -> "Checkpoint":
+    def _pinned(self) -> "CheckpointSettings":
         if self.on_hub and self.revision is None:
             raise ValueError(f"{self.path} is a hub name: give its revision, a commit of 40 hexadecimal digits")
         return self
 
 
-Backbone = Annotated[Pretraining | Checkpoint, Field(discriminator="source")]
+BackboneSettings = Annotated[PretrainingSettings | CheckpointSettings, Field(discriminator="source")]
 
 
-class BackboneChoice(RootModel[Backbone]):
+class BackboneChoice(RootModel[BackboneSettings]):
     """One backbone, given alone."""

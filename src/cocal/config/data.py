@@ -12,7 +12,7 @@ Relation = Literal["city", "job", "mentor"]
 Overlap = Literal["exclude", "report", "refuse"]
 
 
-class SyntheticMathematics(Model):
+class SyntheticMathematicsSettings(Model):
     """Verifiable arithmetic, generated from a seed (cocal.questions.mathematics)."""
 
     kind: Literal["synthetic-mathematics"]
@@ -24,7 +24,7 @@ class SyntheticMathematics(Model):
     """Problem families, drawn evenly."""
 
 
-class SyntheticFacts(Model):
+class SyntheticFactsSettings(Model):
     """Questions about the made-up people of the facts world (cocal.questions.facts)."""
 
     kind: Literal["synthetic-facts"]
@@ -38,13 +38,13 @@ class SyntheticFacts(Model):
     """Range of popularity rank asked about: 0 is the most, 1 the least mentioned person."""
 
     @model_validator(mode="after")
-    def _range(self) -> "SyntheticFacts":
+    def _range(self) -> "SyntheticFactsSettings":
         if self.popularity[0] >= self.popularity[1]:
             raise ValueError("popularity must be a range [from, to] with from < to")
         return self
 
 
-class Registered(Model):
+class RegisteredSettings(Model):
     """A public question set, from the registry (cocal.questions.registry)."""
 
     kind: Literal["registered"]
@@ -60,23 +60,23 @@ class Registered(Model):
     is what the paper can be taken to have used; tables say of either choice how many rows it concerns."""
 
     @model_validator(mode="after")
-    def _limit(self) -> "Registered":
+    def _limit(self) -> "RegisteredSettings":
         if None not in (self.limit, self.questions) and self.limit > self.questions:
             raise ValueError(f"limit = {self.limit} exceeds questions = {self.questions}")
         return self
 
 
-QuestionSource = SyntheticMathematics | SyntheticFacts | Registered
+QuestionSourceSettings = SyntheticMathematicsSettings | SyntheticFactsSettings | RegisteredSettings
 
 
-class Dataset(Model):
+class DatasetSettings(Model):
     """One question set and how it is sampled."""
 
     label: str
     """Name shown in tables and figures."""
     role: Literal["training", "evaluation"]
     domain: Literal["mathematics", "factual"]
-    source: Annotated[QuestionSource, Field(discriminator="kind")]
+    source: Annotated[QuestionSourceSettings, Field(discriminator="kind")]
     samples: Count = 1
     """Responses evaluated for each question: ten on the small sets, one elsewhere (section 5, evaluation
     protocol)."""
@@ -84,7 +84,7 @@ class Dataset(Model):
     """Longest evaluation response in tokens (table of hyperparameters)."""
 
     @model_validator(mode="after")
-    def _planned(self) -> "Dataset":
+    def _planned(self) -> "DatasetSettings":
         if self.role == "evaluation" and self.size is None:
             raise ValueError("an evaluation set needs the number of its questions (source.questions)")
         return self
@@ -95,12 +95,12 @@ class Dataset(Model):
         return getattr(self.source, "limit", None) or self.source.questions
 
 
-def drawing_order(datasets: Mapping[str, Dataset]) -> list[str]:
+def drawing_order(datasets: Mapping[str, DatasetSettings]) -> list[str]:
     """Names of the sets in the order in which they are built: those of evaluation first."""
     return sorted(datasets, key=lambda name: datasets[name].role == "training")
 
 
-class FactsWorld(Model):
+class FactsWorldSettings(Model):
     """The synthetic world of people that the pre-training corpus tells about."""
 
     people: Count = 300
@@ -108,7 +108,7 @@ class FactsWorld(Model):
     """Mentions of the person of rank r are proportional to r to the power of minus this."""
 
 
-class Sources(Model):
+class SourceSettings(Model):
     """Where the files of registered question sets come from, and what happens to questions that two sets share."""
 
     registry: str = "config/datasets.yaml"
@@ -124,36 +124,36 @@ class Sources(Model):
     sets are disjoint by construction."""
 
 
-class QuestionSets(Model):
+class QuestionSetsSettings(Model):
     """The slice of a study that some of its questions depend on."""
 
-    datasets: dict[Name, Dataset]
-    world: FactsWorld = FactsWorld()
+    datasets: dict[Name, DatasetSettings]
+    world: FactsWorldSettings = FactsWorldSettings()
     seed: int = 42
     overlap: Overlap = "exclude"
 
     @property
-    def registered(self) -> dict[str, Registered]:
+    def registered(self) -> dict[str, RegisteredSettings]:
         """Sources of the registered sets, by data set."""
-        return {name: d.source for name, d in self.datasets.items() if isinstance(d.source, Registered)}
+        return {name: d.source for name, d in self.datasets.items() if isinstance(d.source, RegisteredSettings)}
 
-    def bare(self) -> "QuestionSets":
+    def bare(self) -> "QuestionSetsSettings":
         """These settings without what no question depends on: how sets are called in print, and how often and at what
         length their questions are answered."""
         datasets = {
-            name: Dataset(label=name, role=dataset.role, domain=dataset.domain, source=dataset.source)
+            name: DatasetSettings(label=name, role=dataset.role, domain=dataset.domain, source=dataset.source)
             for name, dataset in self.datasets.items()
         }
         return self.model_copy(update={"datasets": datasets})
 
-    def of(self, name: str) -> "QuestionSets":
+    def of(self, name: str) -> "QuestionSetsSettings":
         """The slice that one set depends on, besides the sets that are built before it."""
         dataset = self.datasets[name]
         source = dataset.source
-        settings = QuestionSets(datasets={name: dataset}).bare()
-        if isinstance(source, Registered):
+        settings = QuestionSetsSettings(datasets={name: dataset}).bare()
+        if isinstance(source, RegisteredSettings):
             return settings.model_copy(update={"overlap": self.overlap}) if dataset.role == "training" else settings
-        world = self.world if isinstance(source, SyntheticFacts) else settings.world
+        world = self.world if isinstance(source, SyntheticFactsSettings) else settings.world
         return settings.model_copy(update={"world": world, "seed": self.seed})
 
     def built_before(self, name: str) -> list[str]:
@@ -164,7 +164,7 @@ class QuestionSets(Model):
         """
         dataset, order = self.datasets[name], drawing_order(self.datasets)
         earlier = [other for other in order[: order.index(name)] if self.datasets[other].domain == dataset.domain]
-        if not isinstance(dataset.source, Registered):
+        if not isinstance(dataset.source, RegisteredSettings):
             return earlier
         if dataset.role == "evaluation" or self.overlap == "report":
             return []

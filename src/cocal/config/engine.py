@@ -7,19 +7,19 @@ from pydantic import Field, RootModel
 from cocal.config.base import Count, Model, Positive
 
 
-class TransformersEngine(Model):
+class TransformersSettings(Model):
     """Decoding with transformers, in this process."""
 
     kind: Literal["transformers"] = "transformers"
     batch_size: Count = 256
     """Responses decoded together."""
 
-    def of_concurrency(self, responses: int) -> "TransformersEngine":
+    def of_concurrency(self, responses: int) -> "TransformersSettings":
         """This engine with so many responses decoded together."""
         return self.model_copy(update={"batch_size": responses})
 
 
-class VllmEngine(Model):
+class VllmSettings(Model):
     """vLLM in a process and an environment of its own, one fresh engine a checkpoint."""
 
     kind: Literal["vllm"]
@@ -41,13 +41,13 @@ class VllmEngine(Model):
     start_timeout: Positive = 1800.0
     """Seconds until the checkpoint must have been loaded."""
 
-    def of_concurrency(self, responses: int) -> "VllmEngine":
+    def of_concurrency(self, responses: int) -> "VllmSettings":
         """This engine with so many responses decoded together, at most."""
         return self.model_copy(update={"max_sequences": responses})
 
 
-Engine = Annotated[TransformersEngine | VllmEngine, Field(discriminator="kind")]
+EngineSettings = Annotated[TransformersSettings | VllmSettings, Field(discriminator="kind")]
 
 
-class EngineChoice(RootModel[Engine]):
+class EngineChoice(RootModel[EngineSettings]):
     """One engine, given alone."""

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Share
-from cocal.config.engine import Engine, TransformersEngine
+from cocal.config.engine import EngineSettings, TransformersSettings
 
 
-class ExactMatchJudge(Model):
+class ExactMatchSettings(Model):
     """Answers are equal but for case, punctuation and articles, as SQuAD scores."""
 
     kind: Literal["exact-match"] = "exact-match"
@@ -20,7 +20,7 @@ class ExactMatchJudge(Model):
         return "exact match"
 
 
-class LlmJudge(Model):
+class LlmJudgeSettings(Model):
     """A language model decides, greedily decoded.
 
     The paper has Qwen2.5-32B decide equivalence for SelfConsis (appendix B.1) and does not say who decides whether a
@@ -34,7 +34,7 @@ class LlmJudge(Model):
     """Commit on the hub; required with a hub name."""
     prompts: str | None = None
     """Folder with correctness.txt and equivalence.txt; by default cocal/prompts/judge."""
-    engine: Engine = TransformersEngine()
+    engine: EngineSettings = TransformersSettings()
     max_tokens: Count = 64
     """Longest reply, in tokens."""
     exact: bool = True
@@ -58,7 +58,7 @@ class LlmJudge(Model):
         return self.checkpoint.startswith(("/", "."))
 
     @model_validator(mode="after")
-    def _pinned(self) -> "LlmJudge":
+    def _pinned(self) -> "LlmJudgeSettings":
         if self.local == (self.revision is not None):
             raise ValueError(
                 "a checkpoint on the hub needs its revision, a folder has none; a folder's path begins with / or a dot"
@@ -66,8 +66,8 @@ class LlmJudge(Model):
         return self
 
 
-Judge = Annotated[ExactMatchJudge | LlmJudge, Field(discriminator="kind")]
+JudgeSettings = Annotated[ExactMatchSettings | LlmJudgeSettings, Field(discriminator="kind")]
 
 
-class JudgeChoice(RootModel[Judge]):
+class JudgeChoice(RootModel[JudgeSettings]):
     """One judge, given alone."""

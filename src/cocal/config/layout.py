@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.protocol import Method, Quality
+from cocal.config.evaluation import Method, QualitySettings
 
 
 class Groups(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]]]):
@@ -88,7 +88,7 @@ class MainLayout(DatasetsLayout):
     """What the caption calls one of the data sets."""
     remark: str = ""
     """Sentence of the caption about this table alone."""
-    quality: Quality = Quality()
+    quality: QualitySettings = QualitySettings()
     """Floors below which a value is marked."""
 
 

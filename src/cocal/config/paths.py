@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from cocal.config.backbone import Backbone, Imported
-from cocal.config.engine import Engine
+from cocal.config.backbone import BackboneSettings, ImportedSettings
+from cocal.config.engine import EngineSettings
 from cocal.config.study import Study
 
 
@@ -29,12 +29,12 @@ def located(study: Study, root: str | Path, folder: str | Path) -> Study:
         # two words and one slash would be a name on the hub
         return relative if relative.startswith("..") else f"./{relative}"
 
-    def seen_engine(engine: Engine) -> Engine:
+    def seen_engine(engine: EngineSettings) -> EngineSettings:
         python = getattr(engine, "python", None)
         # a bare name is looked up in PATH
         return engine.model_copy(update={"python": seen(python)}) if python and "/" in python else engine
 
-    def seen_training(training: Imported) -> Imported:
+    def seen_training(training: ImportedSettings) -> ImportedSettings:
         stages = {step: seen(path) for step, path in training.stages.items()}
         rollouts = training.rollouts
         if rollouts is not None:
@@ -42,7 +42,7 @@ def located(study: Study, root: str | Path, folder: str | Path) -> Study:
             rollouts = rollouts.model_copy(update=places)
         return training.model_copy(update={"stages": stages, "rollouts": rollouts})
 
-    def seen_backbone(backbone: Backbone) -> Backbone:
+    def seen_backbone(backbone: BackboneSettings) -> BackboneSettings:
         update = {"imported": {name: seen_training(one) for name, one in backbone.imported.items()}}
         if backbone.source == "checkpoint" and not backbone.on_hub:
             update["path"] = seen(backbone.path)

@@ -10,7 +10,7 @@ Algorithm = Literal["grpo", "rlcr", "dcpo"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Trl(Model):
+class TrlSettings(Model):
     """Where TRL's trainer runs. By default in one process, on the GPU if there is one."""
 
     nodes: Count = 1
@@ -27,13 +27,13 @@ class Trl(Model):
     """Longest sequence that vLLM makes room for, prompt and response, in tokens; the model's own by default."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> "Trl":
+    def _consistent(self) -> "TrlSettings":
         if self.shard and not self.vllm:
             raise ValueError("shard needs vllm: our own engine reads whole weights")
         return self
 
 
-class Slime(Model):
+class SlimeSettings(Model):
     """Where slime runs, and what its command needs beyond the protocol."""
 
     nodes: Count = 1
@@ -59,7 +59,7 @@ class Slime(Model):
     """Words in front of each command, such as `apptainer exec --nv slime.sif`."""
 
 
-class Policy(Model):
+class PolicySettings(Model):
     """Reinforcement learning from verifiable rewards. Defaults are the paper's where it states them."""
 
     engine: Literal["trl", "slime"] = "trl"
@@ -103,11 +103,11 @@ class Policy(Model):
     checkpoint_every: Count = 10
     """Steps between the checkpoints that a killed run resumes from."""
 
-    trl: Trl = Trl()
-    slime: Slime = Slime()
+    trl: TrlSettings = TrlSettings()
+    slime: SlimeSettings = SlimeSettings()
 
     @model_validator(mode="after")
-    def _consistent(self) -> "Policy":
+    def _consistent(self) -> "PolicySettings":
         if list(self.stages) != sorted(set(self.stages)) or self.stages[-1] != self.steps:
             raise ValueError(f"stages must rise and end with steps = {self.steps}, not {list(self.stages)}")
         missing = [name for name in self.algorithms if name not in self.max_response_length]
@@ -118,12 +118,12 @@ class Policy(Model):
             raise ValueError(f"updates_per_step must divide the {rollouts} rollouts of a step")
         return self
 
-    def protocol(self, algorithm: Algorithm) -> "Policy":
+    def rollout_settings(self, algorithm: Algorithm) -> "PolicySettings":
         """The settings that the rollouts of a training follow from, whoever runs it."""
-        plain = {"engine": "trl", "trl": Trl(), "slime": Slime()}
+        plain = {"engine": "trl", "trl": TrlSettings(), "slime": SlimeSettings()}
         return self.for_training(algorithm).model_copy(update=plain)
 
-    def for_training(self, algorithm: Algorithm) -> "Policy":
+    def for_training(self, algorithm: Algorithm) -> "PolicySettings":
         """The settings that one training run depends on: other algorithms and the other engine do not touch it."""
         own = {"algorithms": (algorithm,), "max_response_length": {algorithm: self.max_response_length[algorithm]}}
         unused = ["trl" if self.engine == "slime" else "slime"]

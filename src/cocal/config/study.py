@@ -2,23 +2,23 @@
 
 from pydantic import model_validator
 
-from cocal.config.backbone import Backbone
+from cocal.config.backbone import BackboneSettings
 from cocal.config.base import Model, Name
-from cocal.config.data import Dataset, FactsWorld, QuestionSets, Sources
-from cocal.config.judge import ExactMatchJudge, Judge
-from cocal.config.policy import Policy
-from cocal.config.protocol import (
-    Companion,
-    Estimators,
-    Features,
-    Generation,
-    Metrics,
-    PostCal,
-    Quality,
-    Reports,
-    Timing,
-    Verifier,
+from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings, SourceSettings
+from cocal.config.evaluation import (
+    CompanionSettings,
+    EstimatorSettings,
+    FeatureSettings,
+    GenerationSettings,
+    MetricSettings,
+    PostCalSettings,
+    QualitySettings,
+    ReportSettings,
+    TimingSettings,
+    VerifierSettings,
 )
+from cocal.config.judge import ExactMatchSettings, JudgeSettings
+from cocal.config.policy import PolicySettings
 
 
 class Study(Model):
@@ -32,23 +32,23 @@ class Study(Model):
     """Seed of the synthetic questions and of the facts world."""
     prompts: Name = "tiny"
     """Prompt set, a folder of cocal/prompts."""
-    world: FactsWorld = FactsWorld()
-    datasets: dict[Name, Dataset]
-    sources: Sources = Sources()
-    backbones: dict[Name, Backbone]
+    world: FactsWorldSettings = FactsWorldSettings()
+    datasets: dict[Name, DatasetSettings]
+    sources: SourceSettings = SourceSettings()
+    backbones: dict[Name, BackboneSettings]
     """The first one is the main table's."""
-    policy: Policy
-    generation: Generation = Generation()
-    features: Features = Features()
-    companion: Companion = Companion()
-    postcal: PostCal = PostCal()
-    estimators: Estimators = Estimators()
-    verifier: Verifier = Verifier()
-    judge: Judge = ExactMatchJudge()
-    metrics: Metrics = Metrics()
-    quality: Quality = Quality()
-    timing: Timing = Timing()
-    reports: Reports
+    policy: PolicySettings
+    generation: GenerationSettings = GenerationSettings()
+    features: FeatureSettings = FeatureSettings()
+    companion: CompanionSettings = CompanionSettings()
+    postcal: PostCalSettings = PostCalSettings()
+    estimators: EstimatorSettings = EstimatorSettings()
+    verifier: VerifierSettings = VerifierSettings()
+    judge: JudgeSettings = ExactMatchSettings()
+    metrics: MetricSettings = MetricSettings()
+    quality: QualitySettings = QualitySettings()
+    timing: TimingSettings = TimingSettings()
+    reports: ReportSettings
 
     @model_validator(mode="after")
     def _references(self) -> "Study":
@@ -121,9 +121,11 @@ class Study(Model):
         return self
 
     @property
-    def question_sets(self) -> QuestionSets:
+    def question_sets(self) -> QuestionSetsSettings:
         """What the questions depend on."""
-        return QuestionSets(datasets=self.datasets, world=self.world, seed=self.seed, overlap=self.sources.overlap)
+        return QuestionSetsSettings(
+            datasets=self.datasets, world=self.world, seed=self.seed, overlap=self.sources.overlap
+        )
 
     @property
     def main_backbone(self) -> str:

@@ -9,11 +9,11 @@ import pandas as pd
 from cocal.companion.batches import Batches, loader
 from cocal.companion.companions import Companions, load_companions
 from cocal.companion.spec import ORDERS, Experience
+from cocal.config.methods import Method
 from cocal.errors import ConfigError, ContractError
-from cocal.estimators.registry import Method
 from cocal.estimators.responses import Estimator, Inputs, Responses
 from cocal.features.store import FeatureReader, open_features
-from cocal.runtime import best_device
+from cocal.runtime.machine import best_device
 
 COLUMNS = ()
 
@@ -60,13 +60,13 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
         ConfigError: if there are no companions of a target.
         ContractError: if the features are not those of the evaluated responses.
     """
-    protocol = methods[0].protocol
-    reader = open_features(inputs.features[protocol] / f"{responses.dataset}.zarr")
-    whole = protocol not in TASK_RESPONSES
+    prompt_format = methods[0].prompt_format
+    reader = open_features(inputs.features[prompt_format] / f"{responses.dataset}.zarr")
+    whole = prompt_format not in TASK_RESPONSES
     if (reader.attributes.get("task_response") == "True") == whole:
         part = "whole responses" if whole else "responses up to <reason>"
         raise ContractError(
-            f"{reader.path}: in the {protocol} format companions read {part}; extract the features "
+            f"{reader.path}: in the {prompt_format} format companions read {part}; extract the features "
             f"{'without' if whole else 'with'} --task-response"
         )
     rows = match_features(reader, responses.evaluated, responses.path, whole=whole)

@@ -11,11 +11,11 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import Prefix
+from cocal.config.methods import METHODS, Method
 from cocal.errors import ConfigError, ContractError
-from cocal.estimators.registry import METHODS, Method
 from cocal.estimators.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, read_responses
-from cocal.progress import Progress
+from cocal.runtime.progress import Progress
+from cocal.study.prefix import Prefix
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def predict(
     algorithm: str,
     step: int,
 ) -> pd.DataFrame:
-    """Confidences in the contract of cocal.schemas.PREDICTIONS, by set, method, source step and seed.
+    """Confidences in the contract of cocal.store.contracts.PREDICTIONS, by set, method, source step and seed.
 
     Every evaluated response has a row for every method, source step and seed, also without a valid confidence.
 
@@ -66,10 +66,10 @@ def predict(
     methods = _check_needs(names, algorithm, folders, inputs)
     parts, progress = [], Progress("set", len(sets.root))
     for dataset, samples in sets.root.items():
-        for protocol, of_protocol in groupby(methods, attrgetter("protocol")):
-            families = [(_family(name), list(group)) for name, group in groupby(of_protocol, attrgetter("module"))]
+        for prompt_format, of_format in groupby(methods, attrgetter("prompt_format")):
+            families = [(_family(name), list(group)) for name, group in groupby(of_format, attrgetter("module"))]
             columns = [column for family, _ in families for column in family.COLUMNS]
-            responses = read_responses(folders[protocol], dataset, samples, step, columns)
+            responses = read_responses(folders[prompt_format], dataset, samples, step, columns)
             for family, group in families:
                 estimates = family.estimate(group, responses, inputs)
                 # P(True) alone reads what its confidence rests on, and it alone carries it on.
@@ -92,7 +92,7 @@ def check_shared_responses(predictions: pd.DataFrame) -> None:
         ContractError: if two methods of the answer format have different responses, or labels of them, in a set of
             one checkpoint.
     """
-    fixed = predictions[predictions["method"].map(lambda name: METHODS[name].protocol == "answer").astype(bool)]
+    fixed = predictions[predictions["method"].map(lambda name: METHODS[name].prompt_format == "answer").astype(bool)]
     identity = ["question_id", "response_id", "correct", "truncated", "answered", "decided"]
     for cell, part in fixed.groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
         estimators = part.groupby(list(Estimator._fields), sort=False)
@@ -116,12 +116,14 @@ def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Pat
             raise ConfigError(
                 f"{method.name} is evaluated on responses of the {method.policy} policy, not of {algorithm}"
             )
-        if method.protocol not in folders:
-            raise ConfigError(f"{method.name} needs responses in the {method.protocol} format; none are given")
-        if method.experience and not (method.protocol in inputs.features and inputs.companions.get(method.experience)):
+        if method.prompt_format not in folders:
+            raise ConfigError(f"{method.name} needs responses in the {method.prompt_format} format; none are given")
+        if method.experience and not (
+            method.prompt_format in inputs.features and inputs.companions.get(method.experience)
+        ):
             raise ConfigError(
-                f"{method.name} needs features in the {method.protocol} format, and companions on {method.experience}; "
-                "give both"
+                f"{method.name} needs features in the {method.prompt_format} format, and companions on "
+                f"{method.experience}; give both"
             )
     return methods
 

@@ -10,10 +10,10 @@ import pandas as pd
 from pydantic import RootModel
 
 from cocal.config.base import Count, Name
-from cocal.config.protocol import Estimators
+from cocal.config.evaluation import EstimatorSettings
 from cocal.errors import ContractError
-from cocal.schemas import RESPONSES
 from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cocal.companion.spec import Experience
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
-"""What predictions say of a response, whatever the method (cocal.schemas.PREDICTIONS)."""
+"""What predictions say of a response, whatever the method (cocal.store.contracts.PREDICTIONS)."""
 COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "answer")
 COLUMNS += tuple(name for name in FACTS if name != "answered")
 """Columns that every evaluation reads."""
@@ -83,7 +83,7 @@ class Inputs:
         companions: fitted companions by experience; those of one differ in their steps, layer or poolings.
     """
 
-    settings: Estimators
+    settings: EstimatorSettings
     pool: int
     features: Mapping[str, Path] = field(default_factory=dict)
     companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from cocal.config.methods import Method
 from cocal.errors import ContractError
-from cocal.estimators.registry import Method
 from cocal.estimators.responses import Estimator, Inputs, Responses
 
 COLUMNS = ("answer_class",)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cocal.estimators.registry import Method
+from cocal.config.methods import Method
 from cocal.estimators.responses import Estimator, Inputs, Responses
 
 COLUMNS = ("mean_logprob",)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cocal.estimators.registry import Method
+from cocal.config.methods import Method
 from cocal.estimators.responses import Estimator, Inputs, Responses
 
 COLUMNS = ("confidence",)

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedModel
 
-from cocal.config.protocol import Features
+from cocal.config.evaluation import FeatureSettings
 from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.forward import batches_of_tokens, score
 from cocal.features.store import create_features
-from cocal.progress import through
-from cocal.runtime import peak_memory
+from cocal.runtime.machine import peak_memory
+from cocal.runtime.progress import through
 from cocal.store import atomic_path
 
 _BLOCK = 2048
@@ -24,7 +24,7 @@ _BLOCK = 2048
 def extract_features(
     model: PreTrainedModel,
     responses: pd.DataFrame,
-    settings: Features,
+    settings: FeatureSettings,
     *,
     pad: int,
     output: Path,

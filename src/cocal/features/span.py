@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from cocal.verify.confidence import confidence_span
-from cocal.verify.tokens import token_of
+from cocal.answers.confidence import confidence_span
+from cocal.answers.tokens import token_of
 
 REASON = "<reason>"
 """Opens RLCR's uncertainty reasoning."""

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cocal.companion.spec import ORDERS, read_spec
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.estimators.registry import METHODS
 from cocal.figures.curves import logarithmic, method_handles, panel_row, plot_curves
 from cocal.figures.prefixes import plot_prefixes, prepare_prefixes
 from cocal.figures.style import INK

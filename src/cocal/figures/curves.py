@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from cocal.figures.style import HOLLOW, LEGEND, METHOD_COLOURS, METHOD_MARKERS, SMALL_PRINT, TEXT_WIDTH
 
 TITLES = {

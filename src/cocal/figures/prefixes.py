@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, logarithmic, method_handles, panel_row, plot_curves
 from cocal.metrics.cells import read_cells
 from cocal.metrics.cube import MEAN

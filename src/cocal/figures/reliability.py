@@ -14,8 +14,8 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.estimators.registry import METHODS
 from cocal.figures.curves import CONFIDENCE_QUALITY
 from cocal.figures.style import INK, LEGEND, METHOD_COLOURS, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
@@ -189,7 +189,7 @@ def reliability_figure(numbers: pd.DataFrame, datasets: Sequence["Labelled"], so
 
 @dataclass(frozen=True)
 class _Grid:
-    """Places of the panels in inches from the top left."""
+    """SlimePaths of the panels in inches from the top left."""
 
     rows: int
     panel: float

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from cocal.config.protocol import Generation, PostCal
+    from cocal.config.evaluation import GenerationSettings, PostCalSettings
 
 Tokens = Sequence[int]
 
@@ -34,7 +34,7 @@ class Sampling:
     samples: int = 1
 
     @classmethod
-    def of(cls, settings: "Generation | PostCal", max_tokens: int, samples: int = 1) -> "Sampling":
+    def of(cls, settings: "GenerationSettings | PostCalSettings", max_tokens: int, samples: int = 1) -> "Sampling":
         """As the settings say."""
         return cls(
             temperature=settings.temperature,

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cocal.config.engine import Engine as EngineSettings
-from cocal.config.engine import VllmEngine as VllmSettings
+from cocal.checkpoints.loading import load_policy, stored_end_tokens
+from cocal.config.engine import EngineSettings, VllmSettings
 from cocal.generation.engine import Engine
-from cocal.policy.checkpoints import load_policy, stored_end_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from cocal.config.protocol import Generation
+from cocal.answers.extraction import extract_answer
+from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Engine, Sampling
 from cocal.generation.rows import plain_texts, sampled_rows, stated_confidences
-from cocal.plan import SetPlan
 from cocal.prompts import Prompts
-from cocal.verify.answers import extract_answer
+from cocal.study.plan import SetPlan
 
 if TYPE_CHECKING:
-    from cocal.estimators.p_true import PTrue
+    from cocal.generation.p_true import PTrue
 
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, messages: Sequence[str]) -> list[list[int]]:
@@ -59,7 +59,7 @@ class Drawn:
 
 def draw(
     questions: pd.DataFrame,
-    protocol: str,
+    prompt_format: str,
     sampling: Sampling,
     seeds: Sequence[int],
     *,
@@ -70,8 +70,8 @@ def draw(
     """Sample `sampling.samples` responses to each question.
 
     Args:
-        questions: table in the contract of cocal.schemas.QUESTIONS.
-        protocol: prompt format.
+        questions: table in the contract of cocal.store.contracts.QUESTIONS.
+        prompt_format: prompt format.
         sampling: how.
         seeds: one a question, of `sampling_seeds`.
         engine: of the checkpoint.
@@ -79,7 +79,7 @@ def draw(
         prompts: prompt set.
     """
     asked = zip(questions["question"], questions["domain"], strict=True)
-    messages = [prompts.message(protocol, question, domain=domain) for question, domain in asked]
+    messages = [prompts.message(prompt_format, question, domain=domain) for question, domain in asked]
     prompt_ids = chat_ids(tokenizer, messages)
     return Drawn(prompt_ids, engine.generate(prompt_ids, sampling, seeds))
 
@@ -87,18 +87,18 @@ def draw(
 def sampled(
     drawn: Drawn,
     questions: pd.DataFrame,
-    protocol: str,
+    prompt_format: str,
     *,
     tokenizer: PreTrainedTokenizerBase,
     step: int,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Responses in the contract of cocal.schemas.SAMPLED, all to a question consecutive.
+    """Responses in the contract of cocal.store.contracts.SAMPLED, all to a question consecutive.
 
     Args:
         drawn: of `draw`.
         questions: as for `draw`.
-        protocol: as for `draw`.
+        prompt_format: as for `draw`.
         tokenizer: of the checkpoint.
         step: rollout step, or the checkpoint's.
         first: id of the first response.
@@ -113,7 +113,7 @@ def sampled(
         prompt_ids=[ids for ids in drawn.prompt_ids for _ in range(size)],
         texts=texts,
         answers=[extract_answer(text) for text in texts],
-        confidence=stated_confidences(texts, protocol),
+        confidence=stated_confidences(texts, prompt_format),
         group_size=size,
         step=step,
         first=first,
@@ -122,21 +122,21 @@ def sampled(
 
 def sample_responses(
     questions: pd.DataFrame,
-    protocol: str,
+    prompt_format: str,
     plan: SetPlan,
     *,
     engine: Engine,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
-    settings: Generation,
+    settings: GenerationSettings,
     identity: str,
     step: int,
 ) -> pd.DataFrame:
-    """Evaluation responses in the contract of cocal.schemas.SAMPLED, all samples of a question consecutive.
+    """Evaluation responses in the contract of cocal.store.contracts.SAMPLED, all samples of a question consecutive.
 
     Args:
-        questions: one set (cocal.schemas.QUESTIONS).
-        protocol: prompt format.
+        questions: one set (cocal.store.contracts.QUESTIONS).
+        prompt_format: prompt format.
         plan: how many responses, how long.
         engine: of the checkpoint.
         tokenizer: of the checkpoint.
@@ -147,8 +147,8 @@ def sample_responses(
     """
     sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
-    drawn = draw(questions, protocol, sampling, seeds, engine=engine, tokenizer=tokenizer, prompts=prompts)
-    frame = sampled(drawn, questions, protocol, tokenizer=tokenizer, step=step)
+    drawn = draw(questions, prompt_format, sampling, seeds, engine=engine, tokenizer=tokenizer, prompts=prompts)
+    frame = sampled(drawn, questions, prompt_format, tokenizer=tokenizer, step=step)
     if plan.p_true:
         asked = frame["sample"] < plan.samples
         texts = frame["text"][asked]
@@ -162,7 +162,7 @@ def _p_true(
     questions: pd.Series, texts: pd.Series, engine: Engine, tokenizer: PreTrainedTokenizerBase, prompts: Prompts
 ) -> "PTrue":
     """P(True) by the next token after the judging prompt (appendix B.1)."""
-    from cocal.estimators.p_true import p_true
+    from cocal.generation.p_true import p_true
 
     true, false = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("True", "False"))
     if true == false:

@@ -7,9 +7,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from transformers import PreTrainedTokenizerBase
 
+from cocal.answers.confidence import parse_confidence
+from cocal.answers.judge import Verdicts
 from cocal.generation.engine import Completion, Tokens
-from cocal.verify.confidence import parse_confidence
-from cocal.verify.judge import Verdicts
 
 
 def plain_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[Tokens]) -> list[str]:
@@ -17,9 +17,9 @@ def plain_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[Tokens]) -> li
     return tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-def stated_confidences(texts: Sequence[str], protocol: str) -> np.ndarray:
+def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
     """Verbalised confidences, float64 (n,): NaN without a valid one, and where the format asks for none."""
-    asked = protocol != "answer"
+    asked = prompt_format != "answer"
     return np.array([parse_confidence(text) if asked else None for text in texts], dtype=np.float64)
 
 
@@ -36,7 +36,7 @@ def sampled_rows(
     step: int,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Rows in the contract of cocal.schemas.SAMPLED, without rewards and P(True).
+    """Rows in the contract of cocal.store.contracts.SAMPLED, without rewards and P(True).
 
     Args:
         completions: n responses, the `group_size` of a question consecutive.
@@ -90,7 +90,8 @@ def response_rows(
     step: int,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Rows of rollouts in the contract of cocal.schemas.RESPONSES: `sampled_rows`, and `verdicts` about correctness.
+    """Rows of rollouts in the contract of cocal.store.contracts.RESPONSES: `sampled_rows`, and `verdicts` about
+    correctness.
 
     Rollouts are of mathematics, and their answers are not compared with one another.
     """

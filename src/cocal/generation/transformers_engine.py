@@ -7,10 +7,10 @@ import torch
 import transformers
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase, TopPLogitsWarper
 
+from cocal.checkpoints.loading import end_tokens
 from cocal.features.forward import batches_of_rows, batches_of_tokens
 from cocal.generation.engine import Completion, Sampling, Tokens
-from cocal.policy.checkpoints import end_tokens
-from cocal.progress import through
+from cocal.runtime.progress import through
 
 _SCORING_TOKENS = 16384
 

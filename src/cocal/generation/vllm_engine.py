@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cocal.config.engine import VllmEngine as Settings
+from cocal.checkpoints.loading import require_complete
+from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Sampling, Tokens
 from cocal.generation.vllm_process.client import open_process
 from cocal.generation.vllm_process.framing import flat, rows
-from cocal.policy.checkpoints import require_complete
 
 if TYPE_CHECKING:
     from cocal.generation.vllm_process.client import VllmProcess
@@ -41,7 +41,7 @@ class VllmEngine:
 
     @classmethod
     @contextmanager
-    def open(cls, settings: Settings, checkpoint: Path, ends: Iterable[int]) -> Iterator["VllmEngine"]:
+    def open(cls, settings: VllmSettings, checkpoint: Path, ends: Iterable[int]) -> Iterator["VllmEngine"]:
         """A checkpoint in a fresh process, which is gone when the context ends.
 
         Raises:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.schemas import JUDGEMENTS
 from cocal.store import digest, provenance, read_frame, write_frame
+from cocal.store.contracts import JUDGEMENTS
 
 logger = logging.getLogger(__name__)
 

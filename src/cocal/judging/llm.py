@@ -6,13 +6,13 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from cocal.config.judge import LlmJudge as LlmJudgeSettings
+from cocal.answers.judge import LONGEST, ExactMatch, Verdicts, exact_form
+from cocal.answers.partition import Rows, decided_rows, forms_of
+from cocal.config.judge import LlmJudgeSettings
 from cocal.errors import ContractError
 from cocal.judging.judgements import Judgements
 from cocal.judging.prompts import JudgePrompts
 from cocal.judging.replies import parse_reply
-from cocal.verify.judge import LONGEST, ExactMatch, Verdicts, exact_form
-from cocal.verify.partition import Rows, decided_rows, forms_of
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _ENOUGH = 100
 class LlmJudge:
     """Asks a language model whether an answer means an accepted one, and whether two answers mean the same.
 
-    The judge of factual answers (`cocal.verify.judge.Judge`). An answer longer than `cocal.verify.judge.LONGEST` is
+    The judge of factual answers (`cocal.answers.judge.Judge`). An answer longer than `cocal.answers.judge.LONGEST` is
     not judged; as for exact match, it is wrong and equivalent to none.
 
     Args:
@@ -44,7 +44,7 @@ class LlmJudge:
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
-        """See `cocal.verify.judge.Judge.correct`. Undecided is an answer about which the reply is no verdict.
+        """See `cocal.answers.judge.Judge.correct`. Undecided is an answer about which the reply is no verdict.
 
         Raises:
             ContractError: if too many replies are no verdict.
@@ -65,7 +65,7 @@ class LlmJudge:
         return Verdicts(verdicts, decided)
 
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
-        """See `cocal.verify.judge.Judge.classes`.
+        """See `cocal.answers.judge.Judge.classes`.
 
         A language model's equivalence is neither symmetric nor transitive. Each class has a representative, the answer
         that opened it, and an answer belongs to the first class whose representative it is equivalent to: the answers

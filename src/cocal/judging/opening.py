@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cocal.backbone.hub import download
-from cocal.config.judge import Judge as JudgeSettings
-from cocal.config.judge import LlmJudge as LlmJudgeSettings
-from cocal.config.protocol import Verifier as VerifierSettings
+from cocal.answers.equivalence import Verifier
+from cocal.answers.judge import ExactMatch, Judge
+from cocal.checkpoints.hub import download
+from cocal.checkpoints.loading import fingerprint, load_tokenizer
+from cocal.config.evaluation import VerifierSettings
+from cocal.config.judge import JudgeSettings, LlmJudgeSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Engine, Sampling
 from cocal.judging.judgements import Ask, Judgements
 from cocal.judging.llm import LlmJudge
 from cocal.judging.prompts import JudgePrompts
-from cocal.policy.checkpoints import fingerprint, load_tokenizer
 from cocal.store.provenance import canonical
-from cocal.verify.equivalence import Verifier
-from cocal.verify.judge import ExactMatch, Judge
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

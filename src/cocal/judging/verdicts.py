@@ -5,17 +5,17 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import pandas as pd
 
+from cocal.answers.judge import ExactMatch, Judge
 from cocal.errors import ContractError
-from cocal.verify.judge import ExactMatch, Judge
 
 
 def with_verdicts(
     sampled: pd.DataFrame, asked: pd.DataFrame, groups: Sequence[Hashable], judge: Judge, *, pool: bool
 ) -> pd.DataFrame:
-    """Responses in the contract of cocal.schemas.RESPONSES.
+    """Responses in the contract of cocal.store.contracts.RESPONSES.
 
     Args:
-        sampled: in the contract of cocal.schemas.SAMPLED.
+        sampled: in the contract of cocal.store.contracts.SAMPLED.
         asked: question of each response (columns question, answer, aliases, domain).
         groups: group of each response, over which its accuracy is the mean and within which answers are compared.
         judge: decides correctness and equivalence.
@@ -45,8 +45,8 @@ def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, p
     """The same for evaluation responses: all responses to a question are a group.
 
     Args:
-        sampled: in the contract of cocal.schemas.SAMPLED, rows in any order.
-        questions: the set that was asked (cocal.schemas.QUESTIONS).
+        sampled: in the contract of cocal.store.contracts.SAMPLED, rows in any order.
+        questions: the set that was asked (cocal.store.contracts.QUESTIONS).
         judge: decides correctness and equivalence.
         pool: whether the answers to each question are compared with one another.
         source: name of the responses for errors.

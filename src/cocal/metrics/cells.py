@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.estimators.registry import METHODS
 from cocal.metrics.quality import RATES
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 
 
 def on_common_responses(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -14,7 +14,7 @@ def on_common_responses(predictions: pd.DataFrame) -> pd.DataFrame:
     Args:
         predictions: table of the contract PREDICTIONS.
     """
-    protocol = predictions["method"].map(lambda name: METHODS[name].protocol)
+    prompt_format = predictions["method"].map(lambda name: METHODS[name].prompt_format)
     response = [predictions[name] for name in ("backbone", "algorithm", "step", "dataset", "response_id")]
-    common = predictions["valid"].groupby([protocol, *response], sort=False).transform("all")
+    common = predictions["valid"].groupby([prompt_format, *response], sort=False).transform("all")
     return predictions.assign(confidence=predictions["confidence"].where(common), valid=common)

@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from cocal.config.protocol import Metrics
+from cocal.config.evaluation import MetricSettings
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.estimators.registry import METHODS
 from cocal.metrics.bootstrap import Sample, centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.quality import RATES, rates_of
-from cocal.progress import Progress
-from cocal.schemas import PREDICTIONS
+from cocal.runtime.progress import Progress
+from cocal.store.contracts import PREDICTIONS
 
 MEAN = "mean"
 """Seed label of the average over the companion seeds; the only one of a method without seeds."""
@@ -76,7 +76,7 @@ class _Evaluation:
 
 def metric_cube(
     predictions: pd.DataFrame,
-    settings: Metrics,
+    settings: MetricSettings,
     groups: Mapping[str, Sequence[str]] | None = None,
     seeds: Sequence[int] | None = None,
     sweep: Sequence[str] = (),
@@ -174,7 +174,7 @@ def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.
 
 
 def _evaluate_dataset(
-    dataset: str, part: pd.DataFrame, settings: Metrics, expected: tuple[int, ...]
+    dataset: str, part: pd.DataFrame, settings: MetricSettings, expected: tuple[int, ...]
 ) -> Iterator[tuple[_Cell, _Evaluation]]:
     """Every cell of one dataset, those that answer the same questions on the same resamples."""
     part = part.assign(question=pd.factorize(part["question_id"], sort=True)[0])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from cocal.config.protocol import Quality
+from cocal.config.evaluation import QualitySettings
 
 RATES = (
     "valid_rate",
@@ -33,7 +33,7 @@ def rates_of(rows: pd.DataFrame) -> dict[str, float]:
 
     Args:
         rows: columns confidence, answered, decided, truncated, p_true_mass and exact_match of
-            cocal.schemas.PREDICTIONS.
+            cocal.store.contracts.PREDICTIONS.
     """
     exact = rows["exact_match"].to_numpy(dtype=np.float64, na_value=np.nan)
     known = exact[~np.isnan(exact)]
@@ -51,7 +51,7 @@ _ROUNDING = 1e-9
 """Below which two shares are equal: the mean of equal shares over seeds may round to either side of them."""
 
 
-def shortfalls(rates: Mapping[str, float], floors: Quality) -> dict[str, float]:
+def shortfalls(rates: Mapping[str, float], floors: QualitySettings) -> dict[str, float]:
     """The rates that lie below their floor; an unknown one (NaN, or not in `rates`) lies below none."""
     known = floors.model_dump()
     return {name: rates[name] for name, floor in known.items() if name in rates and rates[name] < floor - _ROUNDING}

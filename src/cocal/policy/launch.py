@@ -1,6 +1,6 @@
 """How `cocal train` starts: as it is, or on every GPU of every node."""
 
-from cocal.config.policy import Trl
+from cocal.config.policy import TrlSettings
 
 _FSDP = (
     *("--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
@@ -10,7 +10,7 @@ _FSDP = (
 """Weights are gathered whole where they are saved, so that every checkpoint is a plain one."""
 
 
-def train_command(settings: Trl, per_node: str) -> list[str]:
+def train_command(settings: TrlSettings, per_node: str) -> list[str]:
     """The command in front of `cocal train`'s flags.
 
     One process needs no launcher. On several nodes SLURM starts `per_node` once on each, which adds what differs

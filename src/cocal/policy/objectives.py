@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cocal.config.policy import Algorithm, Policy
+from cocal.answers.confidence import confidence_span
+from cocal.answers.tokens import token_of
+from cocal.config.policy import Algorithm, PolicySettings
 from cocal.policy.rewards import Rewards, dcpo_rewards, group_advantages, grpo_rewards, rlcr_rewards
-from cocal.verify.confidence import confidence_span
-from cocal.verify.tokens import token_of
 
-PROTOCOLS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
+PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
 """Prompt format of each algorithm's responses, in training and evaluation."""
 
 
-def step_rewards(settings: Policy, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray) -> Rewards:
+def step_rewards(
+    settings: PolicySettings, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
+) -> Rewards:
     """Reward parts of a step.
 
     Args:
@@ -34,7 +36,7 @@ def step_rewards(settings: Policy, algorithm: Algorithm, correct: np.ndarray, co
 
 
 def step_advantages(
-    settings: Policy, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
+    settings: PolicySettings, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
 ) -> np.ndarray:
     """Advantages of a step: float64 (n,) for whole sequences, or (n, length) for single tokens.
 

@@ -11,8 +11,8 @@ from cocal.features.capture import RESPONSE_POOLINGS
 from cocal.features.formats import NumberFormat
 from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.policy.seconds import StepSeconds
-from cocal.schemas import RESPONSES
 from cocal.store import write_frame
+from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
 from cocal.store.run_folder import RunFolder
 
@@ -35,7 +35,7 @@ class RolloutRecorder:
         """Record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
-            frame: in the contract of cocal.schemas.RESPONSES; response ids count through all steps.
+            frame: in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
             features: float32 (rollouts, layers, poolings, hidden); None without a store.
         """
         if self._features is not None:

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cocal.config.policy import Policy
-from cocal.config.protocol import Features, PostCal
-from cocal.costs import write_cost
+from cocal.answers.equivalence import Verifier
+from cocal.config.evaluation import FeatureSettings, PostCalSettings
+from cocal.config.policy import PolicySettings
 from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.forward import batches_of_tokens, score
 from cocal.generation.engine import Engine, Sampling
@@ -17,22 +17,22 @@ from cocal.generation.responses import draw, sampled, sampling_seeds
 from cocal.judging.verdicts import with_verdicts
 from cocal.policy.recorder import open_recorder
 from cocal.policy.schedule import question_schedule
-from cocal.progress import Progress
 from cocal.prompts import Prompts
+from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder
-from cocal.verify.equivalence import Verifier
+from cocal.study.costs import write_cost
 
 
 def resample(
-    settings: PostCal,
-    policy: Policy,
+    settings: PostCalSettings,
+    policy: PolicySettings,
     *,
     engine: Engine,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     questions: pd.DataFrame,
     prompts: Prompts,
-    features: Features,
+    features: FeatureSettings,
     verifier: Verifier,
     run: RunFolder,
     identity: str,
@@ -52,7 +52,7 @@ def resample(
         engine: generates with the final policy.
         model: the final policy, for the features.
         tokenizer: of the policy.
-        questions: training set (cocal.schemas.QUESTIONS).
+        questions: training set (cocal.store.contracts.QUESTIONS).
         prompts: prompt set.
         features: layers and type.
         verifier: decides correctness.

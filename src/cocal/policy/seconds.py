@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from cocal.costs import Cost, device_name
 from cocal.store import write_text
+from cocal.study.costs import Cost, device_name
 
 
 class StepSeconds:

@@ -13,20 +13,21 @@ from accelerate import PartialState
 from datasets import Dataset
 from trl import GRPOConfig
 
-from cocal.config.policy import Algorithm, Policy, Trl
-from cocal.config.protocol import Features
-from cocal.costs import write_cost
+from cocal.answers.equivalence import Verifier
+from cocal.answers.extraction import extract_answer
+from cocal.checkpoints.loading import load_policy, stored_dtype
+from cocal.checkpoints.resumable import last_resumable
+from cocal.config.evaluation import FeatureSettings
+from cocal.config.policy import Algorithm, PolicySettings, TrlSettings
 from cocal.errors import ConfigError
 from cocal.features.capture import resolve_layers
-from cocal.policy.checkpoints import last_resumable, load_policy, stored_dtype
-from cocal.policy.objectives import PROTOCOLS
+from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import open_recorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
-from cocal.verify.answers import extract_answer
-from cocal.verify.equivalence import Verifier
+from cocal.study.costs import write_cost
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Outputs:
 
 
 def train_policy(
-    settings: Policy,
+    settings: PolicySettings,
     algorithm: Algorithm,
     *,
     base: Path,
     questions: pd.DataFrame,
     prompts: Prompts,
-    features: Features,
+    features: FeatureSettings,
     verifier: Verifier,
     run_folder: Path,
     run_digest: str,
@@ -66,7 +67,7 @@ def train_policy(
         settings: protocol of the training.
         algorithm: which objective.
         base: checkpoint to start from.
-        questions: training set (cocal.schemas.QUESTIONS).
+        questions: training set (cocal.store.contracts.QUESTIONS).
         prompts: prompt set.
         features: layers and type of the live features, if they are kept.
         verifier: gives the reward.
@@ -113,7 +114,7 @@ def train_policy(
         processing_class=tokenizer,
         reward_funcs=[_correctness(verifier)],
         args=trl_arguments(settings, algorithm, run.path),
-        train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROTOCOLS[algorithm]),
+        train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
     )
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
@@ -138,7 +139,7 @@ def _require_vllm() -> None:
         raise ConfigError("policy.trl.vllm: there is no GPU here; train on a node with GPUs, or switch vllm off")
 
 
-def trl_arguments(settings: Policy, algorithm: Algorithm, folder: Path) -> GRPOConfig:
+def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) -> GRPOConfig:
     """The protocol in TRL's terms. TRL counts optimiser updates where the paper counts rollout steps.
 
     Raises:
@@ -190,7 +191,7 @@ def trl_arguments(settings: Policy, algorithm: Algorithm, folder: Path) -> GRPOC
     )
 
 
-def _vllm(settings: Trl) -> dict[str, object]:
+def _vllm(settings: TrlSettings) -> dict[str, object]:
     """vLLM in the training processes. TRL would reweight by its log-probabilities; slime has no such term."""
     if not settings.vllm:
         return {}
@@ -204,11 +205,11 @@ def _vllm(settings: Trl) -> dict[str, object]:
     }
 
 
-def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, protocol: str) -> Dataset:
+def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, prompt_format: str) -> Dataset:
     rows = questions.iloc[order]
     return Dataset.from_dict(
         {
-            "prompt": [[{"role": "user", "content": prompts.message(protocol, q)}] for q in rows["question"]],
+            "prompt": [[{"role": "user", "content": prompts.message(prompt_format, q)}] for q in rows["question"]],
             "question_id": rows["question_id"].tolist(),
             "golds": [[answer, *aliases] for answer, aliases in zip(rows["answer"], rows["aliases"], strict=True)],
         }

@@ -12,22 +12,23 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
-from cocal.config.policy import Algorithm, Policy
+from cocal.answers.extraction import extract_answer
+from cocal.answers.judge import Verdicts
+from cocal.checkpoints.loading import cast_weights
+from cocal.checkpoints.resumable import COMPLETE
+from cocal.config.policy import Algorithm, PolicySettings
 from cocal.features.forward import batches_of_rows, score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.rows import plain_texts, response_rows, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.policy.checkpoints import COMPLETE, cast_weights
 from cocal.policy.micro_batches import sorted_by_length
-from cocal.policy.objectives import PROTOCOLS, confidence_start, step_advantages, step_rewards
+from cocal.policy.objectives import PROMPT_FORMATS, confidence_start, step_advantages, step_rewards
 from cocal.policy.recorder import RolloutRecorder
 from cocal.policy.rewards import Rewards
 from cocal.policy.seconds import StepSeconds
-from cocal.progress import Progress
+from cocal.runtime.progress import Progress
 from cocal.store import label_folder
-from cocal.verify.answers import extract_answer
-from cocal.verify.judge import Verdicts
 
 
 class RecordingGRPOTrainer(GRPOTrainer):
@@ -58,7 +59,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         recorder: RolloutRecorder | None,
         seconds: StepSeconds | None,
         layers: Sequence[int],
-        policy: Policy,
+        policy: PolicySettings,
         algorithm: Algorithm,
         stages: Mapping[int, Path],
         dtype: torch.dtype,
@@ -181,7 +182,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
             values = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
             logprobs = [np.array(row, dtype=np.float32) for row in values]
         texts = plain_texts(self._tokenizer, responses)
-        confidence = stated_confidences(texts, PROTOCOLS[self._algorithm])
+        confidence = stated_confidences(texts, PROMPT_FORMATS[self._algorithm])
         starts = [0] * len(inputs)
         if self._algorithm == "dcpo":
             starts = [confidence_start(ids, lambda part: plain_texts(self._tokenizer, [part])[0]) for ids in responses]

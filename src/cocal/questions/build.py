@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import pandas as pd
 
 from cocal.config.data import (
-    Dataset,
-    FactsWorld,
-    Registered,
-    SyntheticFacts,
-    SyntheticMathematics,
+    DatasetSettings,
+    FactsWorldSettings,
+    RegisteredSettings,
+    SyntheticFactsSettings,
+    SyntheticMathematicsSettings,
     drawing_order,
 )
 from cocal.errors import ConfigError
@@ -27,13 +27,13 @@ def normalised(question: str) -> str:
 
 
 def build_questions(
-    datasets: Mapping[str, Dataset],
-    world: FactsWorld,
+    datasets: Mapping[str, DatasetSettings],
+    world: FactsWorldSettings,
     seed: int,
     registered: Mapping[str, Sequence[Question]] | None = None,
     taken: Iterable[str] = (),
 ) -> dict[str, pd.DataFrame]:
-    """All question sets, each in the contract of cocal.schemas.QUESTIONS.
+    """All question sets, each in the contract of cocal.store.contracts.QUESTIONS.
 
     Evaluation sets are drawn first, so that a larger training set never changes them, and no text is drawn
     twice across all sets. What registered sets share with others is settled later (cocal.questions.overlap).
@@ -54,7 +54,7 @@ def build_questions(
     frames = {}
     for name in drawing_order(datasets):
         dataset = datasets[name]
-        if isinstance(dataset.source, Registered):
+        if isinstance(dataset.source, RegisteredSettings):
             rows = _registered(name, dataset.source, registered[name])
         else:
             rows = _drawn(name, dataset.source, people, seed, known)
@@ -64,11 +64,17 @@ def build_questions(
 
 
 def _drawn(
-    name: str, source: SyntheticMathematics | SyntheticFacts, people: World, seed: int, taken: Collection[str]
+    name: str,
+    source: SyntheticMathematicsSettings | SyntheticFactsSettings,
+    people: World,
+    seed: int,
+    taken: Collection[str],
 ) -> list[dict]:
     """Distinct questions of a synthetic set, none of which is `taken`."""
     draw = random.Random(f"{seed}/{name}")
-    drawn = _mathematics(source, draw) if isinstance(source, SyntheticMathematics) else _facts(source, people, draw)
+    drawn = (
+        _mathematics(source, draw) if isinstance(source, SyntheticMathematicsSettings) else _facts(source, people, draw)
+    )
     rows: dict[str, dict] = {}
     misses = 0
     for row in drawn:
@@ -87,7 +93,7 @@ def _drawn(
     return list(rows.values())
 
 
-def _registered(name: str, source: Registered, questions: Sequence[Question]) -> list[dict]:
+def _registered(name: str, source: RegisteredSettings, questions: Sequence[Question]) -> list[dict]:
     if source.questions not in (None, len(questions)):
         raise ConfigError(
             f"datasets.{name}: {source.name} has {len(questions)} questions, source.questions says {source.questions}"
@@ -105,7 +111,7 @@ def _registered(name: str, source: Registered, questions: Sequence[Question]) ->
     ]
 
 
-def _mathematics(source: SyntheticMathematics, draw: random.Random) -> Iterator[dict]:
+def _mathematics(source: SyntheticMathematicsSettings, draw: random.Random) -> Iterator[dict]:
     levels, weights = list(source.levels), list(source.levels.values())
     while True:
         family = draw.choice(source.families)
@@ -114,7 +120,7 @@ def _mathematics(source: SyntheticMathematics, draw: random.Random) -> Iterator[
         yield {"question": drawn.question, "answer": drawn.answer, "subject": family, "level": level}
 
 
-def _facts(source: SyntheticFacts, world: World, draw: random.Random) -> Iterator[dict]:
+def _facts(source: SyntheticFactsSettings, world: World, draw: random.Random) -> Iterator[dict]:
     first, last = (round(edge * (len(world.people) - 1)) for edge in source.popularity)
     while True:
         fact = world.ask(draw.randint(first, last), draw.choice(source.relations), draw.choice(source.hops))

@@ -9,7 +9,7 @@ def texts_digest(questions: pd.DataFrame) -> str:
     """Digest of what is asked: ids and texts in their order.
 
     Args:
-        questions: rows in the contract of cocal.schemas.QUESTIONS.
+        questions: rows in the contract of cocal.store.contracts.QUESTIONS.
     """
     return digest([questions["question_id"].tolist(), questions["question"].tolist()])
 
@@ -20,7 +20,7 @@ def golds_digest(questions: pd.DataFrame) -> str:
     A run that resumed after a correction of these would mix two kinds of verdicts.
 
     Args:
-        questions: rows in the contract of cocal.schemas.QUESTIONS.
+        questions: rows in the contract of cocal.store.contracts.QUESTIONS.
     """
     aliases = [list(some) for some in questions["aliases"]]
     return digest([questions["question_id"].tolist(), questions["answer"].tolist(), aliases])

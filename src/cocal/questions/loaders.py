@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cocal.config.data import Registered
+from cocal.answers.normalise import canonical_integer
+from cocal.config.data import RegisteredSettings
 from cocal.errors import ContractError
 from cocal.questions.registry import Correction, Entry, Registry
 from cocal.questions.sources import stored
-from cocal.verify.normalise import canonical_integer
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ READERS: dict[str, Callable[[bytes], list[Any]]] = {
 
 
 def load_registered(
-    sources: Mapping[str, Registered], registry: Registry, cache: str | Path
+    sources: Mapping[str, RegisteredSettings], registry: Registry, cache: str | Path
 ) -> dict[str, list[Question]]:
     """The questions of the registered sets of a study, by data set, from verified files in the cache.
 

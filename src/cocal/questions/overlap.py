@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from cocal.config.data import Overlap, QuestionSource, Registered
+from cocal.config.data import Overlap, QuestionSourceSettings, RegisteredSettings
 from cocal.errors import ContractError
 
 _TYPESETTING = re.compile(r"\\(?:left|right|[cl]?dots|text)(?![a-z])|\\[dt](?=frac)")
@@ -53,7 +53,7 @@ def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def settle(
-    training: pd.DataFrame, evaluation: Sequence[pd.DataFrame], source: QuestionSource, policy: Overlap
+    training: pd.DataFrame, evaluation: Sequence[pd.DataFrame], source: QuestionSourceSettings, policy: Overlap
 ) -> pd.DataFrame:
     """The training set after `policy` was followed on what it shares with the evaluation sets.
 
@@ -69,7 +69,7 @@ def settle(
     if shared.empty:
         return training
     row = shared.iloc[0]
-    if policy == "refuse" or not isinstance(source, Registered):
+    if policy == "refuse" or not isinstance(source, RegisteredSettings):
         raise ContractError(
             f"{training['dataset'].iloc[0]} and {row['dataset']} share {len(shared)} question(s), first "
             f"{row['question_id']}: {row['question']!r}; training and evaluation must be disjoint by text"

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.data import Registered
+from cocal.config.data import RegisteredSettings
 from cocal.config.load import read_yaml, validate
 from cocal.errors import ConfigError
 
@@ -150,7 +150,7 @@ def read_registry(path: str | Path) -> Registry:
     return validate(Registry, read_yaml(path), str(path))
 
 
-def known_wrong(sources: Mapping[str, Registered], registry: Registry) -> dict[str, int]:
+def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -> dict[str, int]:
     """How many rows of each data set are known to be wrong, mended or not; sets without such rows are left out.
 
     Args:
@@ -161,7 +161,7 @@ def known_wrong(sources: Mapping[str, Registered], registry: Registry) -> dict[s
     return {dataset: count for dataset, count in counts.items() if count}
 
 
-def registry_of(sources: Mapping[str, Registered], path: str | Path) -> Registry:
+def registry_of(sources: Mapping[str, RegisteredSettings], path: str | Path) -> Registry:
     """The slice of the registry that a study needs; a study without registered sets reads no file.
 
     Args:

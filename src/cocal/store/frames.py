@@ -14,7 +14,7 @@ from cocal.store.atomic import atomic_path
 from cocal.store.damage import absent, remedy, unreadable
 
 if TYPE_CHECKING:
-    from cocal.schemas import Contract
+    from cocal.store.contract import Contract
 
 _KEY = b"cocal"
 

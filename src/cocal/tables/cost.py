@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from cocal.config.layout import CostLayout
-from cocal.costs import Cost, Latency
+from cocal.study.costs import Cost, Latency
 from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.tables.numbers import LONG, SHORT, times
 from cocal.tables.wording import TIMES_DIFFER, counted, listed

@@ -6,11 +6,11 @@ import pandas as pd
 from pydantic import RootModel
 
 from cocal.config.base import Count, Name
-from cocal.config.data import Registered
+from cocal.config.data import RegisteredSettings
+from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.estimators.registry import METHODS
-from cocal.plan import prompt_companion
 from cocal.policy.rewards import GROUP_EPSILON
+from cocal.study.plan import prompt_companion
 from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
 
 _STATES = 2
@@ -142,7 +142,7 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         f"Divisor {policy.responses_per_question - 1}, plus {_scientific(GROUP_EPSILON)}",
     )
     yield "Order of responses within a step", "Question by question, as scheduled"
-    if isinstance(study.datasets[policy.dataset].source, Registered):
+    if isinstance(study.datasets[policy.dataset].source, RegisteredSettings):
         yield "Training questions that an evaluation set asks", _OVERLAP[study.sources.overlap]
         yield "Training questions of one text", "One question, any of its answers"
     if verbal := [name.upper() for name in policy.algorithms if name != "grpo"]:

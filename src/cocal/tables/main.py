@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cocal.config.layout import Labelled, MainLayout
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN

@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 
 import pandas as pd
 
+from cocal.config.evaluation import QualitySettings
 from cocal.config.layout import Labelled, MainLayout
-from cocal.config.protocol import Quality
-from cocal.estimators.registry import METHODS
+from cocal.config.methods import METHODS
 from cocal.metrics.quality import RATES, shortfalls
 from cocal.metrics.shown import metric_text
 from cocal.tables.grid import Block, Cell, Group, Head, Row
@@ -43,7 +43,7 @@ def short_rates(numbers: pd.DataFrame, layout: MainLayout) -> dict[tuple[str, st
     return found
 
 
-def doubts(short: Collection[str], floors: Quality) -> str:
+def doubts(short: Collection[str], floors: QualitySettings) -> str:
     """The sentence that explains the mark of doubtful values.
 
     Args:

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from cocal.config.layout import TimesLayout
-from cocal.costs import Latency
 from cocal.errors import ContractError
+from cocal.study.costs import Latency
 from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.tables.numbers import SHORT, ratios, times
 from cocal.tables.wording import TIMES_DIFFER, counted

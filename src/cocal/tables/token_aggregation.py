@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cocal.config.layout import AggregationLayout
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.estimators.registry import METHODS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.tables.grid import Grid

@@ -17,10 +17,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from cocal.config.engine import VllmEngine
+from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, EngineError
 from cocal.generation.vllm_process.framing import receive, send
-from cocal.progress import progress_line
+from cocal.runtime.progress import progress_line
 
 INTERPRETER = "COCAL_VLLM_PYTHON"
 """Environment variable: the interpreter of vLLM's environment."""
@@ -36,13 +36,13 @@ _MEMORY = re.compile(
 )
 
 
-def interpreter(settings: VllmEngine) -> str:
+def interpreter(settings: VllmSettings) -> str:
     """That of the settings, of the environment variable, or this one: the first given."""
     return settings.python or os.environ.get(INTERPRETER) or sys.executable
 
 
 @contextmanager
-def open_process(settings: VllmEngine, checkpoint: Path) -> Iterator["VllmProcess"]:
+def open_process(settings: VllmSettings, checkpoint: Path) -> Iterator["VllmProcess"]:
     """vLLM with a checkpoint loaded; it and all its children are gone when the context ends.
 
     Raises:
@@ -94,7 +94,7 @@ class VllmProcess:
         for thread in self._threads:
             thread.start()
 
-    def open(self, settings: VllmEngine, checkpoint: Path) -> None:
+    def open(self, settings: VllmSettings, checkpoint: Path) -> None:
         """Load the checkpoint.
 
         Raises:

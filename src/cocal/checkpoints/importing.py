@@ -1,0 +1,124 @@
+"""Checkpoints from elsewhere: checked, and given their place among the policies of a study."""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.checkpoints.loading import load_tokenizer
+from cocal.errors import ContractError
+from cocal.store import atomic_path, label_folder
+from cocal.store.run_folder import link_file
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
+"""What is taken of a checkpoint: weights as safetensors, tokenizer, settings. No code, no pickles."""
+
+
+def import_checkpoint(
+    source: Path,
+    output: Path,
+    *,
+    depth: int,
+    width: int,
+    attributes: Mapping[str, str],
+    base: Path | None = None,
+) -> None:
+    """Check a checkpoint and put it at `output`, atomically; files are linked, or copied across file systems.
+
+    Args:
+        source: Hugging Face folder.
+        output: its place.
+        depth: number of transformer blocks that it must have.
+        width: size of a hidden state that it must have.
+        attributes: provenance.
+        base: checkpoint whose vocabulary it must have.
+
+    Raises:
+        ContractError: naming folder, file and what is wrong.
+    """
+    if not source.is_dir():
+        raise ContractError(f"{source}: no such checkpoint folder")
+    config = _settings(source, "config.json")
+    for key, wanted in (("num_hidden_layers", depth), ("hidden_size", width)):
+        if config.get(key) != wanted:
+            name = {"num_hidden_layers": "depth", "hidden_size": "width"}[key]
+            raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
+    if "auto_map" in config:
+        raise ContractError(f"{source}: needs code of its own (auto_map), which is never run")
+    _check_weights(source)
+    tokenizer = load_tokenizer(source)
+    if len(tokenizer) > config.get("vocab_size", 0):
+        raise ContractError(f"{source}: {len(tokenizer)} tokens for an embedding of {config.get('vocab_size')} rows")
+    if base is not None:
+        _check_vocabulary(source, config, tokenizer, base)
+    files = sorted({file for pattern in FILES for file in source.glob(pattern)})
+    with atomic_path(output) as partial:
+        partial.mkdir()
+        for file in files:
+            link_file(file, partial / file.name)
+        label_folder(partial, attributes)
+    logging.info("%s: %d files of %s", output, len(files), source)
+
+
+def _settings(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ContractError(f"{folder}: {name} is missing") from None
+    except ValueError as error:
+        raise ContractError(f"{folder / name}: not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise ContractError(f"{folder / name}: holds no settings")
+    return content
+
+
+def _check_weights(folder: Path) -> None:
+    """Every tensor of the index is in its file, and every file is whole."""
+    from safetensors import SafetensorError, safe_open
+
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        places: dict[str, set[str]] = {}
+        for tensor, file in _settings(folder, index.name).get("weight_map", {}).items():
+            places.setdefault(file, set()).add(tensor)
+    else:
+        places = {"model.safetensors": set()}
+    for name, tensors in places.items():
+        try:
+            with safe_open(folder / name, framework="np") as file:
+                missing = tensors - set(file.keys())
+        except FileNotFoundError:
+            raise ContractError(f"{folder}: {name} is missing; weights must be safetensors") from None
+        except (OSError, SafetensorError) as error:
+            raise ContractError(f"{folder / name}: not a whole safetensors file ({error})") from None
+        if missing:
+            raise ContractError(f"{folder / name}: tensor {min(missing)} is missing")
+
+
+def _check_vocabulary(
+    source: Path, config: Mapping[str, Any], tokenizer: "PreTrainedTokenizerBase", base: Path
+) -> None:
+    rows = _settings(base, "config.json")["vocab_size"]
+    if config["vocab_size"] != rows:
+        raise ContractError(f"{source}: an embedding of {config['vocab_size']} rows, {base} has {rows}")
+    ours, theirs = tokenizer.get_vocab(), load_tokenizer(base).get_vocab()
+    if ours != theirs:
+        other = min(ours.items() ^ theirs.items())[0]
+        raise ContractError(f"{source}: another vocabulary than {base}: token {other!r} differs")

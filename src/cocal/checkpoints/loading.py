@@ -1,0 +1,181 @@
+"""Reading policies, and finding where a killed run can go on."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cocal.errors import ContractError
+from cocal.store import write_text
+from cocal.store.damage import remedy
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+def load_policy(
+    path: str | Path, revision: str | None = None, training: bool = False
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """Model (evaluation mode) and tokenizer of a Hugging Face checkpoint; bfloat16 on a GPU, float32 elsewhere.
+
+    Args:
+        training: float32 on a GPU too, where autocast makes the passes bfloat16: bfloat16 weights lose the updates of a
+            learning rate of 1e-6.
+
+    Raises:
+        ContractError: if the folder lacks files, or a weight file is truncated or does not fit.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
+    from cocal.checkpoints.attention import GROUPED
+
+    disable_progress_bar()
+    tokenizer = load_tokenizer(path, revision)
+    cuda = torch.cuda.is_available()
+    with _complete(path):
+        model = AutoModelForCausalLM.from_pretrained(
+            path,
+            revision=revision,
+            dtype=torch.bfloat16 if cuda and not training else torch.float32,
+            attn_implementation="sdpa" if cuda else GROUPED,
+            use_safetensors=True,
+            # straight onto the GPU: the processes of a node would hold as many float32 models in its memory
+            device_map=torch.device("cuda", torch.cuda.current_device()) if cuda else None,
+        )
+    return model.eval(), tokenizer
+
+
+def load_tokenizer(path: str | Path, revision: str | None = None) -> "PreTrainedTokenizerBase":
+    """Tokenizer of a Hugging Face checkpoint.
+
+    Raises:
+        ContractError: if the folder lacks files, or the tokenizer has no chat template.
+    """
+    from transformers import AutoTokenizer
+
+    with _complete(path):
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
+    if tokenizer.chat_template is None:
+        raise ContractError(f"{path}: the tokenizer has no chat template")
+    return tokenizer
+
+
+def require_complete(path: str | Path) -> None:
+    """Check a checkpoint that another program will load: configuration, index, and the header of each weight file.
+
+    One on a hub is left to that program.
+
+    Raises:
+        ContractError: if the folder lacks files, or a weight file is truncated.
+    """
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    folder = Path(path)
+    if not folder.is_dir() and not folder.is_absolute():
+        return
+    with _complete(path):
+        AutoConfig.from_pretrained(path)
+        files = set(folder.glob("*.safetensors"))
+        for index in folder.glob("*.safetensors.index.json"):
+            files |= {folder / name for name in json.loads(index.read_text())["weight_map"].values()}
+        if not files:
+            raise FileNotFoundError("no .safetensors file")
+        for file in sorted(files):
+            with safe_open(file, framework="numpy"):
+                pass
+
+
+@contextmanager
+def _complete(path: str | Path) -> Iterator[None]:
+    """Errors of a broken checkpoint as a ContractError."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ContractError(f"{path}: not a complete checkpoint ({first}); {remedy(path)}") from None
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The token ids that a checkpoint knows.
+
+    Attributes:
+        tokenizer: of the checkpoint.
+        size: rows of its embedding.
+        ends: ids that end a response.
+    """
+
+    tokenizer: "PreTrainedTokenizerBase"
+    size: int
+    ends: frozenset[int]
+
+
+def read_vocabulary(path: str | Path) -> Vocabulary:
+    """Tokenizer, vocabulary and end tokens of a checkpoint; no weights are read.
+
+    Raises:
+        ContractError: if the folder lacks files.
+    """
+    from transformers import AutoConfig
+
+    tokenizer = load_tokenizer(path)
+    with _complete(path):
+        size = AutoConfig.from_pretrained(path).vocab_size
+    return Vocabulary(tokenizer, size, stored_end_tokens(path, tokenizer))
+
+
+def stored_end_tokens(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """`end_tokens` of a checkpoint; no weights are read."""
+    from transformers import GenerationConfig
+
+    try:
+        settings = GenerationConfig.from_pretrained(path)
+    except OSError:
+        settings = GenerationConfig()  # the file is optional
+    return end_tokens(settings, tokenizer)
+
+
+def end_tokens(settings: "GenerationConfig", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """Ids that end a response: those of the generation settings and of the tokenizer. Qwen3 has two, `<|im_end|>` and
+    `<|endoftext|>`."""
+    ends = settings.eos_token_id
+    return frozenset({*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None})
+
+
+def stored_dtype(path: Path) -> "torch.dtype":
+    """Number format of a checkpoint's weights, as its settings state it; float32 where they do not."""
+    import torch
+    from transformers import AutoConfig
+
+    with _complete(path):
+        return AutoConfig.from_pretrained(path).dtype or torch.float32
+
+
+def cast_weights(folder: Path, dtype: "torch.dtype") -> None:
+    """Store the weights of a checkpoint in another number format, file by file."""
+    from safetensors.torch import load_file, save_file
+
+    for file in sorted(folder.glob("*.safetensors")):
+        tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
+        save_file(tensors, file, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
+
+
+def fingerprint(checkpoint: Path) -> str:
+    """Digest of a local checkpoint's weights; of its name alone where it lies on a hub."""
+    found = hashlib.sha256(checkpoint.name.encode())
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        with file.open("rb") as stream:
+            found.update(hashlib.file_digest(stream, "sha256").digest())
+    return found.hexdigest()[:16]

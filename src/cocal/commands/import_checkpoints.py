@@ -1,0 +1,39 @@
+"""`cocal import-checkpoints`: checkpoints that another engine trained become policies of the study."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the command."""
+    parser.add_argument("--backbone", required=True, help="JSON: the backbone's settings")
+    parser.add_argument("--base", required=True, type=Path, help="base policy, whose vocabulary they must have")
+    parser.add_argument(
+        "--stages", required=True, nargs="+", metavar="STEP=FOLDER", help="checkpoint after each stage's step"
+    )
+    parser.add_argument("--output", required=True, type=Path, help="folder for step-N checkpoints")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Check and place every stage."""
+    from cocal.checkpoints.importing import import_checkpoint
+    from cocal.config import ConfigError, parse_settings
+    from cocal.config.backbone import BackboneChoice
+    from cocal.store import provenance
+
+    backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
+    stages = {}
+    for word in options.stages:
+        step, equals, folder = word.partition("=")
+        if not equals or not step.isdecimal():
+            raise ConfigError(f"--stages: {word!r} is not STEP=FOLDER")
+        stages[int(step)] = Path(folder)
+    for step, source in stages.items():
+        import_checkpoint(
+            source,
+            options.output / f"step-{step}",
+            depth=backbone.depth,
+            width=backbone.width,
+            attributes=provenance("import-checkpoints", {"source": str(source)}, step=step),
+            base=options.base,
+        )

@@ -1,0 +1,101 @@
+"""`cocal import-rollouts`: rollout dumps of another engine become rollout tables."""
+
+import argparse
+from pathlib import Path
+
+from cocal.commands.flags import add_readers
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the command."""
+    parser.add_argument("--settings", required=True, help="JSON: the policy training that made the rollouts")
+    parser.add_argument("--algorithm", required=True, choices=["grpo", "rlcr", "dcpo"])
+    parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
+    parser.add_argument("--format", required=True, choices=["slime", "trl", "jsonl"])
+    parser.add_argument("--dumps", required=True, type=Path, help="folder of dumps, one file a step")
+    parser.add_argument("--questions", required=True, type=Path, help="training set")
+    parser.add_argument("--policy", required=True, type=Path, help="checkpoint: tokenizer, vocabulary, end tokens")
+    parser.add_argument(
+        "--correctness",
+        default="verifier",
+        choices=["verifier", "reward"],
+        help="who says which responses are correct: our verifier, or the reward of the dumps",
+    )
+    parser.add_argument("--reward-key", default="reward", help="the reward's name where the dumps have several")
+    parser.add_argument(
+        "--tokenise",
+        action="store_true",
+        help="tokenise text where dumps lack ids; they may not be those that were sampled",
+    )
+    parser.add_argument("--prompts", default="tiny", help="prompt set, of prompts that are tokenised anew")
+    parser.add_argument("--features", default="{}", help="JSON: batch_tokens of log-probabilities that dumps lack")
+    add_readers(parser)
+    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
+    parser.add_argument("--output", required=True, type=Path, help="folder for the tables, one a step")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Import or resume, then publish."""
+    from contextlib import nullcontext
+
+    from cocal.answers.equivalence import Verifier
+    from cocal.checkpoints.loading import read_vocabulary
+    from cocal.config import parse_settings
+    from cocal.config.evaluation import FeatureSettings, VerifierSettings
+    from cocal.config.policy import PolicySettings
+    from cocal.integrations.importing import Dumps, import_rollouts
+    from cocal.integrations.tables import StepTables
+    from cocal.policy.objectives import PROMPT_FORMATS
+    from cocal.prompts import Prompts
+    from cocal.questions.identity import golds_digest, texts_digest
+    from cocal.replay.checkpoints import StepCheckpoints
+    from cocal.replay.rollouts import Rescorer
+    from cocal.runtime.machine import fix_threads
+    from cocal.store import digest, provenance, read_frame
+    from cocal.store.contracts import QUESTIONS
+    from cocal.store.run_folder import RunFolder
+
+    fix_threads()
+    settings = parse_settings(PolicySettings, options.settings)
+    bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
+    features = parse_settings(FeatureSettings, options.features, "--features")
+    questions = read_frame(options.questions, QUESTIONS)
+    prompts = Prompts(options.prompts) if options.tokenise else None
+    dumps = Dumps.of(options.format, options.dumps, settings.steps, options.reward_key)
+    checkpoints = (
+        StepCheckpoints.from_folders(options.checkpoints, options.exact)
+        if options.checkpoints or options.exact
+        else None
+    )
+    depends_on = {
+        "policy": settings,
+        "verifier": bounds,
+        "format": options.format,
+        "correctness": options.correctness,
+        "reward_key": options.reward_key,
+        "tokenised_text": prompts and prompts.identity(PROMPT_FORMATS[options.algorithm]),
+        "missing_logprobs": "computed" if checkpoints else "refused",
+    }
+    inputs = {
+        "dumps": dumps.state(),
+        "questions": texts_digest(questions),
+        "golds": golds_digest(questions),
+        "checkpoints": checkpoints.state() if checkpoints else None,
+    }
+    verified = options.correctness == "verifier"
+    with Verifier(bounds) if verified else nullcontext() as judge:
+        import_rollouts(
+            dumps,
+            StepTables(
+                settings,
+                options.algorithm,
+                questions=questions,
+                vocabulary=read_vocabulary(options.policy),
+                judge=judge,
+                scorer=Rescorer(checkpoints, features.batch_tokens) if checkpoints else None,
+                prompts=prompts,
+            ),
+            run=RunFolder(options.run_folder, digest(depends_on | inputs)),
+            output=options.output,
+            attributes=provenance("import", depends_on, algorithm=options.algorithm),
+        )

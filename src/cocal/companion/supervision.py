@@ -1,0 +1,175 @@
+"""The supervision that policy training leaves behind: rollout labels, question texts, matching features."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.errors import ContractError
+from cocal.features.store import FeatureReader
+from cocal.replay.prompts import first_of_groups
+from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
+
+_COLUMNS = (
+    "dataset",
+    "question_id",
+    "response_id",
+    "step",
+    "sample",
+    "length",
+    "finish_reason",
+    "truncated",
+    "correct",
+    "group_accuracy",
+)
+
+
+def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
+    """Labels of the rollouts of steps 1 to `steps`, chronologically, one row a response.
+
+    Token ids and response texts are not read.
+
+    Args:
+        folder: rollout tables, contract RESPONSES.
+        questions: question table, contract QUESTIONS.
+        steps: length of the prefix.
+
+    Returns:
+        Columns response_id, step, sample, length, truncated, correct, group_accuracy and question (its text), among
+        others.
+
+    Raises:
+        ContractError: if a table breaks its contract, rows are out of chronological order, a step or a
+            question is missing, or a group accuracy is not that of the whole group.
+    """
+    rollouts = read_frame(folder, RESPONSES, _COLUMNS)
+    check_chronological(rollouts, folder)
+    prefix = rollouts[rollouts["step"].between(1, steps)].reset_index(drop=True)
+    absent = sorted(set(range(1, steps + 1)) - set(prefix["step"].unique()))
+    if absent or prefix["step"].size != (rollouts["step"] <= steps).sum():
+        raise ContractError(
+            f"{folder}: steps 1 to {steps} are needed, found {rollouts['step'].min()} to {rollouts['step'].max()}"
+            + (f" without {', '.join(map(str, absent[:5]))}" if absent else "")
+        )
+    _check_groups(prefix, folder)
+    prefix = with_question(prefix, folder, questions)
+    return prefix
+
+
+def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
+    """The questions that steps 1 to `steps` asked, chronologically, one row a group of responses (appendix F.4).
+
+    Args:
+        folder, questions, steps: see `read_rollouts`.
+
+    Returns:
+        Columns as of `read_rollouts`: response_id counts the rows, `correct` and `group_accuracy` are the mean
+        correctness of the whole group, truncated responses included, and no row is truncated.
+
+    Raises:
+        ContractError: see `read_rollouts`.
+    """
+    return prompts_of(read_rollouts(folder, questions, steps)).assign(length=1)
+
+
+def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
+    """One row a group: its mean correctness, never truncated; response_id counts the rows.
+
+    Args:
+        rollouts: with the columns sample and group_accuracy.
+    """
+    groups = first_of_groups(rollouts).reset_index(drop=True)
+    return groups.assign(response_id=groups.index, truncated=False, correct=groups["group_accuracy"])
+
+
+def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
+    """Steps must not fall and response ids must rise, row by row (section 4.1).
+
+    Args:
+        rollouts: columns step and response_id.
+        source: file name for errors.
+
+    Raises:
+        ContractError: naming the first row that is out of order.
+    """
+    for column, least in (("step", 0), ("response_id", 1)):
+        early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
+        if len(early):
+            row = early[0] + 1
+            before, after = rollouts[column].iloc[[row - 1, row]]
+            raise ContractError(
+                f"{source}: rollouts must be in chronological order, but column {column!r} goes from {before} to "
+                f"{after} at row {row}; name the files so that they sort by step"
+            )
+
+
+def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
+    """Refuse features that are not those of `rollouts`, row by row.
+
+    Args:
+        rollouts: from `read_rollouts`; its row k belongs to row k of the features.
+
+    Raises:
+        ContractError: naming the first row that differs.
+    """
+    if len(features) < len(rollouts):
+        raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
+    labels = {name: getattr(features, name) for name in ("response_id", "question_id", "length")}
+    for column, found in labels.items():
+        expected = rollouts[column].to_numpy()
+        different = np.flatnonzero(found[: len(expected)] != expected)
+        if len(different):
+            row = different[0]
+            raise ContractError(
+                f"{features.path}: {column} is {found[row]!s} at row {row}, the rollouts have {expected[row]!s} "
+                f"({len(different)} such row(s)); extract features and rollouts from the same run"
+            )
+
+
+def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
+    """`rollouts` with the text of their questions as the column question.
+
+    Args:
+        rollouts: columns dataset, question_id and response_id, from `folder`.
+        questions: question table, contract QUESTIONS.
+
+    Raises:
+        ContractError: if a question is not in the table.
+    """
+    key = ["dataset", "question_id"]
+    texts = read_frame(questions, QUESTIONS, [*key, "question"])
+    merged = rollouts.merge(texts, on=key, how="left", validate="many_to_one")
+    unknown = np.flatnonzero(merged["question"].isna())
+    if len(unknown):
+        row = merged.iloc[unknown[0]]
+        raise ContractError(
+            f"{folder}: question {row['question_id']!r} of dataset {row['dataset']!r} (response "
+            f"{row['response_id']}) is not in {questions}; {len(unknown)} such row(s)"
+        )
+    return merged
+
+
+def question_texts(questions: str | Path) -> list[str]:
+    """The texts of a question table, contract QUESTIONS, in its order.
+
+    Raises:
+        ContractError: if the table breaks its contract.
+    """
+    return read_frame(questions, QUESTIONS, ["question"])["question"].tolist()
+
+
+def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
+    """Where a group is complete, its accuracy must count all its responses, truncated ones too."""
+    groups = rollouts.groupby(["step", "dataset", "question_id"], sort=False)
+    size = rollouts["sample"].max() + 1
+    complete = (groups["sample"].transform("size") == size) & (groups["sample"].transform("nunique") == size)
+    mean = groups["correct"].transform("mean")
+    wrong = np.flatnonzero(complete & ((mean - rollouts["group_accuracy"]).abs() > 1e-6))
+    if len(wrong):
+        row = rollouts.iloc[wrong[0]]
+        raise ContractError(
+            f"{folder}: group_accuracy of response {row['response_id']} is {row['group_accuracy']:.4f}, but "
+            f"{mean[wrong[0]]:.4f} of its group's {size} responses are correct ({len(wrong)} such row(s)); it must "
+            "be taken over the whole group, before truncated responses are filtered out"
+        )

@@ -1,0 +1,1 @@
+"""Rollouts that another engine sampled become tables of the contract; slime is also started from here."""

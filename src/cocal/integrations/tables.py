@@ -1,0 +1,185 @@
+"""From the samples of a dump to a table of rollouts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from cocal.answers.extraction import extract_answer
+from cocal.answers.judge import Judge, Verdicts
+from cocal.checkpoints.loading import Vocabulary
+from cocal.config.policy import Algorithm, PolicySettings
+from cocal.errors import ContractError
+from cocal.generation.engine import Completion
+from cocal.generation.responses import chat_ids
+from cocal.generation.rows import plain_texts, response_rows, stated_confidences
+from cocal.integrations.matching import QuestionIndex
+from cocal.integrations.sample import Sample
+from cocal.policy.objectives import PROMPT_FORMATS, step_rewards
+from cocal.prompts import Prompts
+
+Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
+"""Raw log-probabilities of responses: rollout step, prompt ids, response ids -> float32 (length,) each."""
+
+
+class StepTables:
+    """Makes the tables of rollout steps.
+
+    Args:
+        settings: of the training that made the rollouts.
+        algorithm: which objective; decides format and rewards.
+        questions: training set (cocal.store.contracts.QUESTIONS).
+        vocabulary: of the policy.
+        judge: decides correctness; None takes it from the dump's reward.
+        scorer: computes log-probabilities where the dump has none; None refuses such a dump.
+        prompts: of text without token ids, which is then tokenised; None refuses such a dump.
+    """
+
+    def __init__(
+        self,
+        settings: PolicySettings,
+        algorithm: Algorithm,
+        *,
+        questions: pd.DataFrame,
+        vocabulary: Vocabulary,
+        judge: Judge | None,
+        scorer: Scorer | None = None,
+        prompts: Prompts | None = None,
+    ):
+        self._settings = settings
+        self._algorithm = algorithm
+        self._questions = questions
+        self._golds = [[a, *more] for a, more in zip(questions["answer"], questions["aliases"], strict=True)]
+        self._index = QuestionIndex(questions)
+        self._vocabulary = vocabulary
+        self._judge = judge
+        self._scorer = scorer
+        self._prompts = prompts
+
+    def table(self, step: int, samples: list[Sample], source: str) -> pd.DataFrame:
+        """The rollouts of one step in the contract of cocal.store.contracts.RESPONSES, groups consecutive.
+
+        Group accuracies are of whole groups: a dump that leaves responses out is refused.
+
+        Args:
+            step: rollout step, from 1.
+            samples: of the step's dump.
+            source: file name for errors.
+
+        Raises:
+            ContractError: naming file, sample and what is wrong.
+        """
+        settings = self._settings
+        size = settings.responses_per_question
+        places: dict[int, list[Sample]] = {}
+        for sample in samples:
+            places.setdefault(sample.group, []).append(sample)
+        for group in places.values():
+            if len(group) != size:
+                raise ContractError(
+                    f"{group[0].where}: its group has {len(group)} responses, policy.responses_per_question is {size}; "
+                    "group accuracies need all of them, before any filtering"
+                )
+        if len(places) != settings.questions_per_step:
+            raise ContractError(
+                f"{source}: holds {len(places)} groups, policy.questions_per_step is {settings.questions_per_step}"
+            )
+        samples = [sample for group in places.values() for sample in group]
+        asked = [self._index.find(sample) for sample in samples]
+        for first in range(0, len(asked), size):
+            if len({*asked[first : first + size]}) > 1:
+                raise ContractError(f"{samples[first].where}: the responses of its group answer different questions")
+        if samples[0].response_ids is None:
+            samples = self._tokenised(samples, asked)
+        for sample in samples:
+            self._check_ids(sample)
+        return self._rows(step, samples, asked)
+
+    def _rows(self, step: int, samples: list[Sample], asked: list[int]) -> pd.DataFrame:
+        tokenizer, settings = self._vocabulary.tokenizer, self._settings
+        texts = plain_texts(tokenizer, [sample.response_ids.tolist() for sample in samples])
+        answers = [extract_answer(text) for text in texts]
+        confidence = stated_confidences(texts, PROMPT_FORMATS[self._algorithm])
+        verdicts = self._verdicts(samples, asked, answers)
+        rewards = step_rewards(settings, self._algorithm, verdicts.values, confidence)
+        completions = [
+            Completion(sample.response_ids.tolist(), values, "length" if sample.truncated else "stop")
+            for sample, values in zip(samples, self._logprobs(step, samples), strict=True)
+        ]
+        frame = response_rows(
+            completions,
+            dataset=self._questions["dataset"].iloc[0],
+            question_ids=self._questions["question_id"].iloc[asked],
+            prompt_ids=[sample.prompt_ids.tolist() for sample in samples],
+            texts=texts,
+            answers=answers,
+            verdicts=verdicts,
+            confidence=confidence,
+            group_size=settings.responses_per_question,
+            step=step,
+            first=(step - 1) * len(samples),
+        )
+        calibration = np.nan if rewards.calibration is None else rewards.calibration
+        return frame.assign(reward_task=rewards.task, reward_calibration=calibration)
+
+    def _verdicts(self, samples: list[Sample], asked: list[int], answers: list[str | None]) -> Verdicts:
+        if self._judge is not None:
+            questions = self._questions["question"].iloc[asked].tolist()
+            return self._judge.correct([self._golds[place] for place in asked], answers, questions)
+        for sample in samples:
+            if sample.reward not in (0.0, 1.0):
+                raise ContractError(f"{sample.where}: reward {sample.reward} says neither correct (1) nor wrong (0)")
+        return Verdicts(np.array([sample.reward == 1.0 for sample in samples]), np.ones(len(samples), dtype=bool))
+
+    def _logprobs(self, step: int, samples: list[Sample]) -> list[np.ndarray]:
+        without = next((sample for sample in samples if sample.logprobs is None), None)
+        if without is None:
+            return [sample.logprobs for sample in samples]
+        if self._scorer is None:
+            raise ContractError(f"{without.where}: has no log-probabilities; give checkpoints that can compute them")
+        return self._scorer(
+            step, [sample.prompt_ids.tolist() for sample in samples], [s.response_ids.tolist() for s in samples]
+        )
+
+    def _tokenised(self, samples: list[Sample], asked: list[int]) -> list[Sample]:
+        """Samples of text alone with ids of our own: prompts from the prompt set, an end where there is room for it."""
+        if self._prompts is None:
+            raise ContractError(
+                f"{samples[0].where}: holds text without token ids; companions need the exact ids. Dump the ids, or "
+                "have the text tokenised again (--tokenise), knowing that the ids may not be those that were sampled"
+            )
+        prompt_format, limit = PROMPT_FORMATS[self._algorithm], self._settings.max_response_length[self._algorithm]
+        tokenizer = self._vocabulary.tokenizer
+        questions = self._questions["question"].iloc[asked]
+        prompts = chat_ids(tokenizer, [self._prompts.message(prompt_format, question) for question in questions])
+        found = tokenizer([sample.text for sample in samples], add_special_tokens=False)["input_ids"]
+        tokenised = []
+        for sample, prompt, text in zip(samples, prompts, found, strict=True):
+            truncated = len(text) >= limit
+            ids = text[:limit] if truncated else [*text, tokenizer.eos_token_id]
+            tokenised.append(
+                replace(sample, prompt_ids=np.array(prompt), response_ids=np.array(ids), truncated=truncated)
+            )
+        return tokenised
+
+    def _check_ids(self, sample: Sample) -> None:
+        known = self._vocabulary
+        for name, ids in (("prompt", sample.prompt_ids), ("response", sample.response_ids)):
+            outside = np.flatnonzero((ids < 0) | (ids >= known.size))
+            if outside.size:
+                raise ContractError(
+                    f"{sample.where}: {name} token {outside[0]} is {ids[outside[0]]}, outside the checkpoint's "
+                    f"vocabulary of {known.size}; give the checkpoint that the rollouts come from"
+                )
+        limit = self._settings.max_response_length[self._algorithm]
+        if len(sample.response_ids) > limit:
+            raise ContractError(
+                f"{sample.where}: response of {len(sample.response_ids)} tokens; "
+                f"policy.max_response_length.{self._algorithm} is {limit}"
+            )
+        if not sample.truncated and int(sample.response_ids[-1]) not in known.ends:
+            raise ContractError(
+                f"{sample.where}: a complete response ends with token {sample.response_ids[-1]}, which ends none "
+                f"({', '.join(map(str, sorted(known.ends)))}); features need the generated end"
+            )

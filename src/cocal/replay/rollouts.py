@@ -1,0 +1,146 @@
+"""Hidden states of stored rollouts: one teacher-forced pass over their exact token ids, step by step."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from cocal.checkpoints.loading import load_policy
+from cocal.config.evaluation import FeatureSettings
+from cocal.errors import ContractError
+from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
+from cocal.features.forward import batches_of_tokens, score
+from cocal.features.store import FeatureWriter, create_features, open_features
+from cocal.replay.checkpoints import StepCheckpoints
+from cocal.runtime.progress import Progress
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+from cocal.store.numbered import numbered
+from cocal.store.run_folder import RunFolder
+
+_COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
+
+
+def step_tables(folder: Path) -> dict[int, Path]:
+    """Tables of rollouts by step, from 1 without gaps.
+
+    Raises:
+        ContractError: if one is missing.
+    """
+    found = numbered(folder, r"step-(\d+)\.parquet", "step-00001.parquet")
+    missing = sorted({*range(1, max(found) + 1)} - {*found})
+    if missing:
+        raise ContractError(f"{folder}: the table of step {missing[0]} is missing")
+    return found
+
+
+def replay(
+    checkpoints: StepCheckpoints,
+    rollouts: Path,
+    settings: FeatureSettings,
+    *,
+    run: RunFolder,
+    output: Path,
+    attributes: Mapping[str, str],
+) -> None:
+    """Write the feature store of rollout tables, row by row; a killed run goes on with the next step.
+
+    Args:
+        checkpoints: which checkpoint reads which step.
+        rollouts: folder of `step-00001.parquet` and so on, contract RESPONSES, equally many rows each.
+        settings: layers, stored type, batch size.
+        run: working folder.
+        output: the store; its row k belongs to row k of the tables.
+        attributes: provenance.
+
+    Raises:
+        ContractError: if a table is missing or has other rows, or a checkpoint cannot be read.
+    """
+    tables = step_tables(rollouts)
+    count = pq.read_metadata(tables[1]).num_rows
+    writer: FeatureWriter | None = None
+    done = np.zeros(0, dtype=bool)
+    for checkpoint, steps in checkpoints.spans(max(tables)):
+        if done.size and done[steps.start - 1 : steps.stop - 1].all():
+            continue
+        model, tokenizer = load_policy(checkpoint)
+        layers = resolve_layers(settings.layers, model.config.num_hidden_layers)
+        if writer is None:
+            writer = create_features(
+                run.path / "features.zarr",
+                responses=max(tables) * count,
+                layers=layers,
+                hidden=model.config.hidden_size,
+                rows_per_chunk=count,
+                dtype=settings.dtype,
+                attributes=attributes,
+                resume=run.resumed,
+            )
+            length = open_features(writer.path, allow_partial=True).length
+            done = (length > 0).reshape(-1, count).all(axis=1)
+            progress = Progress("step", max(tables), done=int(done.sum()))
+        for step in steps:
+            if done[step - 1]:
+                continue
+            started = time.monotonic()
+            tokens = _replay_step(writer, tables[step], step, count, model, tokenizer.pad_token_id, layers, settings)
+            rate = tokens / (time.monotonic() - started)
+            progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
+    open_features(run.path / "features.zarr")  # refuses a store with gaps
+    run.publish({"features.zarr": output})
+
+
+def _replay_step(
+    writer: FeatureWriter,
+    table: Path,
+    step: int,
+    count: int,
+    model,
+    pad: int,
+    layers: Sequence[int],
+    settings: FeatureSettings,
+) -> int:
+    """The states of one table; returns the tokens that were read."""
+    frame = read_frame(table, RESPONSES, _COLUMNS)
+    if len(frame) != count:
+        raise ContractError(f"{table}: holds {len(frame)} rollouts, the first step has {count}; all steps need as many")
+    prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
+    lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
+    states = np.empty((count, len(layers), len(RESPONSE_POOLINGS), model.config.hidden_size), dtype=np.float32)
+    batches = batches_of_tokens(lengths, settings.batch_tokens)
+    for part in score(model, prompts, responses, batches, layers=layers, pad=pad):
+        states[part.rows] = part.features
+    ids, asked = frame["response_id"].to_numpy(), frame["question_id"].tolist()
+    writer.write((step - 1) * count, ids, asked, frame["length"].to_numpy(), states)
+    return sum(lengths)
+
+
+class Rescorer:
+    """Raw log-probabilities of rollouts by the checkpoints that stand for their policies.
+
+    Args:
+        checkpoints: which checkpoint reads which step.
+        batch_tokens: padded tokens in one forward pass.
+    """
+
+    def __init__(self, checkpoints: StepCheckpoints, batch_tokens: int):
+        self._checkpoints = checkpoints
+        self._batch_tokens = batch_tokens
+        self._path: Path | None = None
+
+    def __call__(self, step: int, prompts: list[Sequence[int]], responses: list[Sequence[int]]) -> list[np.ndarray]:
+        """float32 (length,) of each response of a rollout step; rounding above 0 is cut off."""
+        path = self._checkpoints.of_step(step)
+        if path != self._path:
+            self._model, self._tokenizer = load_policy(path)
+            self._path = path
+        lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
+        found: list = [None] * len(responses)
+        batches = batches_of_tokens(lengths, self._batch_tokens)
+        pad = self._tokenizer.pad_token_id
+        for part in score(self._model, prompts, responses, batches, layers=(0,), pad=pad, logprobs=True):
+            for place, values in zip(part.rows, part.logprobs, strict=True):
+                found[place] = np.minimum(values, np.float32(0))
+        return found

@@ -1,0 +1,1 @@
+"""A companion beside its policy, one sequence at a time."""

@@ -1,0 +1,53 @@
+"""How long a job of each rule is expected to take, before anything was measured: what the terminal's share of the work
+and time left begin with. Jobs that have run replace these numbers (src/snakemake_logger_plugin_cocal)."""
+
+from collections import defaultdict
+
+from cocal.config.backbone import PretrainingSettings
+from cocal.config.study import Study
+from cocal.study.estimate import PROCESSOR, Assumptions, parameters_of, workloads
+
+SHORT = {
+    "all": 0,
+    "sources": 60,
+    "judge_checkpoint": 600,
+    "existing_backbone": 60,
+    "import_": 60,
+    "questions": 2,
+    "overlap": 2,
+    "predictions": 4,
+    "latency": 60,
+    "metrics": 4,
+    "checks": 3,
+    "table_": 2,
+    "figure_": 4,
+}
+"""Seconds of jobs that take about as long in every study, by rule. A name that ends with an underscore stands for all
+rules that begin so, and `metrics` also for `sweep_metrics`."""
+
+_DOCUMENT_SECONDS = 1.6e-8
+"""Seconds in which one core pre-trains on a document of the corpus, for each parameter of the policy."""
+_READING = 0.1
+"""Time of reading rollouts again, in times of sampling them."""
+
+
+def seconds_by_rule(study: Study) -> dict[str, float]:
+    """Expected seconds of one job of each rule, or kind of rule, that a study has; the mean over its backbones.
+
+    Rules that train, sample, extract or fit follow the estimate of `cocal plan`: of a GPU as the paper states it, or
+    of one core for backbones that are trained here from nothing. The rest is `SHORT`.
+    """
+    hours: defaultdict[str, float] = defaultdict(float)
+    jobs: defaultdict[str, int] = defaultdict(int)
+    for work in workloads(study, Assumptions()):
+        hours[work.rule] += work.hours
+        jobs[work.rule] += work.jobs
+    seconds = {rule: 3600 * hours[rule] / jobs[rule] for rule in hours if jobs[rule]}
+    seconds |= {"train_coupled": seconds["train"], "slime": seconds["train"]}
+    if "resample" in seconds:
+        seconds["replay"] = _READING * seconds["resample"]
+    made = [one for one in study.backbones.values() if isinstance(one, PretrainingSettings)]
+    if made:
+        work = [one.steps * one.batch_size * parameters_of(one, one.architecture.vocabulary) for one in made]
+        seconds["backbone"] = 60 * PROCESSOR.start_minutes + _DOCUMENT_SECONDS * sum(work) / len(made)
+    return SHORT | seconds

@@ -1,0 +1,280 @@
+"""What a study will take, before anything is submitted: GPU-hours and storage by stage, from stated assumptions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from cocal.config.backbone import BackboneSettings, PretrainingSettings
+from cocal.config.base import Count, Model, Positive, Share
+from cocal.config.study import Study
+from cocal.study import plan
+
+Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
+
+STAGES: dict[Stage, tuple[str, ...]] = {
+    "questions": ("sources", "questions", "overlap"),
+    "policies": ("backbone", "existing_backbone", "train", "train_coupled", "slime", "import_", "resample"),
+    "responses": ("judge_checkpoint", "responses", "factual_responses"),
+    "features": ("features", "factual_features", "prompt_features", "replay"),
+    "companions": ("companions", "postcal_companions", "prompt_companions", "ablation_companions"),
+    "predictions": ("predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "latency"),
+    "results": (
+        *("metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"),
+        *("table_", "figure_", "all"),
+    ),
+}
+"""Rules of each stage, by name; an underscore at the end stands for all that begin so."""
+
+_TERA = 1e12
+_HALF, _SINGLE = 2, 4
+"""Bytes of a number."""
+
+
+class Assumptions(Model):
+    """What an estimate rests on. Times are the paper's (table of costs: Qwen3-8B on B200); they are taken to grow with
+    the parameters of the model and the tokens that it reads or writes."""
+
+    parameters: Positive = 8.2e9
+    """Of the model that was timed."""
+    vocabulary: Count = 151_936
+    """Tokens that a checkpoint knows; its parameters are estimated from this, depth and width."""
+    training_hours: Positive = 16.67
+    """Wall-clock time of policy training, for `responses` rollouts."""
+    training_gpus: Count = 8
+    """GPUs that it ran on. The paper does not state it."""
+    sampling_hours: Positive = 14.22
+    """Sampling `responses` responses on one GPU."""
+    responses: Count = 245_760
+    """Responses of both."""
+    companion_seconds: Positive = 15.1
+    """One companion on `responses` rollouts, on one GPU."""
+    training_tokens: Count = 900
+    """Mean length of a rollout."""
+    mathematics_tokens: Count = 3000
+    """Mean length of an evaluation response."""
+    factual_tokens: Count = 250
+    """The same on factual questions."""
+    prompt_tokens: Count = 150
+    """Mean length of a prompt."""
+    peak_teraflops: Positive = 2250.0
+    """Dense bfloat16 matrix products of one GPU."""
+    utilisation: Share = 0.4
+    """Share of that which a forward pass reaches."""
+    judge_parameters: Positive = 32.8e9
+    """Of the model that judges factual answers, where one does."""
+    judge_tokens: Count = 200
+    """Mean length of a question to the judge."""
+    judgements: Positive = 2.0
+    """Questions to the judge for each sampled response: whether it is right, and to which others it is equal."""
+    start_minutes: Positive = 5.0
+    """Loading a checkpoint and starting an engine, for every job that has a GPU."""
+
+
+PROCESSOR = Assumptions(
+    parameters=0.5e6,
+    training_hours=0.05,
+    training_gpus=1,
+    sampling_hours=0.02,
+    responses=15_360,
+    companion_seconds=2.3,
+    training_tokens=64,
+    peak_teraflops=0.3,
+    start_minutes=0.1,
+)
+"""One core and the policies of the embedded study, whose times these are."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kind of work on one backbone.
+
+    Attributes:
+        rule: of its jobs.
+        hours: wall-clock time of all its jobs, one after the other, their start included.
+        gpus: that a job holds; none where the backbone is trained here from nothing.
+        storage: bytes that it leaves in results/.
+        transient: bytes that it needs while it runs, on top.
+        jobs: how many there are.
+    """
+
+    rule: str
+    hours: float
+    gpus: int
+    storage: float
+    transient: float = 0.0
+    jobs: int = 1
+
+    @property
+    def stage(self) -> Stage | None:
+        """Of the study."""
+        return stage_of(self.rule)
+
+    @property
+    def gpu_hours(self) -> float:
+        """Of all its jobs and their GPUs."""
+        return self.hours * self.gpus
+
+
+def stage_of(rule: str) -> Stage | None:
+    """Stage of a rule; None for one that no stage knows."""
+    for stage, rules in STAGES.items():
+        if rule in rules or any(name.endswith("_") and rule.startswith(name) for name in rules):
+            return stage
+    return None
+
+
+def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
+    """Number of parameters: of a decoder with untied embeddings whose blocks have 12 x width^2 of them."""
+    if isinstance(backbone, PretrainingSettings):
+        shape = backbone.architecture
+        attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
+        block = shape.hidden_size * (attention + 3 * shape.intermediate_size)
+        return shape.layers * block + 2 * shape.vocabulary * shape.hidden_size
+    return 12 * backbone.depth * backbone.width**2 + 2 * vocabulary * backbone.width
+
+
+def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
+    """Everything that takes a GPU or much space, in the order of the stages. Backbones that are trained here from
+    nothing need no GPU, and take the time of `PROCESSOR`."""
+    for backbone in study.backbones:
+        estimate = _Backbone(study, backbone, assumed)
+        yield estimate.policies()
+        yield estimate.resampling()
+        yield from estimate.evaluations()
+        yield estimate.prompts()
+        yield from estimate.companions()
+
+
+class _Backbone:
+    """The work on one backbone."""
+
+    def __init__(self, study: Study, name: str, assumed: Assumptions):
+        self._study, self._name, self._assumed = study, name, assumed
+        self._backbone = study.backbones[name]
+        self._parameters = parameters_of(self._backbone, assumed.vocabulary)
+        self._rollouts = study.policy.steps * study.policy.questions_per_step * study.policy.responses_per_question
+        self._layers = plan.layers_of(study, name)
+        self._gpus = 0 if isinstance(self._backbone, PretrainingSettings) else 1
+        self._pace = assumed if self._gpus else PROCESSOR
+        self._start = self._pace.start_minutes / 60
+
+    def policies(self) -> Workload:
+        """All algorithms: rollouts, updates, live features of GRPO; checkpoints of the stages."""
+        pace, policy = self._pace, self._study.policy
+        share = self._rollouts / pace.responses * self._parameters / pace.parameters
+        runs = len(policy.algorithms)
+        hours = runs * (share * pace.training_hours + self._start)
+        gpus = self._gpus * pace.training_gpus
+        weights = _HALF * self._parameters
+        text = sum(self._text(self._rollouts, self._training_tokens(algorithm)) for algorithm in policy.algorithms)
+        stored = weights * (1 + runs * len(policy.stages)) + text
+        # float32 weights, once whole and once to be resumed, and both moments of the newest two resumable checkpoints
+        transient = 2 * runs * self._parameters * 4 * _SINGLE
+        stored += self._states(self._rollouts, len(self._layers))
+        return Workload("train", hours, gpus, stored, transient, jobs=runs)
+
+    def resampling(self) -> Workload:
+        """PostCal: as many responses again, with the final block's features."""
+        if "resampled" not in plan.experiences_of(self._methods("grpo", self._study.policy.steps)):
+            return Workload("resample", 0.0, 0, 0.0, jobs=0)
+        tokens = self._training_tokens("grpo")
+        hours = self._decoding(self._rollouts * tokens) + self._forward(self._rollouts * self._with_prompt(tokens))
+        stored = self._text(self._rollouts, tokens) + self._states(self._rollouts, 1)
+        return Workload("resample", hours + self._start, self._gpus, stored)
+
+    def evaluations(self) -> Iterator[Workload]:
+        """Responses and features of every evaluated checkpoint, format and domain."""
+        study = self._study
+        for algorithm, step in plan.evaluated_cells(study, self._name):
+            read = plan.feature_prompt_formats(study, self._name, algorithm, step)
+            for prompt_format in plan.prompt_formats_of(study, self._name, algorithm, step):
+                for domain in plan.domains_of(study, self._name, algorithm, step):
+                    of_domain = "factual_" * (domain == "factual")
+                    sets = plan.response_plan(
+                        study, self._name, algorithm, step, prompt_format, study.evaluation_sets(domain)
+                    ).sets
+                    asked = {name: study.datasets[name].source.questions for name in sets}
+                    sampled = sum(asked[name] * one.sampled for name, one in sets.items())
+                    longest = max(one.max_response_length for one in sets.values())
+                    tokens = min(self._tokens(domain), longest)
+                    hours = self._decoding(sampled * tokens) + self._start
+                    if domain == "factual" and study.judge.kind == "llm":
+                        hours += self._judging(sampled) + self._start
+                    yield Workload(f"{of_domain}responses", hours, self._gpus, self._text(sampled, tokens))
+                    if prompt_format in read:
+                        evaluated = sum(asked[name] * one.samples for name, one in sets.items())
+                        hours = self._forward(evaluated * self._with_prompt(tokens)) + self._start
+                        kept = plan.feature_settings(study, algorithm, step, domain).layers
+                        layers = 1 if kept == "final" else len(self._layers)
+                        stored = self._states(evaluated, layers)
+                        yield Workload(f"{of_domain}features", hours, self._gpus, stored)
+
+    def prompts(self) -> Workload:
+        """States of the prompts of all rollout groups, on the main backbone."""
+        methods = self._methods("grpo", self._study.policy.steps)
+        if "prompts" not in plan.experiences_of(methods):
+            return Workload("prompt_features", 0.0, 0, 0.0, jobs=0)
+        groups = self._rollouts // self._study.policy.responses_per_question
+        hours = self._forward(groups * self._assumed.prompt_tokens) + self._start * len(self._study.policy.stages)
+        return Workload("prompt_features", hours, self._gpus, self._states(groups, 1) / 2)
+
+    def companions(self) -> Iterator[Workload]:
+        """Fits of all prefixes and budgets, seeds and targets; those of the ablations have one target."""
+        study = self._study
+        for experience in plan.experiences_of(self._methods("grpo", study.policy.steps)):
+            steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
+            targets = 1 if experience == "prompts" else len(study.companion.targets)
+            size = study.policy.responses_per_question if experience == "prompts" else 1
+            rule = {"rollouts": "companions", "resampled": "postcal_companions"}.get(experience, "prompt_companions")
+            yield self._fits(rule, [step / size for step in steps], targets, width=1 if experience == "prompts" else 2)
+        states = len(plan.ablation_states(study, self._name))
+        yield self._fits("ablation_companions", [study.policy.steps] * states, 1, width=2)
+
+    def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
+        members = targets * len(self._study.companion.seeds)
+        policy = self._study.policy
+        rollouts = sum(steps) * policy.questions_per_step * policy.responses_per_question
+        seconds = self._pace.companion_seconds * members * rollouts / self._pace.responses
+        sizes = (width * self._backbone.width, *self._study.companion.widths, 1)
+        weights = sum((a + 3) * b for a, b in pairwise(sizes))
+        stored = _SINGLE * weights * members * len(steps)
+        return Workload(rule, seconds / 3600 + self._start, self._gpus, stored)
+
+    def _methods(self, algorithm: str, step: int) -> list[str]:
+        return plan.methods_of(self._study, self._name, algorithm, step)
+
+    def _training_tokens(self, algorithm: str) -> int:
+        return min(self._assumed.training_tokens, self._study.policy.max_response_length[algorithm])
+
+    def _tokens(self, domain: str) -> int:
+        return self._assumed.factual_tokens if domain == "factual" else self._assumed.mathematics_tokens
+
+    def _with_prompt(self, tokens: int) -> int:
+        return tokens + self._assumed.prompt_tokens
+
+    def _decoding(self, tokens: float) -> float:
+        """Hours on one device."""
+        pace = self._pace
+        hours = pace.sampling_hours / (pace.responses * pace.training_tokens)
+        return tokens * hours * self._parameters / pace.parameters
+
+    def _forward(self, tokens: float, parameters: float | None = None) -> float:
+        """Hours on one device; of the backbone, or of a model of so many parameters."""
+        speed = self._pace.peak_teraflops * _TERA * self._pace.utilisation
+        return 2 * (parameters or self._parameters) * tokens / speed / 3600
+
+    def _judging(self, responses: float) -> float:
+        """Hours on one device: nearly all of it is reading, a verdict is a word."""
+        assumed = self._assumed
+        return self._forward(responses * assumed.judgements * assumed.judge_tokens, assumed.judge_parameters)
+
+    def _text(self, responses: float, tokens: int) -> float:
+        """Bytes of a response table: ids and log-probabilities, and about four bytes of text a token; prompts repeat
+        and compress away."""
+        return responses * tokens * (2 * _SINGLE + 4) / 2
+
+    def _states(self, responses: float, layers: int) -> float:
+        """Bytes of last and mean states."""
+        number = _HALF if self._study.features.dtype == "bfloat16" else _SINGLE
+        return responses * layers * 2 * self._backbone.width * number
