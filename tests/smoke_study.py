@@ -90,8 +90,8 @@ def _load():
     """What every plan needs, once, in the parent."""
     import snakemake.cli  # noqa: F401
 
+    import cocal.exhibits.layouts
     import cocal.judging.prompts
-    import cocal.layouts
     import cocal.policy.launch
     import cocal.policy.objectives
     import cocal.questions.registry

@@ -75,18 +75,18 @@ EDITS = {
     "the split": ("companion/split.py", "blake2b", "blake2s", {"companions"}),
     "the states": ("features/forward.py", "running = None", "running = False", READS_STATES),
     "a definition that nothing uses": (
-        "figures/overview.py",
+        "exhibits/overview.py",
         "def overview_figure",
         "_NEW = 1\n\n\ndef overview_figure",
         set(),
     ),
     "a figure": (
-        "figures/overview.py",
+        "exhibits/overview.py",
         "def overview_figure() -> Figure:",
         "def overview_figure(_new: int = 1) -> Figure:",
         {"overview"},
     ),
-    "figures' style": ("figures/style.py", '"Creator": "CoCal"', '"Creator": "cocal"', {*FIGURES}),
+    "figures' style": ("exhibits/drawing/style.py", '"Creator": "CoCal"', '"Creator": "cocal"', {*FIGURES}),
     "the bins": ("metrics/calibration.py", 'side="left"', 'side="right"', {"metrics", "reliability"}),
 }
 
@@ -118,5 +118,5 @@ def test_code_is_followed_through_packages_and_imports_inside_functions(before, 
 def test_a_name_that_does_not_exist_is_an_error():
     with pytest.raises(ValueError, match=r"there is no module cocal\.gone"):
         code_digest("cocal.gone")
-    with pytest.raises(ValueError, match=r"cocal\.plan defines no gone"):
+    with pytest.raises(ValueError, match=r"cocal\.study\.plan defines no gone"):
         code_digest("cocal.study.plan:gone")

@@ -9,16 +9,16 @@ from matplotlib.figure import Figure
 from cocal.cli import main
 from cocal.companion.spec import CompanionSpec
 from cocal.config.evaluation import CompanionSettings
-from cocal.config.layout import CurvesLayout
 from cocal.errors import ContractError
-from cocal.figures.composition import (
+from cocal.exhibits.composition import (
     composition_figure,
     plot_composition,
     plot_mean_confidence,
     prepare_composition,
     read_error_shares,
 )
-from cocal.figures.style import paper_style
+from cocal.exhibits.drawing.style import paper_style
+from cocal.exhibits.layout import CurvesLayout
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
 from sample_predictions import sweep_cube

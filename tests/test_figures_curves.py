@@ -9,16 +9,12 @@ from matplotlib.figure import Figure
 
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
-from cocal.config.layout import CurvesLayout
 from cocal.errors import ContractError
-from cocal.figures.curves import plot_curves
-from cocal.figures.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
-from cocal.figures.style import TEXT_WIDTH, paper_style
-from cocal.figures.training_dynamics import (
-    plot_training_dynamics,
-    prepare_training_dynamics,
-    training_dynamics_figure,
-)
+from cocal.exhibits.drawing.curves import plot_curves
+from cocal.exhibits.drawing.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
+from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
+from cocal.exhibits.layout import CurvesLayout
+from cocal.exhibits.training_dynamics import plot_training_dynamics, prepare_training_dynamics, training_dynamics_figure
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart

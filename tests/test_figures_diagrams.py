@@ -11,10 +11,10 @@ from matplotlib.path import Path
 from matplotlib.transforms import Bbox
 
 from cocal.cli import main
-from cocal.figures.diagrams import HEAVY, LINE, SMALL, TASK, Rect, arrow, box, label, line, page
-from cocal.figures.overview import overview_figure
-from cocal.figures.paradigms import paradigms_figure
-from cocal.figures.style import METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from cocal.exhibits.drawing.diagrams import HEAVY, LINE, SMALL, TASK, Rect, arrow, box, label, line, page
+from cocal.exhibits.drawing.style import METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from cocal.exhibits.overview import overview_figure
+from cocal.exhibits.paradigms import paradigms_figure
 from drawn_texts import assert_texts_apart
 
 DIAGRAMS = {"paradigms": paradigms_figure, "overview": overview_figure}

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
-from cocal.config.layout import LayersLayout
 from cocal.errors import ContractError
-from cocal.figures.layers import layers_figure, plot_layers, prepare_layers
-from cocal.figures.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
+from cocal.exhibits.drawing.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
+from cocal.exhibits.layers import layers_figure, plot_layers, prepare_layers
+from cocal.exhibits.layout import LayersLayout
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart

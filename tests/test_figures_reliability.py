@@ -12,11 +12,9 @@ from matplotlib.text import Text
 
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
-from cocal.config.layout import ReliabilityLayout
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.figures.reliability import FEW, plot_reliability, prepare_reliability, reliability_figure
-from cocal.figures.style import (
+from cocal.exhibits.drawing.style import (
     BACKBONE_COLOURS,
     HOLLOW,
     METHOD_COLOURS,
@@ -25,6 +23,8 @@ from cocal.figures.style import (
     TEXT_WIDTH,
     paper_style,
 )
+from cocal.exhibits.layout import ReliabilityLayout
+from cocal.exhibits.reliability import FEW, plot_reliability, prepare_reliability, reliability_figure
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_frame

@@ -10,18 +10,13 @@ from matplotlib.patches import Rectangle
 
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
-from cocal.config.layout import CurvesLayout
 from cocal.errors import ContractError
-from cocal.figures.cross_iteration import (
-    cross_iteration_figure,
-    plot_cross_iteration,
-    prepare_cross_iteration,
-    shades,
-)
-from cocal.figures.cross_policy import cross_policy_figure
-from cocal.figures.curves import CONFIDENCE_QUALITY
-from cocal.figures.style import HALF_WIDTH, INK, METHOD_COLOURS, TEXT_WIDTH, paper_style
-from cocal.figures.training_dynamics import prepare_training_dynamics
+from cocal.exhibits.cross_iteration import cross_iteration_figure, plot_cross_iteration, prepare_cross_iteration, shades
+from cocal.exhibits.cross_policy import cross_policy_figure
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
+from cocal.exhibits.drawing.style import HALF_WIDTH, INK, METHOD_COLOURS, TEXT_WIDTH, paper_style
+from cocal.exhibits.layout import CurvesLayout
+from cocal.exhibits.training_dynamics import prepare_training_dynamics
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import UNDEFINED
 from cocal.store import write_dataset

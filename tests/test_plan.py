@@ -2,8 +2,8 @@
 
 import pytest
 
-from cocal import layouts
 from cocal.config import load_study
+from cocal.exhibits import layouts
 from cocal.study import plan
 
 FACTUAL = ["mathematics", "factual"]

@@ -14,6 +14,9 @@ from cocal.checks.tables import count_verdicts
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings, QualitySettings
 from cocal.errors import ContractError
+from cocal.exhibits.main import columns, main_grid, prepare_main
+from cocal.exhibits.typesetting.html import page
+from cocal.exhibits.typesetting.latex import latex
 from cocal.generation.p_true import p_true
 from cocal.judging.verdicts import judge_set
 from cocal.metrics.common import on_common_responses
@@ -21,9 +24,6 @@ from cocal.metrics.cube import metric_cube
 from cocal.metrics.quality import RATES, RESTS_ON, rates_of, shortfalls
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES, VERDICTS
-from cocal.tables.html import page
-from cocal.tables.latex import latex
-from cocal.tables.main import columns, main_grid, prepare_main
 from evaluated_study import SETS, EvaluatedStudy, responses
 from sample_predictions import sample_predictions
 from test_tables import layout

@@ -306,7 +306,7 @@ def test_an_edit_of_the_study_reruns_what_depends_on_it(planner, key):
     [
         ("policy/rewards.py", "def group_advantages", "# a comment\n\n\ndef group_advantages", set()),
         ("estimators/p_true.py", "= responses.", "= 1 - responses.", after("predictions", without=OF_COUPLED)),
-        ("figures/overview.py", "overview_figure()", "overview_figure(_new=1)", {"figure_overview"}),
+        ("exhibits/overview.py", "overview_figure()", "overview_figure(_new=1)", {"figure_overview"}),
         ("prompts/tiny/verbal.txt", "${question}", "Please. ${question}", after("backbone")),
     ],
 )

@@ -6,21 +6,21 @@ import re
 import pandas as pd
 import pytest
 
-from cocal import layouts
 from cocal.cli import main
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
-from cocal.config.layout import MainLayout
 from cocal.config.methods import METHODS as REGISTRY
 from cocal.errors import ContractError
+from cocal.exhibits import layouts
+from cocal.exhibits.layout import MainLayout
+from cocal.exhibits.main import columns, main_grid, prepare_main
+from cocal.exhibits.typesetting.html import page
+from cocal.exhibits.typesetting.latex import latex
+from cocal.exhibits.typesetting.rank import marks
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.quality import RATES
 from cocal.metrics.shown import BETTER, csv_text, metric_text
 from cocal.store import write_dataset
-from cocal.tables.html import page
-from cocal.tables.latex import latex
-from cocal.tables.main import columns, main_grid, prepare_main
-from cocal.tables.rank import marks
 from sample_predictions import METHODS, STAGES, sample_predictions
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")

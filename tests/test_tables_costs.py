@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from cocal.errors import ContractError
+from cocal.exhibits.cost import cost_grid, prepare_cost
+from cocal.exhibits.time_to_confidence import prepare_time_to_confidence, time_to_confidence_grid
+from cocal.exhibits.typesetting.latex import latex
+from cocal.exhibits.typesetting.numbers import LONG, SHORT, ratios, times
 from cocal.study.costs import Cost
-from cocal.tables.cost import cost_grid, prepare_cost
-from cocal.tables.latex import latex
-from cocal.tables.numbers import LONG, SHORT, ratios, times
-from cocal.tables.time_to_confidence import prepare_time_to_confidence, time_to_confidence_grid
 from sample_tables import CPU, GPU, cost_layout, costs, latency, times_layout
 
 NOTHING = float("nan")

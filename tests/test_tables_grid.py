@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.tables.html import page
-from cocal.tables.latex import escape, latex
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.html import page
+from cocal.exhibits.typesetting.latex import escape, latex
 
 BLOCK = Block(
     corner="Method",

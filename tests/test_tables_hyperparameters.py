@@ -2,11 +2,11 @@
 
 from types import MappingProxyType
 
-from cocal import layouts
 from cocal.config import load_study
+from cocal.exhibits import layouts
+from cocal.exhibits.hyperparameters import hyperparameters_grid, prepare_hyperparameters
+from cocal.exhibits.typesetting.latex import latex
 from cocal.questions.registry import known_wrong, registry_of
-from cocal.tables.hyperparameters import hyperparameters_grid, prepare_hyperparameters
-from cocal.tables.latex import latex
 from sample_tables import paper_study
 
 PUBLISHED = r"""

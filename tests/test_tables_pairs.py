@@ -3,9 +3,9 @@
 import pytest
 
 from cocal.errors import ContractError
-from cocal.tables.latex import latex
-from cocal.tables.pre_generation import pre_generation_grid, prepare_pre_generation
-from cocal.tables.token_aggregation import prepare_token_aggregation, token_aggregation_grid
+from cocal.exhibits.pre_generation import pre_generation_grid, prepare_pre_generation
+from cocal.exhibits.token_aggregation import prepare_token_aggregation, token_aggregation_grid
+from cocal.exhibits.typesetting.latex import latex
 from sample_tables import (
     aggregation_cube,
     aggregation_layout,

@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from cocal import layouts
+from cocal.exhibits import layouts
 from cocal.study import plan
 from cocal.config.load import configured_study
 from cocal.config.paths import located

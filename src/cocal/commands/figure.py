@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from cocal.config.layout import BackboneLayout, CurvesLayout, LayersLayout
+    from cocal.exhibits.layout import BackboneLayout, CurvesLayout, LayersLayout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,8 +91,8 @@ def _write_reliability(options: argparse.Namespace) -> None:
     import pandas as pd
 
     from cocal.config import parse_settings
-    from cocal.config.layout import ReliabilityLayout
-    from cocal.figures.reliability import prepare_reliability, reliability_figure
+    from cocal.exhibits.layout import ReliabilityLayout
+    from cocal.exhibits.reliability import prepare_reliability, reliability_figure
     from cocal.store import read_frame
     from cocal.store.contracts import PREDICTIONS
 
@@ -112,15 +112,15 @@ def _write_reliability(options: argparse.Namespace) -> None:
 
 
 def _write_training_dynamics(options: argparse.Namespace) -> None:
-    from cocal.figures.training_dynamics import training_dynamics_figure
+    from cocal.exhibits.training_dynamics import training_dynamics_figure
     from cocal.metrics.calibration import METRICS
 
     _write_stages(options, METRICS, training_dynamics_figure)
 
 
 def _write_cross_policy(options: argparse.Namespace) -> None:
-    from cocal.figures.cross_policy import cross_policy_figure
-    from cocal.figures.curves import CONFIDENCE_QUALITY
+    from cocal.exhibits.cross_policy import cross_policy_figure
+    from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 
     _write_stages(options, CONFIDENCE_QUALITY, cross_policy_figure)
 
@@ -128,7 +128,7 @@ def _write_cross_policy(options: argparse.Namespace) -> None:
 def _write_stages(
     options: argparse.Namespace, metrics: Sequence[str], draw: "Callable[[pd.DataFrame, str], Figure]"
 ) -> None:
-    from cocal.figures.training_dynamics import prepare_training_dynamics
+    from cocal.exhibits.training_dynamics import prepare_training_dynamics
 
     def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
         return prepare_training_dynamics(
@@ -145,7 +145,7 @@ def _write_stages(
 
 def _write_cross_iteration(options: argparse.Namespace) -> None:
     from cocal.errors import ConfigError
-    from cocal.figures.cross_iteration import cross_iteration_figure, prepare_cross_iteration
+    from cocal.exhibits.cross_iteration import cross_iteration_figure, prepare_cross_iteration
 
     def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
         if len(layout.methods) > 1:
@@ -166,7 +166,7 @@ def _write_budgets(options: argparse.Namespace) -> None:
 
 
 def _write_prefixes(options: argparse.Namespace, label: str) -> None:
-    from cocal.figures.prefixes import prefixes_figure, prepare_prefixes
+    from cocal.exhibits.drawing.prefixes import prefixes_figure, prepare_prefixes
 
     def prepare(cube: "xr.Dataset", layout: "CurvesLayout") -> "pd.DataFrame":
         return prepare_prefixes(
@@ -182,7 +182,7 @@ def _write_prefixes(options: argparse.Namespace, label: str) -> None:
 
 
 def _write_composition(options: argparse.Namespace) -> None:
-    from cocal.figures.composition import composition_figure, prepare_composition, read_error_shares
+    from cocal.exhibits.composition import composition_figure, prepare_composition, read_error_shares
 
     shares = read_error_shares(options.companions)
 
@@ -202,8 +202,8 @@ def _write_composition(options: argparse.Namespace) -> None:
 
 def _write_layers(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
-    from cocal.config.layout import LayersLayout
-    from cocal.figures.layers import layers_figure, prepare_layers
+    from cocal.exhibits.layers import layers_figure, prepare_layers
+    from cocal.exhibits.layout import LayersLayout
     from cocal.store import read_dataset
 
     layout = parse_settings(LayersLayout, options.layout, "--layout")
@@ -219,13 +219,13 @@ def _write_layers(options: argparse.Namespace) -> None:
 
 
 def _write_paradigms(options: argparse.Namespace) -> None:
-    from cocal.figures.paradigms import paradigms_figure
+    from cocal.exhibits.paradigms import paradigms_figure
 
     _write_diagram(options, paradigms_figure)
 
 
 def _write_overview(options: argparse.Namespace) -> None:
-    from cocal.figures.overview import overview_figure
+    from cocal.exhibits.overview import overview_figure
 
     _write_diagram(options, overview_figure)
 
@@ -234,7 +234,7 @@ def _write_diagram(options: argparse.Namespace, draw: "Callable[[], Figure]") ->
     import logging
     from pathlib import Path
 
-    from cocal.figures.style import paper_style, save_figure
+    from cocal.exhibits.drawing.style import paper_style, save_figure
 
     with paper_style():
         save_figure(draw(), Path(options.output), {"diagram": options.figure})
@@ -248,7 +248,7 @@ def _write_curves(
 ) -> None:
     """Prepare the numbers of a metric cube, draw and save them."""
     from cocal.config import parse_settings
-    from cocal.config.layout import CurvesLayout
+    from cocal.exhibits.layout import CurvesLayout
     from cocal.store import read_dataset
 
     layout = parse_settings(CurvesLayout, options.layout, "--layout")
@@ -278,7 +278,7 @@ def _save(
     import logging
     from pathlib import Path
 
-    from cocal.figures.style import paper_style, save_figure
+    from cocal.exhibits.drawing.style import paper_style, save_figure
     from cocal.metrics.shown import csv_text
     from cocal.store import digest, write_text
 

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
     from cocal.config import parse_settings
     from cocal.config.evaluation import MetricSettings
-    from cocal.config.layout import Groups
+    from cocal.exhibits.layout import Groups
     from cocal.metrics.common import on_common_responses
     from cocal.metrics.cube import metric_cube
     from cocal.store import provenance, read_frame, write_dataset

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from cocal.tables.grid import Grid
+    from cocal.exhibits.typesetting.grid import Grid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,9 +80,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _write_main(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
-    from cocal.config.layout import MainLayout
+    from cocal.exhibits.layout import MainLayout
+    from cocal.exhibits.main import columns, main_grid, prepare_main
     from cocal.store import digest, read_dataset
-    from cocal.tables.main import columns, main_grid, prepare_main
 
     layout = parse_settings(MainLayout, options.layout, "--layout")
     cube = read_dataset(options.metrics)
@@ -101,8 +101,8 @@ def _write_main(options: argparse.Namespace) -> None:
 def _write_hyperparameters(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.study import Study
+    from cocal.exhibits.hyperparameters import WrongRows, hyperparameters_grid, prepare_hyperparameters
     from cocal.store import digest
-    from cocal.tables.hyperparameters import WrongRows, hyperparameters_grid, prepare_hyperparameters
 
     study = parse_settings(Study, options.study, "--study")
     wrong = parse_settings(WrongRows, options.wrong_rows, "--wrong-rows")
@@ -112,9 +112,9 @@ def _write_hyperparameters(options: argparse.Namespace) -> None:
 
 def _write_token_aggregation(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
-    from cocal.config.layout import AggregationLayout
+    from cocal.exhibits.layout import AggregationLayout
+    from cocal.exhibits.token_aggregation import prepare_token_aggregation, token_aggregation_grid
     from cocal.store import digest, read_dataset
-    from cocal.tables.token_aggregation import prepare_token_aggregation, token_aggregation_grid
 
     layout = parse_settings(AggregationLayout, options.layout, "--layout")
     cubes = [read_dataset(path) for path in options.metrics]
@@ -125,9 +125,9 @@ def _write_token_aggregation(options: argparse.Namespace) -> None:
 
 def _write_pre_generation(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
-    from cocal.config.layout import PreGenerationLayout
+    from cocal.exhibits.layout import PreGenerationLayout
+    from cocal.exhibits.pre_generation import pre_generation_grid, prepare_pre_generation
     from cocal.store import digest, read_dataset
-    from cocal.tables.pre_generation import pre_generation_grid, prepare_pre_generation
 
     layout = parse_settings(PreGenerationLayout, options.layout, "--layout")
     cube = read_dataset(options.metrics)
@@ -138,10 +138,10 @@ def _write_pre_generation(options: argparse.Namespace) -> None:
 
 def _write_time_to_confidence(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
-    from cocal.config.layout import TimesLayout
+    from cocal.exhibits.layout import TimesLayout
+    from cocal.exhibits.time_to_confidence import prepare_time_to_confidence, time_to_confidence_grid
     from cocal.store import digest
     from cocal.study.costs import Latency, read_cost
-    from cocal.tables.time_to_confidence import prepare_time_to_confidence, time_to_confidence_grid
 
     layout = parse_settings(TimesLayout, options.layout, "--layout")
     latency = read_cost(options.latency, Latency)
@@ -152,10 +152,10 @@ def _write_time_to_confidence(options: argparse.Namespace) -> None:
 
 def _write_cost(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
-    from cocal.config.layout import CostLayout
+    from cocal.exhibits.cost import Costs, cost_grid, prepare_cost
+    from cocal.exhibits.layout import CostLayout
     from cocal.store import digest
     from cocal.study.costs import Cost, Latency, read_cost
-    from cocal.tables.cost import Costs, cost_grid, prepare_cost
 
     layout = parse_settings(CostLayout, options.layout, "--layout")
     costs = Costs(
@@ -173,8 +173,8 @@ def _write_cost(options: argparse.Namespace) -> None:
 def _write_all(options: argparse.Namespace) -> None:
     import logging
 
+    from cocal.exhibits.typesetting.document import document
     from cocal.store import write_text
-    from cocal.tables.document import document
 
     write_text(options.output, document(options.tables, options.output))
     logging.getLogger(__name__).info("table all: wrote %s", options.output)
@@ -197,10 +197,10 @@ def _save(options: argparse.Namespace, grid: "Grid", numbers: "pd.DataFrame") ->
     """Write the table in its three forms."""
     import logging
 
+    from cocal.exhibits.typesetting.html import page
+    from cocal.exhibits.typesetting.latex import latex
     from cocal.metrics.shown import csv_text
     from cocal.store import write_text
-    from cocal.tables.html import page
-    from cocal.tables.latex import latex
 
     write_text(options.output, latex(grid))
     write_text(options.html, page(grid))

@@ -1,9 +1,9 @@
 """Prompt texts, one file a format and set: `{set}/{prompt_format}.txt` with ${question} and ${response}.
 
 A set may have words of its own for a domain, in `{set}/{prompt_format}-{domain}.txt`. `tiny` serves the embedded
-policies, whose corpus is written in the same words; `qwen` the paper's, with its sources in `qwen/README.md`. The formats
-are those of appendix B.1 (confidence-reporting format, P(True)) and B.2 (RLCR's output format). `judge` holds what a judge
-is asked (cocal.judging.prompts).
+policies, whose corpus is written in the same words; `qwen` the paper's, with its sources in `qwen/README.md`. The
+formats are those of appendix B.1 (confidence-reporting format, P(True)) and B.2 (RLCR's output format). `judge` holds
+what a judge is asked (cocal.judging.prompts).
 """
 
 from importlib.resources import files

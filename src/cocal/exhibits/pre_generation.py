@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cocal.config.layout import PreGenerationLayout
+from cocal.exhibits.layout import PreGenerationLayout
+from cocal.exhibits.typesetting.grid import Grid
+from cocal.exhibits.typesetting.pairs import only_pairs, pairs_block
+from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
-from cocal.tables.grid import Grid
-from cocal.tables.pairs import only_pairs, pairs_block
-from cocal.tables.wording import UNDEFINED_VALUE, counted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,7 +46,7 @@ def prepare_pre_generation(cube: "xr.Dataset", layout: PreGenerationLayout) -> p
 
 
 def pre_generation_grid(numbers: pd.DataFrame, layout: PreGenerationLayout, *, seeds: int, source: str) -> Grid:
-    """The table; see `cocal.tables.main.main_grid` for the arguments."""
+    """The table; see `cocal.exhibits.main.main_grid` for the arguments."""
     domains = "of each domain" if len(layout.domains) > 1 else f"of {layout.domains[0].label}"
     sentences = [
         f"Pre- and post-generation confidence quality of CoCal using {layout.backbone_label} after {layout.step} "

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cocal.figures.curves import TITLES, method_handles, panel_row, plot_curves
+from cocal.exhibits.drawing.curves import TITLES, method_handles, panel_row, plot_curves
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN

@@ -5,12 +5,12 @@ from collections.abc import Collection, Sequence
 import pandas as pd
 
 from cocal.config.evaluation import QualitySettings
-from cocal.config.layout import Labelled, MainLayout
 from cocal.config.methods import METHODS
+from cocal.exhibits.layout import Labelled, MainLayout
+from cocal.exhibits.typesetting.grid import Block, Cell, Group, Head, Row
+from cocal.exhibits.typesetting.wording import DOUBTFUL
 from cocal.metrics.quality import RATES, shortfalls
 from cocal.metrics.shown import metric_text
-from cocal.tables.grid import Block, Cell, Group, Head, Row
-from cocal.tables.wording import DOUBTFUL
 
 _HEADS = {
     "valid_rate": "Valid",
@@ -32,7 +32,7 @@ def short_rates(numbers: pd.DataFrame, layout: MainLayout) -> dict[tuple[str, st
     """By dataset and method, the names of the shares below their floor; a macro average has those of all its datasets.
 
     Args:
-        numbers: what `cocal.tables.main.prepare_main` returns.
+        numbers: what `cocal.exhibits.main.prepare_main` returns.
     """
     found = {
         (dataset, method): set(shortfalls(rows[list(RATES)].iloc[0], layout.quality))
@@ -58,7 +58,7 @@ def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Seq
 
     Args:
         datasets: side by side.
-        numbers: what `cocal.tables.main.prepare_main` returns.
+        numbers: what `cocal.exhibits.main.prepare_main` returns.
     """
     known = [name for name in _HEADS if numbers[name].notna().any()]
     rates = numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])

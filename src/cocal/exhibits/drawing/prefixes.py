@@ -9,7 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cocal.config.methods import METHODS
-from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, logarithmic, method_handles, panel_row, plot_curves
+from cocal.exhibits.drawing.curves import (
+    CONFIDENCE_QUALITY,
+    TITLES,
+    logarithmic,
+    method_handles,
+    panel_row,
+    plot_curves,
+)
 from cocal.metrics.cells import read_cells
 from cocal.metrics.cube import MEAN
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cocal.config.layout import Labelled, MainLayout
 from cocal.config.methods import METHODS
+from cocal.exhibits.layout import Labelled, MainLayout
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.numbers import HEADS
+from cocal.exhibits.typesetting.rank import marks
+from cocal.exhibits.typesetting.rates import doubts, rate_block, short_rates
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, counted
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.metrics.quality import RESTS_ON
 from cocal.metrics.shown import BETTER, UNDEFINED, metric_text
-from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.tables.numbers import HEADS
-from cocal.tables.rank import marks
-from cocal.tables.rates import doubts, rate_block, short_rates
-from cocal.tables.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, counted
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cocal.config.layout import AggregationLayout
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
+from cocal.exhibits.layout import AggregationLayout
+from cocal.exhibits.typesetting.grid import Grid
+from cocal.exhibits.typesetting.pairs import only_pairs, pairs_block
+from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
-from cocal.tables.grid import Grid
-from cocal.tables.pairs import only_pairs, pairs_block
-from cocal.tables.wording import UNDEFINED_VALUE, counted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,7 +57,7 @@ def prepare_token_aggregation(cubes: Sequence["xr.Dataset"], layout: Aggregation
 
 
 def token_aggregation_grid(numbers: pd.DataFrame, layout: AggregationLayout, *, seeds: int, source: str) -> Grid:
-    """The table; see `cocal.tables.main.main_grid` for the arguments."""
+    """The table; see `cocal.exhibits.main.main_grid` for the arguments."""
     sentences = [
         f"Confidence quality of {METHODS[_METHOD].label} with different token aggregations after {layout.step} "
         f"training steps, averaged over {counted(seeds, 'seed')} and {layout.macro_label}.",

@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from cocal.errors import ContractError
-from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
-from cocal.figures.style import BACKBONE_COLOURS, INK
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
+from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.metrics.shown import BETTER
@@ -19,7 +19,7 @@ from cocal.metrics.shown import BETTER
 if TYPE_CHECKING:
     import xarray as xr
 
-    from cocal.config.layout import LayeredBackbone
+    from cocal.exhibits.layout import LayeredBackbone
 
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
 _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}

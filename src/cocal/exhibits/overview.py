@@ -3,7 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cocal.figures.diagrams import (
+from cocal.exhibits.drawing.diagrams import (
     SMALL,
     TASK,
     Rect,
@@ -19,7 +19,7 @@ from cocal.figures.diagrams import (
     region,
     sheet,
 )
-from cocal.figures.style import METHOD_COLOURS, TEXT_WIDTH
+from cocal.exhibits.drawing.style import METHOD_COLOURS, TEXT_WIDTH
 
 _COCAL = METHOD_COLOURS["cocal-binary"]
 

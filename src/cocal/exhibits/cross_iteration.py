@@ -11,8 +11,8 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, panel_row
-from cocal.figures.style import HALF_WIDTH, INK, TEXT_WIDTH
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
+from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.metrics.shown import BETTER, metric_text

@@ -8,9 +8,9 @@ Both are compared on the same responses, those for which both have a valid confi
 import pandas as pd
 from matplotlib.figure import Figure
 
-from cocal.figures.curves import CONFIDENCE_QUALITY, TITLES, method_handles, panel_row
-from cocal.figures.style import HALF_WIDTH
-from cocal.figures.training_dynamics import plot_training_dynamics
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, method_handles, panel_row
+from cocal.exhibits.drawing.style import HALF_WIDTH
+from cocal.exhibits.training_dynamics import plot_training_dynamics
 
 
 def cross_policy_figure(numbers: pd.DataFrame, source: str) -> Figure:

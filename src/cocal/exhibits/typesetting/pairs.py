@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from cocal.config.layout import Labelled
+from cocal.exhibits.layout import Labelled
+from cocal.exhibits.typesetting.grid import Block, Cell, Group, Head, Row
+from cocal.exhibits.typesetting.numbers import HEADS
+from cocal.exhibits.typesetting.rank import Mark, marks
 from cocal.metrics.shown import BETTER, metric_text
-from cocal.tables.grid import Block, Cell, Group, Head, Row
-from cocal.tables.numbers import HEADS
-from cocal.tables.rank import Mark, marks
 
 METRICS = ("ece", "auroc")
 

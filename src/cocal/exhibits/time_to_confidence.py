@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from cocal.config.layout import TimesLayout
 from cocal.errors import ContractError
+from cocal.exhibits.layout import TimesLayout
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.numbers import SHORT, ratios, times
+from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted
 from cocal.study.costs import Latency
-from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.tables.numbers import SHORT, ratios, times
-from cocal.tables.wording import TIMES_DIFFER, counted
 
 
 def prepare_time_to_confidence(latency: Latency, layout: TimesLayout, file: str) -> pd.DataFrame:

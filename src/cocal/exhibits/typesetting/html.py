@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from html import escape
 
-from cocal.tables.grid import Block, Cell, Grid, Group
-from cocal.tables.wording import DOUBTFUL
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group
+from cocal.exhibits.typesetting.wording import DOUBTFUL
 
 _STYLE = """\
 body { margin: 1.2em; background: #fff; color: #1a1a1a; font: 14px/1.45 system-ui, sans-serif; }

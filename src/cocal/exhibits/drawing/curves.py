@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from cocal.config.methods import METHODS
-from cocal.figures.style import HOLLOW, LEGEND, METHOD_COLOURS, METHOD_MARKERS, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import HOLLOW, LEGEND, METHOD_COLOURS, METHOD_MARKERS, SMALL_PRINT, TEXT_WIDTH
 
 TITLES = {
     "accuracy": "Accuracy (%)",

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from cocal.config.layout import CostLayout
+from cocal.exhibits.layout import CostLayout
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.numbers import LONG, SHORT, times
+from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, listed
 from cocal.study.costs import Cost, Latency
-from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.tables.numbers import LONG, SHORT, times
-from cocal.tables.wording import TIMES_DIFFER, counted, listed
 
 _TRAINING = ("LLM", "Sampling", "MLP")
 _INFERENCE = ("LLM", "MLP")

@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 from cocal.companion.spec import ORDERS, read_spec
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.figures.curves import logarithmic, method_handles, panel_row, plot_curves
-from cocal.figures.prefixes import plot_prefixes, prepare_prefixes
-from cocal.figures.style import INK
+from cocal.exhibits.drawing.curves import logarithmic, method_handles, panel_row, plot_curves
+from cocal.exhibits.drawing.prefixes import plot_prefixes, prepare_prefixes
+from cocal.exhibits.drawing.style import INK
 
 if TYPE_CHECKING:
     import xarray as xr

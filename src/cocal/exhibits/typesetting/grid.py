@@ -1,10 +1,10 @@
-"""A table before it becomes LaTeX (cocal.tables.latex) or a web page (cocal.tables.html): plain text, its places and
-its marks."""
+"""A table before it becomes LaTeX (cocal.exhibits.typesetting.latex) or a web page (cocal.exhibits.typesetting.html):
+plain text, its places and its marks."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from cocal.tables.rank import Mark
+from cocal.exhibits.typesetting.rank import Mark
 
 
 @dataclass(frozen=True)

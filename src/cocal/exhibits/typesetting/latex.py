@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from cocal.tables.grid import Block, Cell, Grid, Row
-from cocal.tables.rank import Mark
-from cocal.tables.wording import DOUBTFUL
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Row
+from cocal.exhibits.typesetting.rank import Mark
+from cocal.exhibits.typesetting.wording import DOUBTFUL
 
 _CHARACTERS = str.maketrans(
     {

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from cocal.config.layout import (
+from cocal.config.methods import METHODS
+from cocal.config.study import Study
+from cocal.exhibits.layout import (
     AggregationBackbone,
     AggregationLayout,
     CostLayout,
@@ -16,8 +18,6 @@ from cocal.config.layout import (
     ReliabilityLayout,
     TimesLayout,
 )
-from cocal.config.methods import METHODS
-from cocal.config.study import Study
 from cocal.study.plan import available_methods, layers_of
 
 MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"

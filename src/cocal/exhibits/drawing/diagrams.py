@@ -17,7 +17,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Polygon
 from matplotlib.path import Path
 from matplotlib.text import Text
 
-from cocal.figures.style import INK, TEXT_WIDTH
+from cocal.exhibits.drawing.style import INK, TEXT_WIDTH
 
 TASK = "#6b6b6b"
 """Whatever serves the task: the policy, its rewards and its updates."""

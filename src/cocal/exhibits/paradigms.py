@@ -3,8 +3,22 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cocal.figures.diagrams import SMALL, TASK, Rect, arrow, bolt, box, label, line, network, page, pennant, sheet, sign
-from cocal.figures.style import INK, METHOD_COLOURS
+from cocal.exhibits.drawing.diagrams import (
+    SMALL,
+    TASK,
+    Rect,
+    arrow,
+    bolt,
+    box,
+    label,
+    line,
+    network,
+    page,
+    pennant,
+    sheet,
+    sign,
+)
+from cocal.exhibits.drawing.style import INK, METHOD_COLOURS
 
 _POSTCAL = METHOD_COLOURS["postcal-binary"]
 _COUPLED = METHOD_COLOURS["rlcr"]

@@ -16,16 +16,16 @@ from matplotlib.ticker import MaxNLocator
 
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.figures.curves import CONFIDENCE_QUALITY
-from cocal.figures.style import INK, LEGEND, METHOD_COLOURS, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
+from cocal.exhibits.drawing.style import INK, LEGEND, METHOD_COLOURS, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
-from cocal.tables.wording import counted
 
 if TYPE_CHECKING:
-    from cocal.config.layout import Labelled
+    from cocal.exhibits.layout import Labelled
 
 FEW = 10
 """Bins of fewer responses are pale: their accuracy is mostly chance (standard error up to 0.16 at ten)."""

@@ -9,9 +9,9 @@ from cocal.config.base import Count, Name
 from cocal.config.data import RegisteredSettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.policy.rewards import GROUP_EPSILON
 from cocal.study.plan import prompt_companion
-from cocal.tables.grid import Block, Cell, Grid, Group, Head, Row
 
 _STATES = 2
 """Hidden states that a companion reads: last token || mean over the response (equation 6)."""

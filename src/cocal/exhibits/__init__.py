@@ -1,0 +1,1 @@
+"""Tables and figures, one module each, which says everything about it."""

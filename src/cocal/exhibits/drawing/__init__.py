@@ -1,0 +1,1 @@
+"""What figures share: style, rows of panels, curves over rollout steps, diagrams."""

@@ -1,1 +1,0 @@
-"""Figures of the paper: each module prepares tidy numbers first and draws them afterwards."""
