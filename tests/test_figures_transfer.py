@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from cocal.exhibits.layout import CurvesLayout
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -15,7 +16,6 @@ from cocal.exhibits.cross_iteration import cross_iteration_figure, plot_cross_it
 from cocal.exhibits.cross_policy import cross_policy_figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, METHOD_COLOURS, TEXT_WIDTH, paper_style
-from cocal.exhibits.layout import CurvesLayout
 from cocal.exhibits.training_dynamics import prepare_training_dynamics
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import UNDEFINED

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cocal.exhibits.layouts import shown_by
 
 import dumps
 from cocal.cli import main
 from cocal.companion.supervision import check_features, read_rollouts
 from cocal.config.load import study_from_mapping
 from cocal.errors import ConfigError
-from cocal.exhibits.layouts import shown_by
 from cocal.features.store import open_features
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
