@@ -149,7 +149,6 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
         numbers: What `prepare` returns.
         layout: What the figure shows.
     """
-
     from matplotlib.lines import Line2D
 
     by_metric = dict(iter(numbers.groupby("metric")))

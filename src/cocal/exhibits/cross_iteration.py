@@ -32,7 +32,6 @@ _MOST_AT_HALF_WIDTH = 3
 
 def shades() -> "Colormap":
     """Colours from the worst value to the best: one hue, ever darker, and light enough for ink at the end."""
-
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -94,7 +93,6 @@ def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -
     Args:
         panel: rows of `prepare` of one metric.
     """
-
     from matplotlib.patches import Rectangle
 
     values = panel.pivot(index="source_step", columns="step", values="value")
@@ -122,7 +120,6 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
         numbers: What `prepare` returns.
         layout: What the figure shows.
     """
-
     from matplotlib.patches import Patch
 
     stages = numbers["step"].nunique()

@@ -156,7 +156,6 @@ def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
     Args:
         panel: rows of `prepare` of one metric.
     """
-
     from matplotlib.ticker import MaxNLocator
 
     curves = panel.groupby("backbone", sort=False)
@@ -179,7 +178,6 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
         numbers: What `prepare` returns.
         layout: What the figure shows.
     """
-
     from matplotlib.lines import Line2D
 
     handles = [

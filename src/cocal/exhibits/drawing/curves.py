@@ -42,7 +42,6 @@ def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1
         steps: column on the horizontal axis, every value of which gets a tick.
         scale: factor of the values, such as 100 for percent.
     """
-
     from matplotlib.transforms import ScaledTranslation
 
     methods = list(dict.fromkeys(panel["method"]))
@@ -70,7 +69,6 @@ def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
     Args:
         panel: rows of one metric; column value.
     """
-
     from matplotlib.ticker import MaxNLocator
 
     if panel["value"].isna().all():
@@ -82,7 +80,6 @@ def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
 
 def logarithmic(ax: "Axes", steps: Sequence[int]) -> None:
     """A logarithmic axis of steps, each of them labelled."""
-
     from matplotlib.ticker import NullLocator
 
     ax.set_xscale("log")
@@ -118,7 +115,6 @@ def panel_row(
         between: room between two panels.
         columns: of the legend; None for all entries in one row.
     """
-
     from matplotlib.figure import Figure
 
     panel = (width - left - _RIGHT - (len(titles) - 1) * between) / len(titles)
@@ -144,7 +140,6 @@ def panel_row(
 
 def method_handles(methods: Sequence[str]) -> "list[Line2D]":
     """Legend entries of the curves."""
-
     from matplotlib.lines import Line2D
 
     return [Line2D([], [], label=METHODS[method].label, **_look(method)) for method in methods]

@@ -64,7 +64,6 @@ class Rect(NamedTuple):
 
 def page(height: float) -> "tuple[Figure, Axes]":
     """A blank page of the width of the text, and the axes that cover it, one unit an inch."""
-
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(TEXT_WIDTH, height))
@@ -76,7 +75,6 @@ def page(height: float) -> "tuple[Figure, Axes]":
 
 def tint(colour: str, share: float = 0.16) -> tuple[float, float, float]:
     """A colour thinned with white: `share` of it is left."""
-
     from matplotlib.colors import to_rgb
 
     red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
@@ -99,7 +97,6 @@ def box(
         stripes: a second colour, tints of which alternate with the filling.
         style: of the text.
     """
-
     from matplotlib.patches import Polygon
 
     face = ax.add_patch(_rounded_box(rect, 0.04, facecolor=fill or tint(colour), edgecolor=colour))
@@ -125,7 +122,6 @@ def _rounded_box(rect: Rect, radius: float, **style) -> "FancyBboxPatch":
 
 def pennant(ax: "Axes", rect: Rect, text: str, *, colour: str = TASK) -> None:
     """A span of time, pointing at what comes later."""
-
     from matplotlib.patches import Polygon
 
     tip = rect.height / 2
@@ -142,7 +138,6 @@ def region(ax: "Axes", rect: Rect, colour: str = TASK) -> None:
 
 def arrow(ax: "Axes", *corners: Point, colour: str = INK, heavy: bool = False) -> None:
     """An arrow along straight lines with rounded corners."""
-
     from matplotlib.patches import FancyArrowPatch
 
     length, half = (3.2, 1.8) if heavy else (2.6, 1.4)
@@ -167,7 +162,6 @@ def _rounded(corners: Sequence[Point]) -> "Path":
 
 def line(ax: "Axes", start: Point, end: Point, colour: Colour = INK, **style) -> None:
     """A straight line."""
-
     from matplotlib.lines import Line2D
 
     xs, ys = zip(start, end, strict=True)
@@ -176,7 +170,6 @@ def line(ax: "Axes", start: Point, end: Point, colour: Colour = INK, **style) ->
 
 def mark(ax: "Axes", x: float, y: float, good: bool, size: float = 0.07) -> None:
     """A tick (correct) or a cross (incorrect)."""
-
     from matplotlib.lines import Line2D
 
     tick = [[(-0.5, 0), (-0.2, -0.5), (0.5, 0.5)]]
@@ -188,7 +181,6 @@ def mark(ax: "Axes", x: float, y: float, good: bool, size: float = 0.07) -> None
 
 def sign(ax: "Axes", x: float, y: float, plus: bool) -> None:
     """A merit (full, plus) or a drawback (empty, minus)."""
-
     from matplotlib.patches import Circle
 
     ax.add_patch(Circle((x, y), 0.045, facecolor=INK if plus else "white", edgecolor=INK, linewidth=LINE, zorder=3))
@@ -219,7 +211,6 @@ def sheet(ax: "Axes", rect: Rect, colour: str = TASK, *, behind: int = 0, good: 
 
 def network(ax: "Axes", rect: Rect, colour: str, layers: Sequence[int] = (4, 4, 3, 2, 1)) -> None:
     """A small feed-forward network, left to right."""
-
     from matplotlib.patches import Circle
 
     radius = 0.021
@@ -242,7 +233,6 @@ def gauge(ax: "Axes", rect: Rect, share: float, colour: str) -> None:
 
 def bolt(ax: "Axes", x: float, y: float, colour: str, size: float = 0.17) -> None:
     """A lightning bolt: two things are at odds here."""
-
     from matplotlib.patches import Polygon
 
     outline = np.array([(0.12, 0.5), (-0.3, -0.08), (-0.02, -0.08), (-0.14, -0.5), (0.3, 0.12), (0.02, 0.12)])

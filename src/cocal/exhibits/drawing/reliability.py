@@ -177,7 +177,6 @@ def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, col
     Args:
         panel: rows of `prepare` of one dataset and method.
     """
-
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import MaxNLocator
 
@@ -216,7 +215,6 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
         layout: What the figure shows. Study, backbone and step are printed small below, so that a figure taken out of
             its document still says what was measured.
     """
-
     from matplotlib.figure import Figure
 
     source = f"{layout.study} study, {layout.backbone_label}, step {layout.step}"
@@ -357,7 +355,6 @@ def _columns(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _paler(colour: str) -> tuple[float, ...]:
     """A quarter of the colour on white."""
-
     from matplotlib.colors import to_rgb
 
     return tuple(0.75 + 0.25 * part for part in to_rgb(colour))

@@ -110,7 +110,6 @@ _RC = {
 @contextmanager
 def paper_style() -> Iterator[None]:
     """The style, for the time of the block alone. Draw and save within it."""
-
     from matplotlib import rc_context
 
     with rc_context(_RC):
