@@ -43,6 +43,11 @@ FIGURES = [
 ]
 
 
+def exhibit_code(definition):
+    """Digest of what writes a table or figure, and of how the study's methods look and are called in it."""
+    return code_digest(definition, *declarations(STUDY.estimators.methods))
+
+
 def laid_out(layout, *arguments):
     """A function of the wildcards: what a table or figure shows. It is asked only of those that are drawn: a study may
     have no method to show in another."""

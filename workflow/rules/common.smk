@@ -8,7 +8,7 @@ from cocal.exhibits import layouts
 from cocal.study import plan
 from cocal.config.load import configured_study
 from cocal.config.paths import located
-from cocal.config.methods import METHODS
+from cocal.config.methods import METHODS, declarations
 from cocal.judging.prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS
@@ -16,7 +16,7 @@ from cocal.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
-from cocal.store.provenance import canonical
+from cocal.store.provenance import canonical, digest
 
 # `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own
 # environment (--sdm conda), activated later, still comes before it.

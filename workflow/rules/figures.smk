@@ -26,7 +26,7 @@ rule figure_training_dynamics:
         name="training_dynamics",
         flags=f"--metrics results/metrics/{MAIN}.nc",
         layout=laid_out(layouts.training_dynamics_layout),
-        code=code_digest("cocal.commands.figure:_write_training_dynamics"),
+        code=exhibit_code("cocal.commands.figure:_write_training_dynamics"),
     shell:
         "cocal figure {params.name} {params.flags} --layout {params.layout:q} --output {output.pdf} > {log} 2>&1"
 
@@ -53,7 +53,7 @@ use rule figure_training_dynamics as figure_cross_policy with:
         name="cross_policy",
         flags=f"--metrics results/metrics/{MAIN}-cross-policy.nc",
         layout=laid_out(layouts.cross_policy_layout),
-        code=code_digest("cocal.commands.figure:_write_cross_policy"),
+        code=exhibit_code("cocal.commands.figure:_write_cross_policy"),
 
 
 use rule figure_training_dynamics as figure_cross_iteration with:
@@ -107,7 +107,7 @@ use rule figure_training_dynamics as figure_early_steps with:
                 STUDY, ["cocal-group", "cocal-binary"], STUDY.reports.early_steps
             )
         ),
-        code=code_digest("cocal.commands.figure:_write_early_steps"),
+        code=exhibit_code("cocal.commands.figure:_write_early_steps"),
 
 
 use rule figure_training_dynamics as figure_budgets with:
@@ -134,7 +134,7 @@ use rule figure_training_dynamics as figure_budgets with:
         layout=canonical(
             layouts.curves_layout(STUDY, ["cocal-binary", "postcal-binary"], STUDY.reports.budgets)
         ),
-        code=code_digest("cocal.commands.figure:_write_budgets"),
+        code=exhibit_code("cocal.commands.figure:_write_budgets"),
 
 
 use rule figure_training_dynamics as figure_composition with:
@@ -162,7 +162,7 @@ use rule figure_training_dynamics as figure_composition with:
         layout=canonical(
             layouts.curves_layout(STUDY, ["cocal-binary", "postcal-binary"], STUDY.reports.budgets)
         ),
-        code=code_digest("cocal.commands.figure:_write_composition"),
+        code=exhibit_code("cocal.commands.figure:_write_composition"),
 
 
 use rule figure_training_dynamics as figure_reliability with:
@@ -190,7 +190,7 @@ use rule figure_training_dynamics as figure_reliability with:
         name="reliability",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
         layout=laid_out(layouts.reliability_layout, [STUDY.reports.reliability_dataset]),
-        code=code_digest("cocal.commands.figure:_write_reliability"),
+        code=exhibit_code("cocal.commands.figure:_write_reliability"),
 
 
 use rule figure_training_dynamics as figure_reliability_all with:
@@ -215,7 +215,7 @@ use rule figure_training_dynamics as figure_reliability_all with:
         name="reliability_all",
         flags=["--step", FINAL, "--predictions", *FINAL_PREDICTIONS],
         layout=laid_out(layouts.reliability_layout, SETS["mathematics"]),
-        code=code_digest("cocal.commands.figure:_write_reliability"),
+        code=exhibit_code("cocal.commands.figure:_write_reliability"),
 
 
 use rule figure_training_dynamics as figure_layers with:

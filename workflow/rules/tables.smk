@@ -30,7 +30,7 @@ rule table_main:
         name="main",
         flags=main_table_flags,
         layout=main_table_layout,
-        code=code_digest("cocal.commands.table:_write_main"),
+        code=exhibit_code("cocal.commands.table:_write_main"),
     shell:
         "cocal table {params.name} {params.flags} --layout {params.layout:q} --output {output.tex} --csv {output.csv}"
         " --html {output.html} > {log} 2>&1"
@@ -61,7 +61,7 @@ if SETS["factual"]:
             name="main",
             flags=f"--metrics results/metrics/{MAIN}.nc --backbone {MAIN} --step {FINAL}",
             layout=laid_out(layouts.ood_layout, WRONG_ROWS),
-            code=code_digest("cocal.commands.table:_write_main"),
+            code=exhibit_code("cocal.commands.table:_write_main"),
 
 
 if SECOND:
@@ -88,7 +88,7 @@ if SECOND:
             name="main",
             flags=f"--metrics results/metrics/{SECOND}.nc --backbone {SECOND} --step {FINAL}",
             layout=laid_out(layouts.scale_layout, SECOND, WRONG_ROWS),
-            code=code_digest("cocal.commands.table:_write_main"),
+            code=exhibit_code("cocal.commands.table:_write_main"),
 
 
 use rule table_main as table_token_aggregation with:
@@ -113,7 +113,7 @@ use rule table_main as table_token_aggregation with:
         name="token_aggregation",
         flags=["--metrics", *ABLATION_CUBES],
         layout=canonical(layouts.token_aggregation_layout(STUDY)),
-        code=code_digest("cocal.commands.table:_write_token_aggregation"),
+        code=exhibit_code("cocal.commands.table:_write_token_aggregation"),
 
 
 use rule table_main as table_pre_generation with:

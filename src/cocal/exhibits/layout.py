@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.evaluation import Method, QualitySettings
+from cocal.config.evaluation import QualitySettings
+from cocal.config.methods import MethodName
 
 
 class Groups(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]]]):
@@ -55,7 +56,7 @@ class BackboneLayout(Origin):
 class Layout(BackboneLayout):
     """What every table and figure that compares methods names."""
 
-    methods: Annotated[tuple[Method, ...], Field(min_length=1)]
+    methods: Annotated[tuple[MethodName, ...], Field(min_length=1)]
     """Methods, in order."""
 
     @model_validator(mode="after")
@@ -80,7 +81,7 @@ class MainLayout(DatasetsLayout):
     macro_label: str = "Macro Average"
     label: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "main"
     """LaTeX label, after `tab:`."""
-    highlight: Method | None = None
+    highlight: MethodName | None = None
     """Method whose name is bold."""
     subject: str = "Accuracy and confidence quality"
     """First words of the caption, before `on five mathematical sets`."""
@@ -172,7 +173,7 @@ class LayersLayout(Origin):
     """Layout of figures/layers; one curve a backbone."""
 
     backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(_distinct)]
-    method: Method = "cocal-binary"
+    method: MethodName = "cocal-binary"
     """Companion method."""
     macro: Name
     """Group of datasets whose macro average is drawn."""

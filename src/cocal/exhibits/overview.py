@@ -3,6 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cocal.estimators import cocal_binary
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
     TASK,
@@ -19,9 +20,9 @@ from cocal.exhibits.drawing.diagrams import (
     region,
     sheet,
 )
-from cocal.exhibits.drawing.style import METHOD_COLOURS, TEXT_WIDTH
+from cocal.exhibits.drawing.style import TEXT_WIDTH
 
-_COCAL = METHOD_COLOURS["cocal-binary"]
+_COCAL = cocal_binary.METHOD.colour
 
 _HEIGHT = 3.6
 _WIDTH = TEXT_WIDTH - 0.1

@@ -3,6 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cocal.estimators import cocal_binary, postcal_binary, rlcr
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
     TASK,
@@ -18,11 +19,11 @@ from cocal.exhibits.drawing.diagrams import (
     sheet,
     sign,
 )
-from cocal.exhibits.drawing.style import INK, METHOD_COLOURS
+from cocal.exhibits.drawing.style import INK
 
-_POSTCAL = METHOD_COLOURS["postcal-binary"]
-_COUPLED = METHOD_COLOURS["rlcr"]
-_COCAL = METHOD_COLOURS["cocal-binary"]
+_POSTCAL = postcal_binary.METHOD.colour
+_COUPLED = rlcr.METHOD.colour
+_COCAL = cocal_binary.METHOD.colour
 
 _HEIGHT = 2.86
 _LEFT, _PANEL, _BETWEEN = 0.25, 1.64, 0.15
