@@ -8,7 +8,7 @@ from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings
 from cocal.config.methods import METHODS
-from cocal.estimators.companion import load_experiences
+from cocal.estimators.companion_scores import load_experiences
 from cocal.estimators.predictions import predict
 from cocal.estimators.responses import EvaluationSets, Inputs
 from cocal.features.store import create_features

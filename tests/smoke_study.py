@@ -88,9 +88,9 @@ class Planner:
 @cache
 def _load():
     """What every plan needs, once, in the parent."""
-    import cocal.exhibits.base.registry
     import snakemake.cli  # noqa: F401
 
+    import cocal.exhibits.base.registry
     import cocal.judging.prompts
     import cocal.policy.launch
     import cocal.policy.objectives

@@ -45,7 +45,8 @@ def _forget():
 def _digests():
     _forget()
     found = {name: code_digest(f"cocal.commands.{name}") for name in COMMANDS}
-    found["p-true"] = code_digest("cocal.commands.predictions", "cocal.estimators.p_true")
+    found["p-true"] = code_digest("cocal.commands.predictions", "cocal.estimators.p_true:estimate")
+    found["look"] = code_digest("cocal.estimators.p_true:METHOD")
     return found | {name: code_digest(f"cocal.commands.figure:_write_{name}") for name in FIGURES}
 
 
@@ -71,6 +72,8 @@ EDITS = {
         '1 - responses.evaluated["p_true"]',
         {"p-true"},
     ),
+    "a method's label": ("estimators/p_true.py", 'label="P(True)"', 'label="P(T)"', {"look"}),
+    "a colour of the diagrams": ("estimators/cocal_binary.py", "#3035c4", "#3035c5", {"overview"}),
     "a reward": ("policy/rewards.py", "invalid_confidence) ** 2)", "invalid_confidence) ** 4)", TRAINS),
     "the split": ("companion/split.py", "blake2b", "blake2s", {"companions"}),
     "the states": ("features/forward.py", "running = None", "running = False", READS_STATES),

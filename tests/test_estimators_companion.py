@@ -10,7 +10,7 @@ from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.companion.spec import ORDERS
 from cocal.errors import ConfigError, ContractError
-from cocal.estimators.companion import load_experiences
+from cocal.estimators.companion_scores import load_experiences
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from evaluated_study import (

@@ -11,8 +11,9 @@ from matplotlib.path import Path
 from matplotlib.transforms import Bbox
 
 from cocal.cli import main
+from cocal.config.methods import METHODS
 from cocal.exhibits.drawing.diagrams import HEAVY, LINE, SMALL, TASK, Rect, arrow, box, label, line, page
-from cocal.exhibits.drawing.style import METHOD_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from cocal.exhibits.drawing.style import PAGE_HEIGHT, TEXT_WIDTH, paper_style
 from cocal.exhibits.overview import overview_figure
 from cocal.exhibits.paradigms import paradigms_figure
 from drawn_texts import assert_texts_apart
@@ -189,7 +190,7 @@ def test_parameters_change_separately_in_all_but_the_coupled_paradigm():
         at = [frame for patch, frame in frames(figure) if patch.get_zorder() > 0 and frame.padded(reach).contains(*end)]
         learners.append(min(at, key=lambda frame: frame.y1).bounds)
     colours = [to_hex(one.get_edgecolor()) for one in heavy]
-    ours = (METHOD_COLOURS[name] for name in ("postcal-binary", "rlcr", "cocal-binary"))
+    ours = (METHODS[name].colour for name in ("postcal-binary", "rlcr", "cocal-binary"))
     assert colours == [colour for ours_too in ours for colour in (TASK, ours_too)]
     assert [first == second for first, second in zip(learners[::2], learners[1::2], strict=True)] == [
         False,

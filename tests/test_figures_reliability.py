@@ -17,9 +17,6 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.exhibits.drawing.style import (
     BACKBONE_COLOURS,
-    HOLLOW,
-    METHOD_COLOURS,
-    METHOD_MARKERS,
     PAGE_HEIGHT,
     TEXT_WIDTH,
     paper_style,
@@ -182,12 +179,11 @@ def test_nothing_overlaps_or_is_clipped(datasets, methods):
     assert figure.get_figheight() <= PAGE_HEIGHT + 1e-9
 
 
-def test_every_method_has_a_colour_and_a_marker_and_targets_differ_in_greyscale():
-    assert set(METHODS) == set(METHOD_COLOURS) == set(METHOD_MARKERS)
-    assert len({(marker, name in HOLLOW) for name, marker in METHOD_MARKERS.items()}) == len(METHODS)
-    own = [colour for name, colour in METHOD_COLOURS.items() if name not in HOLLOW]
+def test_methods_have_markers_and_colours_of_their_own_and_targets_differ_in_greyscale():
+    assert len({(method.marker, method.hollow) for method in METHODS.values()}) == len(METHODS)
+    own = [method.colour for method in METHODS.values() if not method.hollow]
     assert len({*own, *BACKBONE_COLOURS}) == len(own) + len(BACKBONE_COLOURS)
-    grey = {name: np.dot(to_rgb(colour), [0.299, 0.587, 0.114]) for name, colour in METHOD_COLOURS.items()}
+    grey = {name: np.dot(to_rgb(method.colour), [0.299, 0.587, 0.114]) for name, method in METHODS.items()}
     for family in ("cocal", "postcal"):
         assert grey[f"{family}-group"] - grey[f"{family}-binary"] > 0.25
 

@@ -15,7 +15,7 @@ from cocal.errors import ContractError
 from cocal.exhibits.cross_iteration import cross_iteration_figure, plot_cross_iteration, prepare_cross_iteration, shades
 from cocal.exhibits.cross_policy import cross_policy_figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
-from cocal.exhibits.drawing.style import HALF_WIDTH, INK, METHOD_COLOURS, TEXT_WIDTH, paper_style
+from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
 from cocal.exhibits.training_dynamics import prepare_training_dynamics
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import UNDEFINED

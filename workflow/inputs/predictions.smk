@@ -52,16 +52,15 @@ def prediction_settings(wildcards):
 
 
 def estimator_code(methods):
-    """Digest of `cocal predictions` with the modules of these methods, which it imports by their names."""
-    modules = {f"cocal.estimators.{METHODS[method].module}" for method in methods}
-    return code_digest("cocal.commands.predictions", *sorted(modules))
+    """Digest of `cocal predictions` with the estimates of these methods, which it imports by their names, and digest of
+    what these learn from the declarations. How methods look is no part of it."""
+    chosen = [METHODS[method] for method in methods]
+    code = code_digest("cocal.commands.predictions", *sorted({m.estimate for m in chosen}))
+    return [code, digest([[m.name, m.target, m.columns] for m in chosen])]
 
 
 def prediction_code(wildcards):
     return estimator_code(plan.methods_of(STUDY, *cell_of(wildcards)))
-
-
-COMPANION_CODE = estimator_code(["cocal-binary"])
 
 
 def answers_in_mathematics(wildcards):

@@ -47,9 +47,5 @@ def pooled_flags(wildcards):
     """The prompt's state is pooled too where pre-generation is evaluated; RLCR's task response ends early."""
     if wildcards.prompt_format == "rlcr":
         return "--task-response"
-    methods = plan.methods_of(STUDY, *cell_of(wildcards))
-    return (
-        "--prompt"
-        if wildcards.prompt_format == "answer" and "cocal-pre-generation" in methods
-        else ""
-    )
+    experiences = plan.experiences_of(plan.methods_of(STUDY, *cell_of(wildcards)))
+    return "--prompt" if wildcards.prompt_format == "answer" and "prompts" in experiences else ""

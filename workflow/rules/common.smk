@@ -18,7 +18,7 @@ from cocal.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
-from cocal.store.provenance import canonical
+from cocal.store.provenance import canonical, digest
 from cocal.study.results import companion_folder, metrics_file, predictions_file
 
 # `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own

@@ -38,7 +38,7 @@ rule sweep_predictions:
         settings=estimators_with(plan.sweep_methods(STUDY)),
         samples=samples_of("mathematics"),
         companions=sweep_companions,
-        code=COMPANION_CODE,
+        code=estimator_code(plan.sweep_methods(STUDY)),
     shell:
         "cocal predictions --settings {params.settings:q} --samples {params.samples:q}"
         " --backbone {wildcards.backbone} --algorithm grpo --step {wildcards.step}"
@@ -61,7 +61,7 @@ use rule sweep_predictions as budget_predictions with:
         settings=estimators_with(plan.budget_methods(STUDY)),
         samples=samples_of("mathematics"),
         companions=budget_companions,
-        code=COMPANION_CODE,
+        code=estimator_code(plan.budget_methods(STUDY)),
 
 
 # Companions that read other layers and poolings.
@@ -78,4 +78,4 @@ use rule sweep_predictions as ablation_predictions with:
         settings=estimators_with(["cocal-binary"]),
         samples=samples_of("mathematics"),
         companions=ablation_companions,
-        code=COMPANION_CODE,
+        code=estimator_code(["cocal-binary"]),

@@ -81,7 +81,7 @@ def _companions(words: list[str]):
         return {}
     from cocal.commands.flags import named_folders
     from cocal.companion.spec import ORDERS
-    from cocal.estimators.companion import load_experiences
+    from cocal.estimators.companion_scores import load_experiences
     from cocal.runtime.machine import fix_threads
 
     fix_threads()

@@ -7,13 +7,13 @@ from typing import Literal
 from pydantic import ValidationError
 
 from cocal.config.base import Count, Model, Share
-from cocal.config.evaluation import CompanionSettings, Target
+from cocal.config.evaluation import CompanionSettings
+from cocal.config.method import Experience, Target
 from cocal.errors import ContractError
 from cocal.store.damage import absent
 from cocal.study.prefix import Prefix
 
 Order = Literal["chronological", "shuffled"]
-Experience = Literal["rollouts", "resampled", "prompts"]
 
 ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "shuffled", "prompts": "chronological"}
 """How companions of each experience see their training data: CoCal replays the policy's rollouts, or the prompts of

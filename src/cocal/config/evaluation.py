@@ -1,29 +1,13 @@
 """Settings of the protocol: responses, features, companions, estimators, metrics (section 5, appendix A)."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Name, Positive, Share
 from cocal.config.engine import EngineSettings, TransformersSettings
-
-Target = Literal["group", "binary", "question"]
-Method = Literal[
-    "base-verbal",
-    "verbal",
-    "self-consistency",
-    "token-probability",
-    "p-true",
-    "rlcr",
-    "dcpo",
-    "postcal-group",
-    "postcal-binary",
-    "cocal-group",
-    "cocal-binary",
-    "cocal-pre-generation",
-    "cocal-on-rlcr",
-    "cocal-on-dcpo",
-]
+from cocal.config.method import Target
+from cocal.config.methods import MethodName, built_in
 
 
 class GenerationSettings(Model):
@@ -95,11 +79,15 @@ class PostCalSettings(Model):
     """Of the shuffled batches."""
 
 
+def _built_in_by_default(schema: dict[str, Any]) -> None:
+    schema["default"] = list(built_in())
+
+
 class EstimatorSettings(Model):
     """Confidence estimators that a study compares."""
 
-    methods: tuple[Method, ...] = get_args(Method)
-    """All of them by default."""
+    methods: tuple[MethodName, ...] = Field(default_factory=built_in, json_schema_extra=_built_in_by_default)
+    """By default all that come with CoCal; those of other packages are named."""
     missing_answer: Literal["zero", "invalid"] = "zero"
     """Self-consistency of a response without an answer: no response agrees with it (zero), or no confidence."""
 
@@ -178,11 +166,11 @@ class ReportSettings(Model):
 
     reliability_dataset: Name
     """Dataset of figures/reliability."""
-    reliability_methods: tuple[Method, ...] = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")
+    reliability_methods: tuple[MethodName, ...] = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")
     """Columns of figures/reliability and figures/reliability_all."""
     reliability_seed: int = 42
     """Companion seed whose counts are drawn."""
-    stage_methods: tuple[Method, ...] = ("rlcr", "dcpo", "cocal-group", "cocal-binary")
+    stage_methods: tuple[MethodName, ...] = ("rlcr", "dcpo", "cocal-group", "cocal-binary")
     """Methods that are evaluated at every stage: tables/main_step*, figures/training_dynamics."""
     early_steps: tuple[Count, ...] = (5, 10, 20, 30, 40)
     """Rollout prefixes of figures/early_steps, evaluated on the first stage's policy."""

@@ -1,167 +1,135 @@
-"""The confidence methods: one entry each. Adding a method means one entry here and one module beside it.
+"""The registry of confidence methods: it finds the modules that declare one. To add a method is to add a module.
 
-Every method yields confidences in [0, 1]; higher means more likely correct. What a module provides is
-`cocal.estimators.predictions.Family`.
+A module declares a method by an attribute `METHOD` (`cocal.config.method.Method`). The registry looks at every public
+module of `cocal.estimators`, and of the packages and modules that other distributions name by entry points of the group
+`cocal.methods`:
+
+    [project.entry-points."cocal.methods"]
+    mine = "my_package.methods"
 """
 
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import Annotated, Any
 
-Need = Literal["responses", "verbal responses", "log-probabilities", "pool", "p-true", "features", "prompt features"]
+from pydantic import AfterValidator, GetJsonSchemaHandler
+
+from cocal.config.method import Method
+from cocal.errors import ConfigError
+
+PACKAGE = "cocal.estimators"
+"""Where the methods of this package are declared."""
+GROUP = "cocal.methods"
+"""The group of entry points by which other distributions name theirs."""
 
 
-@dataclass(frozen=True)
-class Method:
-    """One confidence method.
+class _Registry(Mapping[str, Method]):
+    """The methods by name. They are looked for when the first one is asked for, not when this module is imported: a
+    module that declares a method imports `cocal.config` itself."""
 
-    Attributes:
-        name: key in configurations, files and cubes.
-        label: name in tables and figures, plain text.
-        group: methods of one group stand between the same two rules of the main table; None: not in it.
-        needs: what it reads besides the question and the verifier's labels.
-        prompt_format: prompt format of the responses it is evaluated on; methods with "answer" share them.
-        policy: policy that produces those responses.
-        training: how it was trained, in a few words; empty for a training-free method.
-        target: supervision target of a companion.
-        source: where it is defined.
-        experience: what its companion learnt from: the rollouts of GRPO, responses resampled from its final policy,
-            or the prompts of the rollouts.
-        module: of cocal.estimators, that computes it; methods of one module are computed together.
+    def __getitem__(self, name: str) -> Method:
+        return _found()[name][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_found())
+
+    def __len__(self) -> int:
+        return len(_found())
+
+
+METHODS: Mapping[str, Method] = _Registry()
+"""All methods in the order of their positions.
+
+Raises:
+    ConfigError: when it is first used, if a module cannot be imported, declares no valid method, or one whose name
+        another module has declared already.
+"""
+
+
+def built_in() -> tuple[str, ...]:
+    """The names of this package's own methods in their order: what a study compares that names no methods, so that no
+    study changes when another package is installed."""
+    return tuple(name for name, (module, _) in _found().items() if module.startswith(f"{PACKAGE}."))
+
+
+def declarations(names: Iterable[str]) -> list[str]:
+    """Where these methods are declared, as `cocal.store.code.code_digest` takes it: what their looks depend on."""
+    return [f"{_found()[name][0]}:METHOD" for name in names]
+
+
+@cache
+def _found() -> dict[str, tuple[str, Method]]:
+    """By name, the module that declares a method and the method, in the order of positions."""
+    found: dict[str, tuple[str, Method]] = {}
+    others = sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value))
+    places = [(f"package {PACKAGE}", PACKAGE)]
+    places += [(f"entry point {one.name!r} of {one.dist.name}", one.value) for one in others]
+    for source, place in places:
+        try:
+            declared = list(_declared(place))
+        except Exception as error:  # whatever the code of another package does
+            raise ConfigError(
+                f"{source}: the methods of {place} cannot be loaded; repair or uninstall it ({_said(error)})"
+            ) from error
+        for module, method in declared:
+            if method.name in found:
+                raise ConfigError(
+                    f"{source}: {module} declares the method {method.name!r}, which {found[method.name][0]} declares; "
+                    "give one of them another name"
+                )
+            found[method.name] = module, method
+    return dict(sorted(found.items(), key=lambda item: (item[1][1].position, item[0])))
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+
+
+def _declared(place: str) -> Iterator[tuple[str, Method]]:
+    """Names of modules with the methods that they declare.
+
+    Raises:
+        ConfigError: if a module's METHOD is no Method, or a single module has none.
     """
-
-    name: str
-    label: str
-    group: int | None
-    needs: tuple[Need, ...]
-    prompt_format: Literal["answer", "verbal", "rlcr", "dcpo"]
-    policy: Literal["base", "grpo", "rlcr", "dcpo"]
-    training: str
-    source: str
-    module: str
-    target: Literal["group", "binary", "question"] | None = None
-    experience: Literal["rollouts", "resampled", "prompts"] | None = None
+    modules = [place]
+    if is_package := hasattr(package := import_module(place), "__path__"):
+        modules = [f"{place}.{one.name}" for one in iter_modules(package.__path__) if not one.name.startswith("_")]
+    for module in modules:
+        if is_package and not _assigns_method(module):
+            continue
+        method = getattr(import_module(module), "METHOD", None)
+        if not isinstance(method, Method):
+            raise ConfigError(f"{module}: METHOD is no cocal.config.method.Method but {method!r}")
+        yield module, method
 
 
-_METHODS = (
-    Method("base-verbal", "Base + Verbal", 0, ("verbal responses",), "verbal", "base", "", "section 5", "verbal"),
-    Method("verbal", "Verbal", 1, ("verbal responses",), "verbal", "grpo", "", "section 5", "verbal"),
-    Method(
-        "self-consistency",
-        "SelfConsis",
-        1,
-        ("responses", "pool"),
-        "answer",
-        "grpo",
-        "",
-        "appendix B.1",
-        "self_consistency",
-    ),
-    Method(
-        "token-probability",
-        "TokenProb",
-        1,
-        ("responses", "log-probabilities"),
-        "answer",
-        "grpo",
-        "",
-        "appendix B.1",
-        "token_probability",
-    ),
-    Method("p-true", "P(True)", 1, ("responses", "p-true"), "answer", "grpo", "", "appendix B.1", "p_true"),
-    Method("rlcr", "RLCR", 2, ("verbal responses",), "rlcr", "rlcr", "coupled RL", "appendix B.2", "verbal"),
-    Method("dcpo", "DCPO", 2, ("verbal responses",), "dcpo", "dcpo", "coupled RL", "appendix B.2", "verbal"),
-    Method(
-        "postcal-group",
-        "PostCal (group)",
-        2,
-        ("responses", "features"),
-        "answer",
-        "grpo",
-        "companion on resampled responses",
-        "appendix B.2",
-        "companion",
-        target="group",
-        experience="resampled",
-    ),
-    Method(
-        "postcal-binary",
-        "PostCal (binary)",
-        2,
-        ("responses", "features"),
-        "answer",
-        "grpo",
-        "companion on resampled responses",
-        "appendix B.2",
-        "companion",
-        target="binary",
-        experience="resampled",
-    ),
-    Method(
-        "cocal-group",
-        "CoCal (group)",
-        3,
-        ("responses", "features"),
-        "answer",
-        "grpo",
-        "companion on rollouts",
-        "section 4",
-        "companion",
-        target="group",
-        experience="rollouts",
-    ),
-    Method(
-        "cocal-binary",
-        "CoCal (binary)",
-        3,
-        ("responses", "features"),
-        "answer",
-        "grpo",
-        "companion on rollouts",
-        "section 4",
-        "companion",
-        target="binary",
-        experience="rollouts",
-    ),
-    Method(
-        "cocal-pre-generation",
-        "CoCal (pre-generation)",
-        None,
-        ("responses", "prompt features"),
-        "answer",
-        "grpo",
-        "companion on prompts of rollouts",
-        "appendix F.4",
-        "companion",
-        target="question",
-        experience="prompts",
-    ),
-    Method(
-        "cocal-on-rlcr",
-        "CoCal on RLCR",
-        None,
-        ("verbal responses", "features"),
-        "rlcr",
-        "rlcr",
-        "companion on rollouts of GRPO",
-        "appendix D",
-        "companion",
-        target="binary",
-        experience="rollouts",
-    ),
-    Method(
-        "cocal-on-dcpo",
-        "CoCal on DCPO",
-        None,
-        ("verbal responses", "features"),
-        "dcpo",
-        "dcpo",
-        "companion on rollouts of GRPO",
-        "appendix D",
-        "companion",
-        target="binary",
-        experience="rollouts",
-    ),
-)
+def _assigns_method(module: str) -> bool:
+    """Whether a module's text assigns METHOD: modules that methods share are not imported, for they may be slow."""
+    text = find_spec(module).loader.get_source(module)
+    return text is not None and re.search(r"^METHOD\b", text, re.MULTILINE) is not None
 
-METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
-"""All methods, those of the main table (table 1) first and in its order."""
+
+class _OfRegistry:
+    """The JSON schema of a method's name: editors offer the methods of this package and admit others."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"enum": list(built_in())}, handler(core)]}
+
+
+def _known(name: str) -> str:
+    if name in METHODS:
+        return name
+    near = get_close_matches(name, METHODS, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"there is no method {name!r}; {hint}there are {', '.join(METHODS)}")
+
+
+MethodName = Annotated[str, AfterValidator(_known), _OfRegistry()]
+"""The name of a method in a configuration."""

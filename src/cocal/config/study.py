@@ -1,6 +1,6 @@
 """A study: everything that one run of the workflow computes."""
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from cocal.config.backbone import BackboneSettings
 from cocal.config.base import Model, Name
@@ -42,7 +42,7 @@ class Study(Model):
     features: FeatureSettings = FeatureSettings()
     companion: CompanionSettings = CompanionSettings()
     postcal: PostCalSettings = PostCalSettings()
-    estimators: EstimatorSettings = EstimatorSettings()
+    estimators: EstimatorSettings = Field(default_factory=EstimatorSettings)
     verifier: VerifierSettings = VerifierSettings()
     judge: JudgeSettings = ExactMatchSettings()
     metrics: MetricSettings = MetricSettings()

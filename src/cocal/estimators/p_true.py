@@ -1,22 +1,48 @@
-"""P(True): the policy's own judgement of its fixed response (appendix B.1)."""
+"""P(True): the policy's own judgement of its fixed response (appendix B.1).
 
-from collections.abc import Sequence
+It is the probability of "True" among "True" and "False" as the next token, measured when responses are sampled
+(`cocal.generation.p_true`).
+"""
 
-import numpy as np
+from __future__ import annotations
 
-from cocal.config.methods import Method
-from cocal.errors import ContractError
-from cocal.estimators.responses import Estimator, Inputs, Responses
+from typing import TYPE_CHECKING
 
-COLUMNS = ("p_true", "p_true_mass")
+from cocal.config.method import Method
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from cocal.estimators.responses import Estimator, Inputs, Responses
+
+METHOD = Method(
+    name="p-true",
+    label="P(True)",
+    position=40,
+    group=1,
+    prompt_format="answer",
+    policy="grpo",
+    estimate=f"{__name__}:estimate",
+    columns=("p_true", "p_true_mass"),
+    asks_p_true=True,
+    colour="#c176ab",
+    marker="X",
+)
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """P(True) as it was measured with the responses.
+    """P(True) as it was measured with the responses, float64 (n,).
 
     Raises:
         ContractError: if an evaluated response was not asked about.
     """
+    import numpy as np
+
+    from cocal.errors import ContractError
+    from cocal.estimators.responses import Estimator
+
     confidence = responses.evaluated["p_true"].to_numpy(dtype=np.float64)
     missing = np.isnan(confidence)
     if missing.any():

@@ -3,37 +3,19 @@
 import logging
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
-from cocal.config.methods import METHODS, Method
+from cocal.config.method import Method
+from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
-from cocal.estimators.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, read_responses
+from cocal.estimators.responses import FACTS, Estimate, Estimator, EvaluationSets, Inputs, Responses, read_responses
 from cocal.runtime.progress import Progress
 from cocal.study.prefix import Prefix
 
 logger = logging.getLogger(__name__)
-
-
-class Family(Protocol):
-    """What a module of the registry provides."""
-
-    COLUMNS: tuple[str, ...]
-    """Columns of the responses that it reads."""
-
-    def estimate(self, methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-        """Confidences of the module's methods.
-
-        Returns:
-            float64, one value in [0, 1] for each evaluated response, in order; NaN where there is no valid
-            confidence.
-        """
-        ...
 
 
 def predict(
@@ -66,16 +48,15 @@ def predict(
     methods = _check_needs(names, algorithm, folders, inputs)
     parts, progress = [], Progress("set", len(sets.root))
     for dataset, samples in sets.root.items():
-        for prompt_format, of_format in groupby(methods, attrgetter("prompt_format")):
-            families = [(_family(name), list(group)) for name, group in groupby(of_format, attrgetter("module"))]
-            columns = [column for family, _ in families for column in family.COLUMNS]
+        for prompt_format, of_format in _grouped(methods, "prompt_format").items():
+            columns = [column for method in of_format for column in method.columns]
             responses = read_responses(folders[prompt_format], dataset, samples, step, columns)
-            for family, group in families:
-                estimates = family.estimate(group, responses, inputs)
-                # P(True) alone reads what its confidence rests on, and it alone carries it on.
-                mass = responses.evaluated["p_true_mass"] if "p_true_mass" in family.COLUMNS else np.nan
-                for estimator, confidence in estimates.items():
-                    parts.append(_rows(responses, estimator, confidence).assign(p_true_mass=mass))
+            estimates: dict[Estimator, np.ndarray] = {}
+            for function, together in _grouped(of_format, "estimate").items():
+                estimates |= _loaded(function)(together, responses, inputs)
+            order = [method.name for method in of_format]
+            for estimator, confidence in sorted(estimates.items(), key=lambda item: order.index(item[0].method)):
+                parts.append(_rows(responses, estimator, confidence))
         progress.add(detail=dataset)
     table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
     check_shared_responses(table)
@@ -105,6 +86,20 @@ def check_shared_responses(predictions: pd.DataFrame) -> None:
                 )
 
 
+def _grouped(methods: Sequence[Method], field: str) -> dict[str, list[Method]]:
+    """Methods that declare the same, by what they declare."""
+    groups: dict[str, list[Method]] = {}
+    for method in methods:
+        groups.setdefault(getattr(method, field), []).append(method)
+    return groups
+
+
+def _loaded(function: str) -> Estimate:
+    """The function that "module:function" names, imported when it is needed: companions alone need torch."""
+    module, _, name = function.partition(":")
+    return getattr(import_module(module), name)
+
+
 def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Path], inputs: Inputs) -> list[Method]:
     """The methods in the order of the registry, once each."""
     unknown = [name for name in names if name not in METHODS]
@@ -128,11 +123,6 @@ def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Pat
     return methods
 
 
-def _family(module: str) -> Family:
-    """Imported when it is asked for: companions alone need torch."""
-    return import_module(f"cocal.estimators.{module}")
-
-
 def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) -> pd.DataFrame:
     valid = ~np.isnan(confidence)
     logger.info(
@@ -144,7 +134,10 @@ def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) ->
         f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
     )
     labels = responses.evaluated[["dataset", "question_id", "response_id", *FACTS]]
-    return labels.assign(**estimator._asdict(), confidence=confidence, valid=valid)
+    # P(True) alone reads what its confidence rests on, and it alone carries it on.
+    reads_mass = "p_true_mass" in METHODS[estimator.method].columns
+    mass = responses.evaluated["p_true_mass"] if reads_mass else np.nan
+    return labels.assign(**estimator._asdict(), confidence=confidence, valid=valid, p_true_mass=mass)
 
 
 def _words(estimator: Estimator) -> str:

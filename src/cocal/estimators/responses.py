@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from cocal.store.damage import remedy
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
-    from cocal.companion.spec import Experience
+    from cocal.config.method import Experience, Method
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
 """What predictions say of a response, whatever the method (cocal.store.contracts.PREDICTIONS)."""
@@ -87,6 +87,29 @@ class Inputs:
     pool: int
     features: Mapping[str, Path] = field(default_factory=dict)
     companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
+
+
+class Estimate(Protocol):
+    """What `cocal.config.method.Method.estimate` names: a function that computes the confidences of its methods."""
+
+    def __call__(
+        self, methods: "Sequence[Method]", responses: Responses, inputs: Inputs
+    ) -> "dict[Estimator, np.ndarray]":
+        """Confidences of these methods, all of which name this function.
+
+        Args:
+            methods: at least one, all of one prompt format, in the order of the registry.
+            responses: of one question set.
+            inputs: what else there is to draw on.
+
+        Returns:
+            float64 (n,) by each estimator of the methods: one value in [0, 1] for each evaluated response, in their
+            order; NaN where there is no valid confidence.
+
+        Raises:
+            ContractError: if a file lacks what the methods need.
+        """
+        ...
 
 
 def read_responses(folder: Path, dataset: str, samples: int, step: int, columns: Sequence[str]) -> Responses:

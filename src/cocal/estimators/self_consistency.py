@@ -1,16 +1,32 @@
 """SelfConsis: agreement of sampled responses with the evaluated one (appendix B.1)."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
 
-from cocal.config.methods import Method
-from cocal.errors import ContractError
-from cocal.estimators.responses import Estimator, Inputs, Responses
+from cocal.config.method import Method
 
-COLUMNS = ("answer_class",)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import ArrayLike
+
+    from cocal.estimators.responses import Estimator, Inputs, Responses
+
+METHOD = Method(
+    name="self-consistency",
+    label="SelfConsis",
+    position=20,
+    group=1,
+    prompt_format="answer",
+    policy="grpo",
+    estimate=f"{__name__}:estimate",
+    columns=("answer_class",),
+    needs_pool=True,
+    colour="#e1c706",
+    marker="v",
+)
 
 
 def self_consistency(classes: ArrayLike, pools: Sequence[str]) -> np.ndarray:
@@ -23,6 +39,9 @@ def self_consistency(classes: ArrayLike, pools: Sequence[str]) -> np.ndarray:
     Returns:
         float64 (n,) in (0, 1]; NaN without an answer. A response without an answer counts in the size of its pool.
     """
+    import numpy as np
+    import pandas as pd
+
     table = pd.DataFrame({"pool": pools, "answer_class": np.asarray(classes, dtype=np.int64)})
     equal = table.groupby(["pool", "answer_class"], sort=False)["pool"].transform("size")
     size = table.groupby("pool", sort=False)["pool"].transform("size")
@@ -37,6 +56,11 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     Raises:
         ContractError: if a question has another number of responses, or its answers were not compared.
     """
+    import numpy as np
+
+    from cocal.errors import ContractError
+    from cocal.estimators.responses import Estimator
+
     pool = responses.pool
     sizes = pool["question_id"].value_counts(sort=False)
     wrong = sizes[sizes != inputs.pool]

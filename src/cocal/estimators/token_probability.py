@@ -1,14 +1,31 @@
-"""TokenProb: the mean token-level generation probability (appendix B.1)."""
+"""TokenProb: the mean token-level generation probability of the response (appendix B.1)."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
 
-from cocal.config.methods import Method
-from cocal.estimators.responses import Estimator, Inputs, Responses
+from cocal.config.method import Method
 
-COLUMNS = ("mean_logprob",)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import ArrayLike
+
+    from cocal.estimators.responses import Estimator, Inputs, Responses
+
+METHOD = Method(
+    name="token-probability",
+    label="TokenProb",
+    position=30,
+    group=1,
+    prompt_format="answer",
+    policy="grpo",
+    estimate=f"{__name__}:estimate",
+    columns=("mean_logprob",),
+    colour="#74297c",
+    marker="P",
+)
 
 
 def token_probability(mean_logprob: ArrayLike) -> np.ndarray:
@@ -20,10 +37,14 @@ def token_probability(mean_logprob: ArrayLike) -> np.ndarray:
     Returns:
         float64 (n,) in [0, 1].
     """
+    import numpy as np
+
     return np.exp(np.asarray(mean_logprob, dtype=np.float64))
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """`token_probability` of the evaluated responses."""
+    from cocal.estimators.responses import Estimator
+
     confidence = token_probability(responses.evaluated["mean_logprob"])
     return {Estimator(method.name): confidence for method in methods}

@@ -1,20 +1,19 @@
-"""Verbal, Base + Verbal, RLCR and DCPO: the confidence that the response states itself (section 5, appendix B.2).
+"""Verbal: the policy that GRPO trained states its confidence together with its answer (section 5).
 
-Each is read from responses of its own policy in its own format. A response without a valid confidence has none: it
-counts in accuracy and is left out of the confidence metrics (appendix A.2).
+The confidence is read from the policy's own responses in the confidence-reporting format (appendix B.1).
 """
 
-from collections.abc import Sequence
+from cocal.config.method import Method
 
-import numpy as np
-
-from cocal.config.methods import Method
-from cocal.estimators.responses import Estimator, Inputs, Responses
-
-COLUMNS = ("confidence",)
-
-
-def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """The parsed confidences, NaN without a valid one."""
-    stated = responses.evaluated["confidence"].to_numpy(dtype=np.float64)
-    return {Estimator(method.name): stated for method in methods}
+METHOD = Method(
+    name="verbal",
+    label="Verbal",
+    position=10,
+    group=1,
+    prompt_format="verbal",
+    policy="grpo",
+    estimate="cocal.estimators.stated:estimate",
+    columns=("confidence",),
+    colour="#494949",
+    marker=">",
+)

@@ -7,7 +7,7 @@ import pandas as pd
 from pydantic import AfterValidator, Field
 
 from cocal.config.base import Count, Name
-from cocal.config.evaluation import Method
+from cocal.config.methods import MethodName
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.exhibits.base import layouts
@@ -50,7 +50,7 @@ class Layout(layouts.Layout):
     """What the figure shows: one curve a backbone."""
 
     backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]
-    method: Method = "cocal-binary"
+    method: MethodName = "cocal-binary"
     """Companion method."""
     macro: Name = MATHEMATICS
     """Group of datasets whose macro average is drawn."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cocal.config.study import Study
+from cocal.estimators import cocal_binary
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
@@ -21,13 +22,13 @@ from cocal.exhibits.drawing.diagrams import (
     region,
     sheet,
 )
-from cocal.exhibits.drawing.style import METHOD_COLOURS, TEXT_WIDTH
+from cocal.exhibits.drawing.style import TEXT_WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COCAL = METHOD_COLOURS["cocal-binary"]
+_COCAL = cocal_binary.METHOD.colour
 
 _HEIGHT = 3.6
 _WIDTH = TEXT_WIDTH - 0.1

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cocal.config.study import Study
+from cocal.estimators import cocal_binary, postcal_binary, rlcr
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
@@ -20,15 +21,15 @@ from cocal.exhibits.drawing.diagrams import (
     sheet,
     sign,
 )
-from cocal.exhibits.drawing.style import INK, METHOD_COLOURS
+from cocal.exhibits.drawing.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_POSTCAL = METHOD_COLOURS["postcal-binary"]
-_COUPLED = METHOD_COLOURS["rlcr"]
-_COCAL = METHOD_COLOURS["cocal-binary"]
+_POSTCAL = postcal_binary.METHOD.colour
+_COUPLED = rlcr.METHOD.colour
+_COCAL = cocal_binary.METHOD.colour
 
 _HEIGHT = 2.86
 _LEFT, _PANEL, _BETWEEN = 0.25, 1.64, 0.15

@@ -6,12 +6,14 @@ line of the log computes nothing and is left out, and so are the settings models
 reaches a rule as its parameters, and a new key of theirs must not rerun a training.
 
 Modules that a command imports by a name that it puts together cannot be followed. They are given beside the command.
+They may be of another package, such as one that brings a method: then they are followed through it, too.
 """
 
 import ast
 import hashlib
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +34,7 @@ def code_digest(*modules: str) -> str:
     """Digest of the definitions that these modules use, directly or through others.
 
     Args:
-        modules: of this package, such as "cocal.commands.train"; or one definition, as "cocal.commands.figure:_save".
+        modules: such as "cocal.commands.train"; or one definition, as "cocal.commands.figure:_save".
 
     Returns:
         "code:" and the first 16 hexadecimal digits of a SHA-256.
@@ -62,7 +64,7 @@ def _looked_up(one: _Name) -> tuple[str, tuple[_Name, ...]]:
         return "\n".join(map(ast.unparse, nodes)), tuple(used for node in nodes for used in source.names_in(node))
     if one.name in source.imports:
         return "", (source.imports[one.name],)
-    if _is_module(f"{one.module}.{one.name}"):
+    if _file(f"{one.module}.{one.name}") is not None:
         return "", (_Name(f"{one.module}.{one.name}"),)
     raise ValueError(f"{one.module} defines no {one.name}")
 
@@ -72,19 +74,20 @@ class _Source:
 
     Attributes:
         definitions: functions, classes and assignments at the top of the module, by name.
-        imports: names of this package that the module imports at its top.
+        imports: names that the module imports at its top from this package or its own.
         body: other statements at its top, which run whenever a name of the module is used.
     """
 
     def __init__(self, module: str, path: Path):
         self._module = module
+        self._parent = module if path.stem == "__init__" else module.rpartition(".")[0]
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         self.definitions: dict[str, list[ast.stmt]] = {}
         self.imports: dict[str, _Name] = {}
         self.body: list[ast.stmt] = []
         for node in _bare(tree.body):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self.imports |= dict(_imported(node))
+                self.imports |= dict(self._imported(node))
             elif names := list(_defined(node)):
                 for name in names:
                     self.definitions.setdefault(name, []).append(node)
@@ -92,12 +95,12 @@ class _Source:
                 self.body.append(node)
 
     def names_in(self, node: ast.AST) -> Iterator[_Name]:
-        """The definitions of this package that a statement uses."""
+        """The definitions of this package, or the module's own, that a statement uses."""
         local = {
             name: target
             for part in ast.walk(node)
             if isinstance(part, (ast.Import, ast.ImportFrom))
-            for name, target in _imported(part)
+            for name, target in self._imported(part)
         }
         yield from local.values()
         for part in ast.walk(node):
@@ -106,6 +109,19 @@ class _Source:
                     yield _Name(self._module, part.id)
                 elif part.id in self.imports:
                     yield self.imports[part.id]
+
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, _Name]]:
+        """Names of this package and of the module's own that a statement imports, and what they are."""
+        followed = {_PACKAGE, self._module.split(".")[0]}
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] in followed:
+                    yield (alias.asname or alias.name).split(".")[0], _Name(alias.name)
+        else:
+            module = resolve_name("." * node.level + (node.module or ""), self._parent)
+            if module.split(".")[0] in followed:
+                for alias in node.names:
+                    yield alias.asname or alias.name, _Name(module, alias.name)
 
 
 def _bare(statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -153,34 +169,29 @@ def _defined(node: ast.stmt) -> Iterator[str]:
             yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name))
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, _Name]]:
-    """Names of this package that a statement imports, and what they are. The package has no relative imports."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.name.split(".")[0] == _PACKAGE:
-                yield (alias.asname or alias.name).split(".")[0], _Name(alias.name)
-    elif node.module is not None and node.module.split(".")[0] == _PACKAGE:
-        for alias in node.names:
-            yield alias.asname or alias.name, _Name(node.module, alias.name)
-
-
 def _for_types_alone(node: ast.stmt) -> bool:
     """`if TYPE_CHECKING:`, or nothing."""
     of_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return of_types or isinstance(node, ast.Pass)
 
 
-def _path(module: str) -> Path:
-    return _ROOT.joinpath(*module.split(".")[1:])
-
-
-def _is_module(name: str) -> bool:
-    return _path(name).with_suffix(".py").is_file() or (_path(name) / "__init__.py").is_file()
+def _file(module: str) -> Path | None:
+    """Where a module is written; None if there is no such module, or no text of it."""
+    package, *inner = module.split(".")
+    if package == _PACKAGE:
+        path = _ROOT.joinpath(*inner)
+        files = [path.with_suffix(".py"), path / "__init__.py"]
+        return next((file for file in files if file.is_file()), None)
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec is not None and str(spec.origin).endswith(".py") else None
 
 
 @cache
 def _module(name: str) -> _Source:
-    if name.split(".", maxsplit=1)[0] != _PACKAGE or not _is_module(name):
+    file = _file(name)
+    if file is None:
         raise ValueError(f"there is no module {name}")
-    file = _path(name).with_suffix(".py")
-    return _Source(name, file if file.is_file() else _path(name) / "__init__.py")
+    return _Source(name, file)

@@ -184,7 +184,7 @@ def resampling(study: Study) -> PostCalSettings:
 def estimator_settings(study: Study, methods: list[str]) -> EstimatorSettings:
     """Settings of these methods alone: other methods, and what only they read, do not touch their predictions."""
     settings = study.estimators.model_copy(update={"methods": tuple(methods)})
-    if "self-consistency" in methods:
+    if any(METHODS[m].needs_pool for m in methods):
         return settings
     return settings.model_copy(update={"missing_answer": EstimatorSettings().missing_answer})
 
@@ -202,16 +202,17 @@ def response_plan(
     methods = [
         METHODS[m] for m in methods_of(study, backbone, algorithm, step) if METHODS[m].prompt_format == prompt_format
     ]
-    needs = {need for method in methods for need in method.needs}
+    pool = any(method.needs_pool for method in methods)
+    asked = any(method.asks_p_true for method in methods)
 
     def plan(name: str) -> SetPlan:
         dataset = study.datasets[name]
         return SetPlan(
             samples=dataset.samples,
-            sampled=study.generation.pool if "pool" in needs else dataset.samples,
+            sampled=study.generation.pool if pool else dataset.samples,
             max_response_length=dataset.max_response_length,
-            pool="pool" in needs,
-            p_true="p-true" in needs,
+            pool=pool,
+            p_true=asked,
         )
 
     return ResponsePlan(sets={name: plan(name) for name in datasets})

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, model_validator
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.evaluation import Method
+from cocal.config.methods import MethodName
 from cocal.config.study import Study
 
 MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
@@ -70,7 +70,7 @@ class BackboneLayout(Layout):
 class MethodsLayout(BackboneLayout):
     """What every table and figure that compares methods names."""
 
-    methods: Annotated[tuple[Method, ...], Field(min_length=1)]
+    methods: Annotated[tuple[MethodName, ...], Field(min_length=1)]
     """Methods, in order."""
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from operator import attrgetter
 from types import ModuleType
 
 from cocal import exhibits
+from cocal.config.methods import declarations
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import CHAPTERS, Exhibit, TableExhibit
 from cocal.store.code import code_digest
@@ -48,8 +49,10 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
     return f"{chapter} {exhibit.chapter}", {"table or figure": entry}
 
 
-def exhibit_code(exhibit: Exhibit) -> str:
-    """Digest of the code that makes an exhibit, with the declarations of the methods, which it names and colours."""
+def exhibit_code(exhibit: Exhibit, study: Study) -> str:
+    """Digest of the code that makes an exhibit, with the declarations of the methods that it names and colours: those
+    of its layout, or those of the study where its module chooses them."""
     write = "write_table" if isinstance(exhibit, TableExhibit) else "write_figure"
     shared = (f"cocal.exhibits.base.output:{write}", "cocal.exhibits.base.inputs:read_inputs")
-    return code_digest(*shared, f"cocal.exhibits.{exhibit.module}")
+    methods = getattr(exhibit.layout, "methods", study.estimators.methods) if exhibit.layout else ()
+    return code_digest(*shared, f"cocal.exhibits.{exhibit.module}", *declarations(methods))

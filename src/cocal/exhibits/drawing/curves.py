@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cocal.config.methods import METHODS
-from cocal.exhibits.drawing.style import HOLLOW, LEGEND, METHOD_COLOURS, METHOD_MARKERS, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -145,10 +145,11 @@ def method_handles(methods: Sequence[str]) -> "list[Line2D]":
     return [Line2D([], [], label=METHODS[method].label, **_look(method)) for method in methods]
 
 
-def _look(method: str) -> dict[str, str | float]:
+def _look(name: str) -> dict[str, str | float]:
     """Properties of a method's curve."""
-    colour = METHOD_COLOURS[method]
+    method = METHODS[name]
+    colour = method.colour
     hollow = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 0.8}
     full = {"markeredgecolor": "white", "markeredgewidth": 0.4}
-    look = {"color": colour, "marker": METHOD_MARKERS[method], "linewidth": 1.1, "markersize": 3.4}
-    return look | (hollow if method in HOLLOW else full)
+    look = {"color": colour, "marker": method.marker, "linewidth": 1.1, "markersize": 3.4}
+    return look | (hollow if method.hollow else full)

@@ -14,7 +14,7 @@ from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import Labels, MethodsLayout, figure_facts, labelled, of_backbone
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
-from cocal.exhibits.drawing.style import INK, LEGEND, METHOD_COLOURS, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
@@ -228,7 +228,7 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
         for column, (method, panel) in enumerate(zip(methods, in_row, strict=True)):
             diagram = figure.add_axes(grid.box(column, grid.diagram_top(row), grid.diagram))
             histogram = figure.add_axes(grid.box(column, grid.histogram_top(row), grid.histogram))
-            plot_reliability(diagram, histogram, panel, METHOD_COLOURS[method])
+            plot_reliability(diagram, histogram, panel, METHODS[method].colour)
             histogram.set_ylim(0, 1.05 * most)
             _panel_titles(diagram, histogram, panel.iloc[0], METHODS[method].label if row == 0 else None, grid)
             for ax, name in ((diagram, "Accuracy"), (histogram, "Count")):

@@ -22,48 +22,6 @@ PAGE_HEIGHT = 8.6
 INK = "#262626"
 """Axes, text and hatching."""
 
-METHOD_COLOURS = {
-    "base-verbal": "#d8d8d8",
-    "verbal": "#494949",
-    "self-consistency": "#e1c706",
-    "token-probability": "#74297c",
-    "p-true": "#c176ab",
-    "rlcr": "#de7733",
-    "dcpo": "#a10a0a",
-    "postcal-group": "#96bf7a",
-    "postcal-binary": "#126f2c",
-    "cocal-group": "#4ec4e1",
-    "cocal-binary": "#3035c4",
-    "cocal-pre-generation": "#459f82",
-    "cocal-on-rlcr": "#3035c4",
-    "cocal-on-dcpo": "#3035c4",
-}
-"""One colour a method in every figure; CoCal (binary) keeps its own on other policies. Chosen to stay apart for
-protanopes, deuteranopes and tritanopes; the two targets of one method are light (group) and dark (binary) of one
-hue, and differ in greyscale."""
-
-METHOD_MARKERS = {
-    "base-verbal": "<",
-    "verbal": ">",
-    "self-consistency": "v",
-    "token-probability": "P",
-    "p-true": "X",
-    "rlcr": "s",
-    "dcpo": "^",
-    "postcal-group": "d",
-    "postcal-binary": "D",
-    "cocal-group": "h",
-    "cocal-binary": "o",
-    "cocal-pre-generation": "p",
-    "cocal-on-rlcr": "s",
-    "cocal-on-dcpo": "^",
-}
-"""One marker a method, so that curves stay apart without colours. A companion on another policy has the marker of
-that policy's own method, hollow."""
-
-HOLLOW = ("cocal-on-rlcr", "cocal-on-dcpo")
-"""Methods whose marker is white inside."""
-
 BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
 """Of the first and the second backbone where they are compared: brown, which no method is; dark and light in
 greyscale."""

@@ -9,8 +9,8 @@ import pandas as pd
 from pydantic import Field
 
 from cocal.config.base import Name
-from cocal.config.evaluation import Method, QualitySettings
-from cocal.config.methods import METHODS
+from cocal.config.evaluation import QualitySettings
+from cocal.config.methods import METHODS, MethodName
 from cocal.config.study import Study
 from cocal.exhibits.base.inputs import seeds_of
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Labels, MethodsLayout, labelled, of_backbone
@@ -53,7 +53,7 @@ class AccuracyLayout(MethodsLayout):
     macro_label: str = "Macro Average"
     label: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "main"
     """LaTeX label, after `tab:`."""
-    highlight: Method | None = None
+    highlight: MethodName | None = None
     """Method whose name is bold."""
     subject: str = "Accuracy and confidence quality"
     """First words of the caption, before `on five mathematical sets`."""

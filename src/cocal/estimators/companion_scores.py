@@ -1,4 +1,4 @@
-"""CoCal and PostCal: companions score the hidden states of the evaluated responses (section 4.3, appendix B.2)."""
+"""Confidences of CoCal and PostCal: companions score the hidden states of responses (section 4.3, appendix B.2)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,14 +8,12 @@ import pandas as pd
 
 from cocal.companion.batches import Batches, loader
 from cocal.companion.companions import Companions, load_companions
-from cocal.companion.spec import ORDERS, Experience
-from cocal.config.methods import Method
+from cocal.companion.spec import ORDERS
+from cocal.config.method import Experience, Method
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators.responses import Estimator, Inputs, Responses
 from cocal.features.store import FeatureReader, open_features
 from cocal.runtime.machine import best_device
-
-COLUMNS = ()
 
 TASK_RESPONSES = ("rlcr",)
 """Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix D)."""

@@ -1,0 +1,20 @@
+"""CoCal on DCPO: GRPO's companion of the same step on the responses of DCPO's policy (appendix D).
+
+It scores the whole response.
+"""
+
+from cocal.config.method import Method
+
+METHOD = Method(
+    name="cocal-on-dcpo",
+    label="CoCal on DCPO",
+    position=130,
+    prompt_format="dcpo",
+    policy="dcpo",
+    estimate="cocal.estimators.companion_scores:estimate",
+    experience="rollouts",
+    target="binary",
+    colour="#3035c4",
+    marker="^",
+    hollow=True,
+)

@@ -1,0 +1,20 @@
+"""CoCal on RLCR: GRPO's companion of the same step on the responses of RLCR's policy (appendix D).
+
+It scores the task response alone, which ends before the uncertainty reasoning and the confidence.
+"""
+
+from cocal.config.method import Method
+
+METHOD = Method(
+    name="cocal-on-rlcr",
+    label="CoCal on RLCR",
+    position=120,
+    prompt_format="rlcr",
+    policy="rlcr",
+    estimate="cocal.estimators.companion_scores:estimate",
+    experience="rollouts",
+    target="binary",
+    colour="#3035c4",
+    marker="s",
+    hollow=True,
+)

@@ -1,0 +1,19 @@
+"""DCPO: a policy that learnt confidence by an advantage of the confidence's tokens alone states it (appendix B.2).
+
+The confidence stands behind the answer in the responses of DCPO's own policy.
+"""
+
+from cocal.config.method import Method
+
+METHOD = Method(
+    name="dcpo",
+    label="DCPO",
+    position=60,
+    group=2,
+    prompt_format="dcpo",
+    policy="dcpo",
+    estimate="cocal.estimators.stated:estimate",
+    columns=("confidence",),
+    colour="#a10a0a",
+    marker="^",
+)
