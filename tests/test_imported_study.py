@@ -69,7 +69,7 @@ def folder(tmp_path_factory, study, elsewhere, micro_checkpoint, micro_policy) -
     sets = {key: study[key] for key in ("datasets", "world", "seed")}
     assert main(["questions", "--settings", json.dumps(sets), "--output", str(folder / "drawn")]) == 0
     questions = read_frame(folder / "drawn/smoke-train.parquet", QUESTIONS)
-    dumps.write_slime(elsewhere / "dump", dumps.sampled(*micro_policy, questions), micro_policy[1])
+    dumps.write_slime(elsewhere / "dump", dumps.sampled(micro_policy, questions), micro_policy[1])
     return folder
 
 
