@@ -7,7 +7,7 @@ the order of every sum are those of `Training`, and so are the bits of what is l
 from collections.abc import Iterable
 
 import torch
-from cocal.config.protocol import Companion
+from cocal.config.evaluation import CompanionSettings
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,7 +18,7 @@ from cocal.companion.model import EPSILON, CompanionMLP
 class WrittenOut:
     """Takes the place of `Training`; the weights that it learns do not go back into the model."""
 
-    def __init__(self, model: CompanionMLP, settings: Companion):
+    def __init__(self, model: CompanionMLP, settings: CompanionSettings):
         self._dropout = Dropout(model.initialise(), settings.widths, settings.dropout, model.device)
         self._by_target = model.targets, len(model.seeds)
         started = [
