@@ -254,6 +254,9 @@ EDITS = {
     "reports.budgets": ([2, 4], after("companions", "postcal_companions", without=SECOND)),
 }
 """Key -> another value, and what runs again."""
+NAMED = {f"table_{name}" for name in ("main", "ood", "scale", "token_aggregation", "all")}
+NAMED |= {f"figure_{name}" for name in (*CURVES - {"cross_iteration", "layers"}, "reliability", "reliability_all")}
+"""Tables and figures in which methods have names, colours or markers."""
 SHAPE = {"study", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
 SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
 """Keys that no other value fits alone, or that make it another study."""
@@ -306,6 +309,9 @@ def test_an_edit_of_the_study_reruns_what_depends_on_it(planner, key):
     [
         ("policy/rewards.py", "def group_advantages", "# a comment\n\n\ndef group_advantages", set()),
         ("estimators/p_true.py", "= responses.", "= 1 - responses.", after("predictions", without=OF_COUPLED)),
+        ("estimators/stated.py", "= responses.", "= 1 - responses.", after("predictions")),
+        ("estimators/verbal.py", 'label="Verbal"', 'label="Stated"', NAMED),
+        ("estimators/cocal_binary.py", "#3035c4", "#3035c5", NAMED | {"figure_overview", "figure_paradigms"}),
         ("exhibits/overview.py", "overview_figure()", "overview_figure(_new=1)", {"figure_overview"}),
         ("prompts/tiny/verbal.txt", "${question}", "Please. ${question}", after("backbone")),
     ],
