@@ -19,7 +19,6 @@ include: "workflow/inputs/responses.smk"
 include: "workflow/inputs/companions.smk"
 include: "workflow/inputs/predictions.smk"
 include: "workflow/inputs/checks.smk"
-include: "workflow/inputs/exhibits.smk"
 include: "workflow/rules/cluster.smk"
 include: "workflow/rules/progress.smk"
 include: "workflow/rules/questions.smk"
@@ -31,7 +30,6 @@ include: "workflow/rules/predictions.smk"
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/checks.smk"
 include: "workflow/rules/costs.smk"
-include: "workflow/rules/report.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 
@@ -39,6 +37,7 @@ include: "workflow/rules/figures.smk"
 rule all:
     default_target: True
     input:
-        expand("results/tables/{table}.tex", table=[*TABLES, "all"]),
-        expand("results/figures/{figure}.pdf", figure=FIGURES),
+        [f"results/tables/{table.name}.tex" for table in TABLES],
+        "results/tables/all.tex",
+        [f"results/figures/{figure.name}.pdf" for figure in FIGURES],
         expand("results/checks/{backbone}.json", backbone=STUDY.backbones),

@@ -77,7 +77,16 @@ def micro_questions(tmp_path_factory) -> Path:
 def micro_checkpoint(tmp_path_factory, micro_questions) -> Path:
     """A Qwen3 policy of two blocks, pre-trained for a few steps: it ends most of its responses."""
     folder = tmp_path_factory.mktemp("policy") / "base"
-    command = ["backbone", "--settings", json.dumps(MICRO_POLICY), "--output", str(folder), "--questions"]
+    command = [
+        "backbone",
+        "--settings",
+        json.dumps(MICRO_POLICY),
+        "--prompts",
+        "tiny",
+        "--output",
+        str(folder),
+        "--questions",
+    ]
     assert cli.main([*command, *map(str, micro_questions.glob("*.parquet"))]) == 0
     return folder
 

@@ -8,11 +8,11 @@ import pandas as pd
 import torch
 
 from cocal.answers.equivalence import Verifier
+from cocal.checkpoints.loading import Policy
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.generation.engine import Sampling
-from cocal.generation.responses import draw
-from cocal.generation.responses import sampled as as_rows
+from cocal.generation.responses import Sampler
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.judging.verdicts import with_verdicts
 from cocal.policy.schedule import question_schedule
@@ -29,9 +29,9 @@ SETTINGS = PolicySettings(
 )
 
 
-def sampled(model, tokenizer, questions: pd.DataFrame) -> pd.DataFrame:
+def sampled(policy: Policy, questions: pd.DataFrame) -> pd.DataFrame:
     """All steps' rollouts in the contract RESPONSES."""
-    engine = TransformersEngine.of(model, tokenizer, batch_size=32)
+    sampler = Sampler(TransformersEngine.of(policy, batch_size=32), policy.tokenizer, Prompts("tiny"))
     schedule = question_schedule(len(questions), SETTINGS.steps, SETTINGS.questions_per_step, SETTINGS.seed)
     sampling = Sampling(1.0, 0, 1.0, 0.0, max_tokens=20, samples=GROUP)
     frames = []
@@ -39,9 +39,9 @@ def sampled(model, tokenizer, questions: pd.DataFrame) -> pd.DataFrame:
         for step, places in enumerate(schedule, start=1):
             asked = questions.iloc[places]
             seeds = [1000 * step + GROUP * k for k in range(len(places))]
-            drawn = draw(asked, "answer", sampling, seeds, engine=engine, tokenizer=tokenizer, prompts=Prompts("tiny"))
+            drawn = sampler.draw(asked, "answer", sampling, seeds)
             first = (step - 1) * len(places) * GROUP
-            rows = as_rows(drawn, asked, "answer", tokenizer=tokenizer, step=step, first=first)
+            rows = sampler.table(drawn, asked, "answer", step=step, first=first)
             groups = np.arange(len(asked)).repeat(GROUP)
             frame = with_verdicts(rows, asked.iloc[groups], groups, verifier, pool=False)
             frames.append(frame.assign(reward_task=frame["correct"].astype(float)))

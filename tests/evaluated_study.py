@@ -11,7 +11,7 @@ from cocal.config.methods import METHODS
 from cocal.estimators.companion_scores import load_experiences
 from cocal.estimators.predictions import predict
 from cocal.estimators.responses import EvaluationSets, Inputs
-from cocal.features.store import create_features
+from cocal.features.writer import create_features
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 

@@ -2,11 +2,11 @@
 
 import pandas as pd
 import xarray as xr
+from cocal.exhibits.layout import AggregationLayout, CostLayout, PreGenerationLayout, TimesLayout
 
 from cocal.config.evaluation import MetricSettings
 from cocal.config.study import Study
 from cocal.exhibits.cost import Costs
-from cocal.exhibits.layout import AggregationLayout, CostLayout, PreGenerationLayout, TimesLayout
 from cocal.metrics.cube import metric_cube
 from cocal.study.costs import Cost, Latency
 from sample_predictions import sample_predictions

@@ -90,7 +90,7 @@ def _load():
     """What every plan needs, once, in the parent."""
     import snakemake.cli  # noqa: F401
 
-    import cocal.exhibits.layouts
+    import cocal.exhibits.base.registry
     import cocal.judging.prompts
     import cocal.policy.launch
     import cocal.policy.objectives

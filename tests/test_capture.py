@@ -168,7 +168,7 @@ def test_batches():
     assert [len(b) for b in batches_of_rows(lengths, 2)] == [2, 2, 1]
 
 
-def test_extraction_writes_a_store_in_the_order_of_the_responses(model, tmp_path, caplog):
+def test_extraction_writes_a_store_in_the_order_of_the_responses(model, micro_policy, tmp_path, caplog):
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -182,7 +182,7 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(model, tmp_path
     )
     settings = FeatureSettings(layers="all", dtype="float32", batch_tokens=12)
     with caplog.at_level("INFO"):
-        extract_features(model, frame, settings, pad=0, output=tmp_path / "f.zarr", attributes={"a": "b"})
+        extract_features(micro_policy, frame, settings, output=tmp_path / "f.zarr", attributes={"a": "b"})
     # rows of 3 and 4 tokens together, one token of them padding; those of 8 and of 11 by themselves
     assert re.search(r"f\.zarr: 4 responses, 26 tokens, 3\.7 % padding, \d+ tokens/s, peak memory \d", caplog.text)
     reader = open_features(tmp_path / "f.zarr")

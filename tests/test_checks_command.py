@@ -12,7 +12,7 @@ import pytest
 
 from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
 from cocal.cli import main
-from cocal.features.store import create_features
+from cocal.features.writer import create_features
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run

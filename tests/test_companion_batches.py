@@ -10,7 +10,8 @@ import torch
 
 from cocal.companion.batches import Batches, loader
 from cocal.errors import ContractError
-from cocal.features.store import FeatureReader, create_features, open_features
+from cocal.features.store import FeatureReader, open_features
+from cocal.features.writer import create_features
 
 ROWS, CHUNK, HIDDEN, BATCH = 100, 10, 3, 8
 CPU = torch.device("cpu")
@@ -95,6 +96,7 @@ import pandas as pd
 
 import cocal.features.store as store
 from cocal.companion.fit import fit_companions
+from cocal.features.writer import create_features
 from cocal.study.prefix import Prefix
 from cocal.config.evaluation import CompanionSettings
 
@@ -105,7 +107,7 @@ block = np.random.default_rng(0).normal(size=(CHUNK, 1, 2, HIDDEN)).astype(np.fl
 peaks = []
 for count in (20_000, 120_000):
     path = f"{sys.argv[1]}/{count}.zarr"
-    writer = store.create_features(path, responses=count, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK)
+    writer = create_features(path, responses=count, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK)
     for start in range(0, count, CHUNK):
         writer.write(start, np.arange(start, start + CHUNK), ["q"] * CHUNK, np.ones(CHUNK, dtype=int), block)
     rows = np.arange(count)

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from cocal.answers.equivalence import Verifier
+from cocal.checkpoints.text import chat_ids
 from cocal.config.engine import TransformersSettings, VllmSettings
 from cocal.config.evaluation import GenerationSettings, VerifierSettings
 from cocal.generation.engine import Sampling
 from cocal.generation.engines import open_engine
 from cocal.generation.p_true import p_true
-from cocal.generation.responses import chat_ids, sample_responses
+from cocal.generation.responses import Sampler, sample_responses
 from cocal.judging.verdicts import judge_set
 from cocal.prompts import Prompts
 from cocal.store import read_frame
@@ -29,8 +30,7 @@ ENGINES = {"transformers": TransformersSettings(batch_size=4), "vllm": VllmSetti
 
 @pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
 def engine(request, micro_checkpoint, micro_policy):
-    model, tokenizer = micro_policy
-    with open_engine(ENGINES[request.param], micro_checkpoint, tokenizer, model) as opened:
+    with open_engine(ENGINES[request.param], micro_checkpoint, micro_policy) as opened:
         assert opened.label.split()[0] == request.param
         yield opened
 
@@ -89,7 +89,7 @@ def test_every_end_of_the_generation_settings_ends_a_response(engine, micro_chec
     settings = json.loads((folder / "generation_config.json").read_text())
     settings["eos_token_id"] = [tokenizer.eos_token_id, end]
     (folder / "generation_config.json").write_text(json.dumps(settings))
-    with open_engine(ENGINES[engine.label.split()[0]], folder, tokenizer) as opened:
+    with open_engine(ENGINES[engine.label.split()[0]], folder) as opened:
         groups = opened.generate(PROMPTS, SAMPLING, SEEDS)
     for completion in (one for group in groups for one in group):
         assert not {tokenizer.eos_token_id, end} & {*completion.token_ids[:-1]}
@@ -166,10 +166,8 @@ def responses(engine, micro_policy, micro_questions):
                 questions,
                 prompt_format,
                 SetPlan(samples=2, sampled=3, max_response_length=length, p_true=prompt_format == "answer"),
-                engine=engine,
-                tokenizer=micro_policy[1],
-                prompts=Prompts("tiny"),
-                settings=GenerationSettings(),
+                Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
+                GenerationSettings(),
                 identity=f"test/{prompt_format}",
                 step=5,
             )

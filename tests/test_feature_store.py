@@ -8,7 +8,8 @@ import torch
 import xarray as xr
 
 from cocal.errors import ContractError
-from cocal.features.store import create_features, open_features
+from cocal.features.store import open_features
+from cocal.features.writer import create_features
 
 LAYERS, HIDDEN, CHUNK = (1, 3), 5, 4
 RESPONSES = 10

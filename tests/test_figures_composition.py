@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from cocal.exhibits.layout import CurvesLayout
 from matplotlib.figure import Figure
 
 from cocal.cli import main
@@ -18,7 +19,6 @@ from cocal.exhibits.composition import (
     read_error_shares,
 )
 from cocal.exhibits.drawing.style import paper_style
-from cocal.exhibits.layout import CurvesLayout
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
 from sample_predictions import sweep_cube

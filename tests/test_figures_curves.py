@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from cocal.exhibits.layout import CurvesLayout
 from matplotlib.figure import Figure
 
 from cocal.cli import main
@@ -13,7 +14,6 @@ from cocal.errors import ContractError
 from cocal.exhibits.drawing.curves import plot_curves
 from cocal.exhibits.drawing.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
-from cocal.exhibits.layout import CurvesLayout
 from cocal.exhibits.training_dynamics import plot_training_dynamics, prepare_training_dynamics, training_dynamics_figure
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset

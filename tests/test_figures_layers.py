@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from cocal.exhibits.layout import LayersLayout
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -12,7 +13,6 @@ from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
 from cocal.exhibits.layers import layers_figure, plot_layers, prepare_layers
-from cocal.exhibits.layout import LayersLayout
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart

@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from cocal.exhibits.layout import ReliabilityLayout
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -20,7 +21,6 @@ from cocal.exhibits.drawing.style import (
     TEXT_WIDTH,
     paper_style,
 )
-from cocal.exhibits.layout import ReliabilityLayout
 from cocal.exhibits.reliability import FEW, plot_reliability, prepare_reliability, reliability_figure
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.cube import metric_cube

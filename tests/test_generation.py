@@ -12,8 +12,9 @@ from transformers import (
 )
 
 from cocal.checkpoints.attention import GROUPED
+from cocal.checkpoints.text import chat_ids
 from cocal.generation.engine import Sampling
-from cocal.generation.responses import chat_ids, sampling_seeds
+from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal.prompts import Prompts
 from cocal.store import read_frame
@@ -26,8 +27,7 @@ SEEDS = [100, 200, 300]
 
 @pytest.fixture(scope="module")
 def engine(micro_policy):
-    model, tokenizer = micro_policy
-    return TransformersEngine.of(model, tokenizer, 4)
+    return TransformersEngine.of(micro_policy, 4)
 
 
 @torch.no_grad()

@@ -25,7 +25,7 @@ from cocal.store.contracts import QUESTIONS, RESPONSES
 def questions_file(tmp_path_factory, micro_policy, micro_questions):
     """The training set, with golds that the micro policy sometimes gives."""
     frame = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
-    drawn = dumps.sampled(*micro_policy, frame).dropna(subset="answer")
+    drawn = dumps.sampled(micro_policy, frame).dropna(subset="answer")
     frame["answer"] = frame["question_id"].map(drawn.groupby("question_id")["answer"].first()).fillna(frame["answer"])
     path = tmp_path_factory.mktemp("questions") / "micro-train.parquet"
     write_frame(path, frame, QUESTIONS, {})
@@ -39,7 +39,7 @@ def questions(questions_file) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def rollouts(micro_policy, questions) -> pd.DataFrame:
-    found = dumps.sampled(*micro_policy, questions)
+    found = dumps.sampled(micro_policy, questions)
     assert 0 < found["correct"].mean() < 1
     assert 0 < found["truncated"].mean() < 1
     return found
@@ -239,7 +239,7 @@ def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, questio
     assert run("trl", folder) == 2
     assert "row 0: holds text without token ids" in capsys.readouterr().err
     (tmp_path / "step-3").symlink_to(micro_checkpoint)
-    assert run("trl", folder, "--tokenise", "--checkpoints", tmp_path / "step-3") == 0
+    assert run("trl", folder, "--tokenise", "tiny", "--checkpoints", tmp_path / "step-3") == 0
     found = read_frame(tmp_path / "rollouts", RESPONSES)
     for column in ("question_id", "step", "sample"):
         assert found[column].tolist() == rollouts[column].tolist()
@@ -251,7 +251,7 @@ def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, questio
         "tokenised_text"
     ] == Prompts("tiny").identity("answer")
     (folder / "completions_00004.parquet").unlink()
-    assert run("trl", folder, "--tokenise") == 2
+    assert run("trl", folder, "--tokenise", "tiny") == 2
     assert "one is lost" in capsys.readouterr().err
 
 

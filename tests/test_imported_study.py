@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cocal.exhibits.layouts import shown_by
 
 import dumps
 from cocal.cli import main
 from cocal.companion.supervision import check_features, read_rollouts
 from cocal.config.load import study_from_mapping
 from cocal.errors import ConfigError
-from cocal.exhibits.layouts import shown_by
 from cocal.features.store import open_features
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
@@ -69,7 +69,7 @@ def folder(tmp_path_factory, study, elsewhere, micro_checkpoint, micro_policy) -
     sets = {key: study[key] for key in ("datasets", "world", "seed")}
     assert main(["questions", "--settings", json.dumps(sets), "--output", str(folder / "drawn")]) == 0
     questions = read_frame(folder / "drawn/smoke-train.parquet", QUESTIONS)
-    dumps.write_slime(elsewhere / "dump", dumps.sampled(*micro_policy, questions), micro_policy[1])
+    dumps.write_slime(elsewhere / "dump", dumps.sampled(micro_policy, questions), micro_policy[1])
     return folder
 
 

@@ -43,6 +43,7 @@ def command(place, tmp_path, micro_checkpoint):
             "--backbone=micro",
             "--algorithm=base",
             "--step=0",
+            "--prompts=tiny",
             f"--run-folder={tmp_path / 'run'}",
             f"--output={tmp_path / 'responses'}",
         ]
@@ -115,9 +116,9 @@ def test_a_judge_of_nonsense_costs_no_responses(command, judge, tmp_path, capsys
 
 
 def test_a_killed_run_neither_samples_nor_judges_again(command, tmp_path, monkeypatch, caplog):
-    from cocal.judging import verdicts
+    from cocal.judging import evaluation
 
-    real, judged = verdicts.judge_set, []
+    real, judged = evaluation.judge_set, []
 
     def dying(sampled, questions, *rest, **options):
         judged.append(questions["dataset"].iloc[0])
@@ -125,7 +126,7 @@ def test_a_killed_run_neither_samples_nor_judges_again(command, tmp_path, monkey
             raise KeyboardInterrupt
         return real(sampled, questions, *rest, **options)
 
-    monkeypatch.setattr(verdicts, "judge_set", dying)
+    monkeypatch.setattr(evaluation, "judge_set", dying)
     both = command({"kind": "exact-match"}, "facts", "sums")
     with pytest.raises(KeyboardInterrupt):
         main(both)

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from cocal.answers.judge import LONGEST, ExactMatch
+from cocal.checkpoints.text import chat_ids
 from cocal.config.judge import LlmJudgeSettings
 from cocal.errors import ConfigError, ContractError
-from cocal.generation.responses import chat_ids
 from cocal.judging.judgements import Judgements
 from cocal.judging.prompts import JudgePrompts
 from cocal.judging.replies import parse_reply

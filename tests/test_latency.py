@@ -62,19 +62,18 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     }
 
 
-def single(folder: Path, model, poolings) -> SingleCompanion:
-    return SingleCompanion(load_companions(folder), model, pad=0, poolings=poolings, source=folder)
+def single(folder: Path, policy, poolings) -> SingleCompanion:
+    return SingleCompanion(load_companions(folder), policy, poolings, folder)
 
 
 @pytest.fixture(scope="module")
 def routes(folders, micro_policy) -> dict[str, SingleCompanion]:
-    return {name: single(folders[name], micro_policy[0], poolings) for name, poolings in POOLINGS.items()}
+    return {name: single(folders[name], micro_policy, poolings) for name, poolings in POOLINGS.items()}
 
 
 @pytest.fixture(scope="module")
 def engine(micro_policy):
-    model, tokenizer = micro_policy
-    return TransformersEngine.of(model, tokenizer, 4)
+    return TransformersEngine.of(micro_policy, 4)
 
 
 class Clock:
@@ -227,23 +226,23 @@ def test_too_few_questions_are_refused_before_anything_is_timed(slow, routes):
 
 
 def test_companions_of_other_states_are_refused(folders, micro_policy, tmp_path):
-    model = micro_policy[0]
     with pytest.raises(ContractError, match=r"post: the companions read last\+mean states, here prompt states are"):
-        single(folders["post"], model, PROMPT)
+        single(folders["post"], micro_policy, PROMPT)
     with pytest.raises(ContractError, match=r"pre: the companions read prompt states, here last\+mean states are"):
-        single(folders["pre"], model, RESPONSE)
+        single(folders["pre"], micro_policy, RESPONSE)
     for change, message in (
         ({"hidden": 16}, r"read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
         ({"layer": 2}, r"read 64 numbers of layer 2, but the policy has layers 0 to 1"),
     ):
         folder = write_companions(tmp_path / next(iter(change)), "rollouts", RESPONSE, ("group",), **change)
         with pytest.raises(ContractError, match=message):
-            single(folder, model, RESPONSE)
+            single(folder, micro_policy, RESPONSE)
 
 
 def command(folders, questions: Path, checkpoint: Path, output: Path, *flags: str) -> list[str]:
     return [
         "latency",
+        "--prompts=tiny",
         '--settings={"pool": 2}',
         f"--datasets={json.dumps({'micro-eval': 24})}",
         f"--questions={questions}",

@@ -23,7 +23,7 @@ ROWS = dumps.GROUP * dumps.SETTINGS.questions_per_step
 @pytest.fixture(scope="module")
 def rollouts(tmp_path_factory, micro_policy, micro_questions):
     """Folder of tables, and the table of all steps."""
-    frame = dumps.sampled(*micro_policy, read_frame(micro_questions / "micro-train.parquet", QUESTIONS))
+    frame = dumps.sampled(micro_policy, read_frame(micro_questions / "micro-train.parquet", QUESTIONS))
     folder = tmp_path_factory.mktemp("rollouts")
     for step, rows in frame.groupby("step"):
         write_frame(folder / f"step-{step:05d}.parquet", rows, RESPONSES, {})

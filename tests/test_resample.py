@@ -9,7 +9,9 @@ from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSe
 from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.features.store import open_features
+from cocal.generation.responses import Sampler
 from cocal.generation.transformers_engine import TransformersEngine
+from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
 from cocal.policy.schedule import question_schedule
 from cocal.prompts import Prompts
@@ -38,25 +40,19 @@ def questions(micro_questions) -> pd.DataFrame:
 
 
 def _resample(folder, micro_policy, questions, engine=None):
-    model, tokenizer = micro_policy
-    engine = engine or TransformersEngine.of(model, tokenizer, 32)
+    engine = engine or TransformersEngine.of(micro_policy, 32)
     with Verifier(VerifierSettings()) as verifier:
         resample(
             PostCalSettings(),
             POLICY,
-            engine=engine,
-            model=model,
-            tokenizer=tokenizer,
-            questions=questions,
-            prompts=Prompts("tiny"),
-            features=FeatureSettings(dtype="float32"),
-            verifier=verifier,
-            run=RunFolder(folder / "run", "digest"),
+            policy=micro_policy,
+            sampler=Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
             identity="micro/postcal",
-            rollouts=folder / "rollouts",
-            output_features=folder / "rollouts.zarr",
-            cost=folder / "cost.json",
-            attributes={},
+            questions=questions,
+            verifier=verifier,
+            features=FeatureSettings(dtype="float32"),
+            run=RunFolder(folder / "run", "digest"),
+            outputs=Outputs({}, folder / "rollouts", folder / "rollouts.zarr", folder / "cost.json"),
         )
     return read_frame(folder / "rollouts", RESPONSES), open_features(folder / "rollouts.zarr")
 
@@ -99,8 +95,7 @@ def test_features_are_those_of_the_exact_ids(resampled, micro_policy):
 
 
 def test_a_killed_run_goes_on_with_the_next_step(tmp_path, resampled, micro_policy, questions):
-    model, tokenizer = micro_policy
-    real = TransformersEngine.of(model, tokenizer, 32)
+    real = TransformersEngine.of(micro_policy, 32)
 
     class Dying:
         """Generates one step, then the process is gone."""

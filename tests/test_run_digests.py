@@ -51,7 +51,9 @@ def opened(monkeypatch):
 
 
 def _command(name, checkpoint, questions, tmp_path):
-    common = ["--questions", questions, "--run-folder", tmp_path / "run", "--prompts", "tiny"]
+    common = ["--questions", questions, "--run-folder", tmp_path / "run"]
+    if name != "import-rollouts":
+        common += ["--prompts", "tiny"]
     if name in ("train", "slime"):
         command = [name, "--algorithm", "grpo", "--base", checkpoint, "--stages", tmp_path / "s"]
         command += ["--rollouts", tmp_path / "r", *common]
@@ -69,7 +71,17 @@ def _command(name, checkpoint, questions, tmp_path):
         (tmp_path / "dumps").mkdir()
         (tmp_path / "dumps/step-00001.jsonl").write_text("{}\n")
     dumps = ["--format", "jsonl", "--dumps", tmp_path / "dumps", "--policy", checkpoint, "--output", tmp_path / "o"]
-    return ["import-rollouts", "--algorithm", "grpo", "--tokenise", "--settings", json.dumps(POLICY), *dumps, *common]
+    return [
+        "import-rollouts",
+        "--algorithm",
+        "grpo",
+        "--tokenise",
+        "tiny",
+        "--settings",
+        json.dumps(POLICY),
+        *dumps,
+        *common,
+    ]
 
 
 def _corrected(source, target, column="answer"):
@@ -131,7 +143,7 @@ def _responses(checkpoint, questions, tmp_path):
     plan = {"sets": {"micro-eval": {"samples": 1, "sampled": 1, "max_response_length": 8}}}
     cell = ["--backbone", "micro", "--algorithm", "base", "--step", "0", "--prompt-format", "answer"]
     places = ["--questions", questions, "--checkpoint", checkpoint, "--run-folder", tmp_path / "run"]
-    places += ["--output", tmp_path / "responses", "--judgements", tmp_path / "judgements"]
+    places += ["--prompts", "tiny", "--output", tmp_path / "responses", "--judgements", tmp_path / "judgements"]
     return cli.main(list(map(str, ["responses", "--plan", json.dumps(plan), *cell, *places])))
 
 

@@ -177,6 +177,7 @@ def test_what_slime_leaves_becomes_a_training(tmp_path, monkeypatch, micro_check
         "backbone-name": "micro",
         "backbone": json.dumps(backbone),
         "algorithm": algorithm,
+        "prompts": "tiny",
         "base": micro_checkpoint,
         "questions": micro_questions / "micro-train.parquet",
         "run-folder": tmp_path / "run",

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -78,19 +79,14 @@ def test_what_a_study_cannot_have_is_not_planned(repository, tmp_path, changes, 
 
 
 @pytest.fixture(scope="module")
-def folder(repository, tmp_path_factory) -> Path:
-    """The finished study of GRPO alone, without factual sets, with one backbone, smaller than the smoke study."""
+def folder(smoke, repository, tmp_path_factory) -> Path:
+    """The finished study of GRPO alone, without factual sets, with one backbone. What it shares with the smoke study is
+    taken from there; its tables, figures and checks are its own."""
     folder = tmp_path_factory.mktemp("grpo")
-
-    def smaller(content: dict) -> None:
-        content["policy"] |= {"steps": 2, "stages": [1, 2]}
-        content["reports"] |= {"early_steps": [1], "budgets": [1, 2]}
-        content["backbones"]["smoke"]["steps"] = 120
-        content["companion"] |= {"passes": 1, "seeds": [42, 137]}
-        content["metrics"] = {"resamples": 20}
-        content["timing"] |= {"samples": 1, "predictions": 5}
-
-    _study(repository, folder, _grpo, _mathematics, _one_backbone, smaller)
+    shutil.copytree(smoke, folder, dirs_exist_ok=True)
+    for made in ("tables", "figures", "checks"):
+        shutil.rmtree(folder / "results" / made)
+    _study(repository, folder, _grpo, _mathematics, _one_backbone)
     _snakemake(repository, folder)
     return folder
 
@@ -98,7 +94,7 @@ def folder(repository, tmp_path_factory) -> Path:
 @pytest.mark.slow
 def test_grpo_alone_gives_all_tables_figures_checks_and_the_report(folder, repository):
     tables = {path.stem for path in (folder / "results/tables").glob("*.tex")}
-    expected = {"main", "main_step1", "cost", "hyperparameters", "token_aggregation", "pre_generation"}
+    expected = {"main", "main_step2", "cost", "hyperparameters", "token_aggregation", "pre_generation"}
     assert tables == expected | {"time_to_confidence", "all"}
     figures = {path.stem for path in (folder / "results/figures").glob("*.pdf")}
     expected = {"paradigms", "overview", "reliability", "reliability_all", "training_dynamics", "cross_iteration"}
@@ -123,5 +119,5 @@ def test_methods_of_other_policies_are_in_no_table_or_figure(folder):
     assert methods == {n for n, m in METHODS.items() if m.group is not None and m.policy in ("base", "grpo")}
     with (folder / "results/figures/reliability.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == {"verbal", "cocal-group", "cocal-binary"}
-    with (folder / "results/tables/main_step1.csv").open() as file:
+    with (folder / "results/tables/main_step2.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == {"cocal-group", "cocal-binary"}

@@ -5,6 +5,7 @@ import re
 
 import pandas as pd
 import pytest
+from cocal.exhibits.layout import MainLayout
 
 from cocal.cli import main
 from cocal.config import load_study
@@ -12,7 +13,6 @@ from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS as REGISTRY
 from cocal.errors import ContractError
 from cocal.exhibits import layouts
-from cocal.exhibits.layout import MainLayout
 from cocal.exhibits.main import columns, main_grid, prepare_main
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex

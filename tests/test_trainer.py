@@ -19,8 +19,9 @@ from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.policy import trainer as trainer_module
 from cocal.policy.micro_batches import sorted_by_length
+from cocal.policy.recorder import Outputs
 from cocal.policy.seconds import StepSeconds
-from cocal.policy.train import Outputs, train_policy, trl_arguments
+from cocal.policy.train import train_policy, trl_arguments
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
 from cocal.store import read_frame
@@ -45,7 +46,6 @@ def trainer(tmp_path, micro_checkpoint):
         model, tokenizer = load_policy(micro_checkpoint)
         trainer = RecordingGRPOTrainer(
             recorder=None,
-            seconds=None,
             layers=(),
             policy=settings,
             algorithm="grpo",
@@ -170,7 +170,6 @@ def test_rollouts_that_another_engine_samples_are_recorded_alike(
             run_folder=tmp_path / "run",
             run_digest="digest",
             outputs=outputs,
-            attributes={},
         )
     rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
     assert Path(tmp_path / "features.zarr").exists() == features
@@ -201,7 +200,6 @@ def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, mic
         run_folder=tmp_path / "run",
         run_digest="digest",
         outputs=Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts"),
-        attributes={},
     )
     rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
     place = np.arange(len(rollouts))
@@ -228,7 +226,6 @@ def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, m
             run_folder=tmp_path / "run",
             run_digest="digest",
             outputs=Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts"),
-            attributes={},
         )
     tensors = load_file(tmp_path / "step-1/model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}

@@ -16,12 +16,13 @@ from cocal import cli
 from cocal.answers.extraction import extract_answer
 from cocal.checkpoints.loading import load_policy
 from cocal.checkpoints.resumable import COMPLETE, last_resumable
+from cocal.checkpoints.text import chat_ids
 from cocal.config.policy import PolicySettings, TrlSettings
 from cocal.errors import ConfigError
 from cocal.features.forward import batches_of_rows, score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
-from cocal.generation.responses import chat_ids, sampling_seeds
+from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.policy.launch import train_command
 from cocal.policy.rewards import group_advantages
@@ -54,6 +55,7 @@ def _command(folder: Path, checkpoint: Path, questions: Path, processes: int) ->
         "settings": json.dumps(SETTINGS),
         "features": json.dumps({"layers": "all", "dtype": "float32"}),
         "algorithm": "grpo",
+        "prompts": "tiny",
         "base": checkpoint,
         "questions": questions,
         "run-folder": folder / "run",
@@ -71,9 +73,9 @@ def _command(folder: Path, checkpoint: Path, questions: Path, processes: int) ->
 @pytest.fixture(scope="module")
 def questions(tmp_path_factory, micro_policy, micro_questions) -> Path:
     """A training set whose golds are answers that the micro policy gives, so that there is reward to learn from."""
-    model, tokenizer = micro_policy
+    tokenizer = micro_policy.tokenizer
     frame = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
-    engine = TransformersEngine.of(model, tokenizer, 64)
+    engine = TransformersEngine.of(micro_policy, 64)
     ids = chat_ids(tokenizer, [Prompts("tiny").message("answer", q) for q in frame["question"]])
     sampling = Sampling(1.0, 1000, 1.0, 0.0, max_tokens=20, samples=8)
     groups = engine.generate(ids, sampling, [8 * i for i in range(len(ids))])
@@ -139,8 +141,8 @@ def test_truncated_rollouts_are_kept_and_marked(rollouts, micro_policy):
 @pytest.mark.parametrize(("step", "policy"), [(1, "base"), (3, "step-2")])
 def test_rollouts_depend_on_policy_and_seeds_alone(trained, rollouts, micro_checkpoint, step, policy):
     """One after another, the engine gives the same responses as all processes together."""
-    model, tokenizer = load_policy(micro_checkpoint if policy == "base" else trained / "stages" / policy)
-    engine = TransformersEngine.of(model, tokenizer, 1)
+    loaded = load_policy(micro_checkpoint if policy == "base" else trained / "stages" / policy)
+    engine = TransformersEngine.of(loaded, 1)
     rows = rollouts[rollouts["step"] == step]
     sampling = Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=20)
     seeds = sampling_seeds(f"grpo/{step}", 42, len(rows), samples=1)

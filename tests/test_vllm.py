@@ -57,7 +57,7 @@ def interpreter(tmp_path):
 
 
 def open_with(python: str, micro_checkpoint, micro_policy, **settings):
-    with open_engine(VllmSettings(kind="vllm", python=python, **settings), micro_checkpoint, micro_policy[1]):
+    with open_engine(VllmSettings(kind="vllm", python=python, **settings), micro_checkpoint):
         pytest.fail("it opened")
 
 
@@ -66,7 +66,7 @@ def test_repeats_are_bitwise_identical(micro_checkpoint, micro_policy):
     """In two processes, and in one that answered something else before."""
     found = []
     for earlier in ([], PROMPTS[:3]):
-        with open_engine(VllmSettings(kind="vllm"), micro_checkpoint, micro_policy[1]) as engine:
+        with open_engine(VllmSettings(kind="vllm"), micro_checkpoint) as engine:
             for prompt in earlier:
                 engine.generate([prompt], SAMPLING, [5])
             found.append(engine.generate(PROMPTS, SAMPLING, SEEDS))
@@ -79,7 +79,7 @@ def test_repeats_are_bitwise_identical(micro_checkpoint, micro_policy):
 
 @pytest.mark.vllm
 def test_requests_that_cannot_be_met_are_refused_and_leave_the_engine_at_work(micro_checkpoint, micro_policy):
-    with open_engine(VllmSettings(kind="vllm", max_length=64), micro_checkpoint, micro_policy[1]) as engine:
+    with open_engine(VllmSettings(kind="vllm", max_length=64), micro_checkpoint) as engine:
         (process,) = workers()
         with pytest.raises(ConfigError, match="a prompt of 4 tokens and a response of 61 do not fit into 64 tokens"):
             engine.generate(PROMPTS, Sampling(1.0, 0, 1.0, 0.0, max_tokens=61), SEEDS)
@@ -103,7 +103,7 @@ def test_batch_invariance_is_refused_where_no_gpu_has_it(micro_checkpoint, micro
 
 @pytest.mark.vllm
 def test_a_killed_process_is_an_error(micro_checkpoint, micro_policy):
-    with open_engine(VllmSettings(kind="vllm"), micro_checkpoint, micro_policy[1]) as engine:
+    with open_engine(VllmSettings(kind="vllm"), micro_checkpoint) as engine:
         (process,) = workers()
         process.kill()
         with pytest.raises(EngineError, match=r"(?s)died at work, status -9; its last lines:\n.*\w"):
@@ -139,7 +139,7 @@ with Engine.open(VllmEngine(kind="vllm"), Path(sys.argv[1]), ends=[2]) as engine
 def test_states_are_those_that_vllm_sees(micro_checkpoint, micro_policy, tmp_path):
     """Every block's output, the final one before the last norm, over prompt, response and EOS: two implementations."""
     model, tokenizer = micro_policy
-    with open_engine(VllmSettings(kind="vllm"), micro_checkpoint, tokenizer) as engine:
+    with open_engine(VllmSettings(kind="vllm"), micro_checkpoint) as engine:
         groups = engine.generate(PROMPTS, SAMPLING, SEEDS)
     rows = [(p, c.token_ids) for p, group in zip(PROMPTS, groups, strict=True) for c in group[:2]]
     (tmp_path / "rows.json").write_text(json.dumps(rows))

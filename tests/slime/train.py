@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import torch
 
 from cocal.checkpoints.loading import load_policy
+from cocal.checkpoints.text import chat_ids
 from cocal.generation.engine import Sampling
-from cocal.generation.responses import chat_ids
 from cocal.generation.transformers_engine import TransformersEngine
 
 FLAGS = ["hf-checkpoint", "ref-load", "load", "save", "save-hf", "prompt-data", "custom-rm-path", "reward-key"]
@@ -40,8 +40,9 @@ def main() -> None:
     saved = Path(args.load) / "latest.txt"
     start = int(saved.read_text()) + 1 if saved.exists() else 0
     print("starting at rollout", start, flush=True)
-    model, tokenizer = load_policy(args.hf_checkpoint)
-    engine = TransformersEngine.of(model, tokenizer, batch_size=64)
+    policy = load_policy(args.hf_checkpoint)
+    tokenizer = policy.tokenizer
+    engine = TransformersEngine.of(policy, batch_size=64)
     for rollout in range(start, args.num_rollout):
         if os.environ.get("STOP_AT") == str(rollout):
             raise SystemExit("stopped")

@@ -62,7 +62,7 @@ def import_flags(wildcards):
         "--reward-key",
         dumps.reward_key,
     ]
-    return [*flags, *(["--tokenise"] if dumps.tokenise else [])]
+    return [*flags, *(["--tokenise", STUDY.prompts] if dumps.tokenise else [])]
 
 
 def exact_weights(wildcards):

@@ -143,7 +143,7 @@ def sweep_files(wildcards):
 
 def budget_files(wildcards):
     """Likewise, of matched budgets."""
-    compared = wildcards.backbone == MAIN and layouts.shown_by(STUDY, "budgets")
+    compared = wildcards.backbone == MAIN and plan.compares_budgets(STUDY)
     file = f"results/predictions/{wildcards.backbone}/grpo/step-{FINAL}-budgets.parquet"
     return [file] if compared else []
 

@@ -4,11 +4,13 @@ import re
 import sys
 from pathlib import Path
 
-from cocal.exhibits import layouts
+from cocal.exhibits.base.exhibit import FigureExhibit, TableExhibit
+from cocal.exhibits.base.layouts import MATHEMATICS
+from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
 from cocal.study import plan
 from cocal.config.load import configured_study
 from cocal.config.paths import located
-from cocal.config.methods import METHODS, declarations
+from cocal.config.methods import METHODS
 from cocal.judging.prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS
@@ -18,6 +20,7 @@ from cocal.questions.registry import known_wrong, registry_of
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
 from cocal.store.provenance import canonical, digest
+from cocal.study.results import companion_folder, metrics_file, predictions_file
 
 # `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own
 # environment (--sdm conda), activated later, still comes before it.
@@ -39,8 +42,10 @@ os.environ.setdefault("COCAL_CHECKOUT", str(workflow.basedir))
 
 # The slice of the dataset registry that the study uses.
 REGISTRY = registry_of(STUDY.question_sets.registered, STUDY.sources.registry)
-# Rows that are known to be wrong, mended or not: captions and the table of hyperparameters say how many.
-WRONG_ROWS = known_wrong(STUDY.question_sets.registered, REGISTRY)
+# The tables and figures of the study, each with its layout and the files that it reads.
+EXHIBITS = exhibits_of(CONFIGURED, known_wrong(STUDY.question_sets.registered, REGISTRY))
+TABLES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, TableExhibit)]
+FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)]
 # Not parameters: from where a verified file came, and where it is kept, changes no result.
 if STUDY.sources.mirror:
     os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)

@@ -23,7 +23,12 @@ rule latency:
         ),
         prompts=STUDY.prompts,
         texts=prompt_texts("answer"),
-        timing=timing_flags(),
+        timing=[
+            f"--samples={STUDY.timing.samples}",
+            f"--concurrent={STUDY.timing.concurrent}",
+            f"--predictions={STUDY.timing.predictions}",
+            f"--seed={STUDY.timing.seed}",
+        ],
         steps=f"steps-{FINAL}",
         code=code_digest("cocal.commands.latency", *ENGINE_CODE),
     shell:

@@ -33,7 +33,7 @@ use rule metrics as sweep_metrics with:
         "results/benchmarks/sweep_metrics/{backbone}-sweep.tsv"
     params:
         settings=canonical(STUDY.metrics),
-        groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
+        groups=canonical({MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
         sweep="--sweep source_step",
         code=code_digest("cocal.commands.metrics"),
@@ -63,7 +63,7 @@ use rule metrics as ablation_metrics with:
         "results/benchmarks/ablation_metrics/{backbone}-ablations.tsv"
     params:
         settings=canonical(STUDY.metrics),
-        groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
+        groups=canonical({MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
         sweep="--sweep layer pooling",
         code=code_digest("cocal.commands.metrics"),
@@ -81,7 +81,7 @@ use rule metrics as cross_policy_metrics with:
         "results/benchmarks/cross_policy_metrics/{backbone}-cross-policy.tsv"
     params:
         settings=canonical(STUDY.metrics),
-        groups=canonical({layouts.MATHEMATICS: SETS["mathematics"]}),
+        groups=canonical({MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
         sweep="--common-responses",
         code=code_digest("cocal.commands.metrics"),

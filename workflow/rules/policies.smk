@@ -196,7 +196,6 @@ rule import_rollouts:
         settings=rollout_settings,
         features=canonical(STUDY.features),
         verifier=canonical(STUDY.verifier),
-        prompts=STUDY.prompts,
         texts=imported_texts,
         flags=import_flags,
         readers=reader_flags,
@@ -204,7 +203,7 @@ rule import_rollouts:
     shell:
         "cocal import-rollouts --settings {params.settings:q} --algorithm {wildcards.algorithm} --verifier {params.verifier:q}"
         " --features {params.features:q} --dumps {input.dumps:q} --questions {input.questions} --policy {input.policy}"
-        " --prompts {params.prompts} {params.flags:q} {params.readers:q}"
+        " {params.flags:q} {params.readers:q}"
         " --run-folder results/runs/import/{wildcards.backbone}-{wildcards.algorithm} --output {output}"
         " 2>&1 | tee {log}"
 

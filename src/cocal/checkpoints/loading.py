@@ -1,4 +1,4 @@
-"""Reading policies, and finding where a killed run can go on."""
+"""Reading checkpoints: whole policies, tokenizers and vocabularies, number formats, fingerprints."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError
 from cocal.store import write_text
@@ -17,10 +17,40 @@ if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
-def load_policy(
-    path: str | Path, revision: str | None = None, training: bool = False
-) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """Model (evaluation mode) and tokenizer of a Hugging Face checkpoint; bfloat16 on a GPU, float32 elsewhere.
+class Policy(NamedTuple):
+    """A loaded checkpoint.
+
+    Attributes:
+        model: causal language model, in evaluation mode.
+        tokenizer: of the checkpoint, with a chat template.
+    """
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+
+    @property
+    def pad(self) -> int:
+        """Id of the padding token."""
+        return self.tokenizer.pad_token_id
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Ids that end a response."""
+        return end_tokens(self.model.generation_config, self.tokenizer)
+
+    @property
+    def blocks(self) -> int:
+        """Number of transformer blocks."""
+        return self.model.config.num_hidden_layers
+
+    @property
+    def hidden(self) -> int:
+        """Width of a hidden state."""
+        return self.model.config.hidden_size
+
+
+def load_policy(path: str | Path, training: bool = False) -> Policy:
+    """The policy in a Hugging Face checkpoint; bfloat16 on a GPU, float32 elsewhere.
 
     Args:
         training: float32 on a GPU too, where autocast makes the passes bfloat16: bfloat16 weights lose the updates of a
@@ -36,22 +66,21 @@ def load_policy(
     from cocal.checkpoints.attention import GROUPED
 
     disable_progress_bar()
-    tokenizer = load_tokenizer(path, revision)
+    tokenizer = load_tokenizer(path)
     cuda = torch.cuda.is_available()
     with _complete(path):
         model = AutoModelForCausalLM.from_pretrained(
             path,
-            revision=revision,
             dtype=torch.bfloat16 if cuda and not training else torch.float32,
             attn_implementation="sdpa" if cuda else GROUPED,
             use_safetensors=True,
             # straight onto the GPU: the processes of a node would hold as many float32 models in its memory
             device_map=torch.device("cuda", torch.cuda.current_device()) if cuda else None,
         )
-    return model.eval(), tokenizer
+    return Policy(model.eval(), tokenizer)
 
 
-def load_tokenizer(path: str | Path, revision: str | None = None) -> "PreTrainedTokenizerBase":
+def load_tokenizer(path: str | Path) -> "PreTrainedTokenizerBase":
     """Tokenizer of a Hugging Face checkpoint.
 
     Raises:
@@ -60,7 +89,7 @@ def load_tokenizer(path: str | Path, revision: str | None = None) -> "PreTrained
     from transformers import AutoTokenizer
 
     with _complete(path):
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
+        tokenizer = AutoTokenizer.from_pretrained(path)
     if tokenizer.chat_template is None:
         raise ContractError(f"{path}: the tokenizer has no chat template")
     return tokenizer
@@ -130,10 +159,10 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     tokenizer = load_tokenizer(path)
     with _complete(path):
         size = AutoConfig.from_pretrained(path).vocab_size
-    return Vocabulary(tokenizer, size, stored_end_tokens(path, tokenizer))
+    return Vocabulary(tokenizer, size, stored_end_tokens(path))
 
 
-def stored_end_tokens(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+def stored_end_tokens(path: str | Path) -> frozenset[int]:
     """`end_tokens` of a checkpoint; no weights are read."""
     from transformers import GenerationConfig
 
@@ -141,7 +170,7 @@ def stored_end_tokens(path: str | Path, tokenizer: "PreTrainedTokenizerBase") ->
         settings = GenerationConfig.from_pretrained(path)
     except OSError:
         settings = GenerationConfig()  # the file is optional
-    return end_tokens(settings, tokenizer)
+    return end_tokens(settings, load_tokenizer(path))
 
 
 def end_tokens(settings: "GenerationConfig", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:

@@ -4,11 +4,6 @@ import logging
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 COMPLETE = "complete"
 """File that is written last into a resumable checkpoint."""

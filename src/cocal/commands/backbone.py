@@ -8,7 +8,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--settings", required=True, help="JSON: source, label, ...")
     parser.add_argument("--questions", default=[], type=Path, nargs="+", help="question sets to hold out of the corpus")
-    parser.add_argument("--prompts", default="tiny", help="prompt set of the corpus")
+    parser.add_argument("--prompts", metavar="SET", help="prompt set of the corpus, needed to pre-train")
     parser.add_argument("--world", default="{}", help="JSON: settings of the facts world")
     parser.add_argument("--seed", type=int, default=42, help="seed of the facts world")
     parser.add_argument("--output", required=True, type=Path, help="checkpoint folder")
@@ -45,11 +45,14 @@ def _pretrain(settings, options: argparse.Namespace) -> None:
     from cocal.backbone.pretrain import pretrain
     from cocal.config import parse_settings
     from cocal.config.data import FactsWorldSettings
+    from cocal.errors import ConfigError
     from cocal.prompts import Prompts
     from cocal.questions.facts import World
     from cocal.store import provenance, read_frame
     from cocal.store.contracts import QUESTIONS
 
+    if options.prompts is None:
+        raise ConfigError("--prompts: a backbone that is pre-trained needs the prompt set of its study")
     world = parse_settings(FactsWorldSettings, options.world)
     held_out = [q for path in options.questions for q in read_frame(path, QUESTIONS, ["question"])["question"]]
     people = World(world.people, world.popularity_exponent, options.seed)

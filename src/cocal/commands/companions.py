@@ -1,16 +1,9 @@
 """`cocal companions`: fit companions of all targets and seeds on prefixes of the rollouts."""
 
 import argparse
-import logging
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from cocal.companion.companions import Companions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +66,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--memory must be 0 or more, not {options.memory}")
 
     from cocal.companion.fit import fit_companions
+    from cocal.companion.output import write_companions
     from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.store import open_features
@@ -108,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
         started = time.monotonic()
         for companions, history in fits:
             spent = time.monotonic() - started
-            _write(output / companions.spec.prefix.folder, companions, history, attributes)
+            write_companions(output / companions.spec.prefix.folder, companions, history, attributes)
             started = time.monotonic()
     if options.cost:
         write_cost(options.cost, Cost(seconds=spent, items=len(companions.members), device=device_name()))
@@ -122,19 +116,3 @@ def _states(words: str) -> tuple[int, list[str]]:
     if not slash or not layer.isdecimal() or not poolings:
         raise ConfigError(f"--states: {words!r} is not LAYER/POOLINGS, such as 2/last+mean")
     return int(layer), poolings.split("+")
-
-
-def _write(output: Path, companions: "Companions", history: "pd.DataFrame", attributes: dict[str, str]) -> None:
-    from cocal.companion.companions import save_companions
-    from cocal.store import atomic_path
-
-    with atomic_path(output) as folder:
-        folder.mkdir()
-        spec = save_companions(folder / "companions.safetensors", companions, attributes)
-        (folder / "spec.json").write_text(spec, encoding="utf-8")
-        history.to_csv(folder / "history.csv", index=False, lineterminator="\n")
-    best = ", ".join(
-        f"{target} {seed}: {number}"
-        for (target, seed), number in zip(companions.members, companions.spec.best_pass, strict=True)
-    )
-    logging.info("%s: best of %d passes: %s", output, companions.spec.settings.passes, best)

@@ -26,32 +26,22 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import FeatureSettings
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.extract import extract_features
-    from cocal.features.span import task_length
-    from cocal.generation.rows import plain_texts
+    from cocal.features.span import task_responses
     from cocal.runtime.machine import fix_threads
     from cocal.store import provenance, read_frame
     from cocal.store.contracts import RESPONSES
 
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
-    model, tokenizer = load_policy(options.checkpoint)
-
-    def decode(ids):
-        return plain_texts(tokenizer, [ids])[0]
-
+    policy = load_policy(options.checkpoint)
     columns = ["dataset", "question_id", "response_id", "sample", "prompt_ids", "response_ids", "length"]
     for name, samples in json.loads(options.samples).items():
         frame = read_frame(options.responses / f"{name}.parquet", RESPONSES, columns)
         frame = frame[frame["sample"] < samples].reset_index(drop=True)
-        if options.task_response:
-            frame["length"] = [task_length(ids, decode) for ids in frame["response_ids"]]
-            frame["response_ids"] = [ids[:n] for ids, n in zip(frame["response_ids"], frame["length"], strict=True)]
-            frame = frame[frame["length"] > 0].reset_index(drop=True)
         extract_features(
-            model,
-            frame,
+            policy,
+            task_responses(frame, policy.tokenizer) if options.task_response else frame,
             settings,
-            pad=tokenizer.pad_token_id,
             output=options.output / f"{name}.zarr",
             attributes=provenance("features", settings, task_response=options.task_response),
             poolings=(*RESPONSE_POOLINGS, PROMPT) if options.prompt else RESPONSE_POOLINGS,

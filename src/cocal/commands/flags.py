@@ -32,6 +32,37 @@ def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict
     return folders
 
 
+def add_prompts(parser: argparse.ArgumentParser) -> None:
+    """The flag that says in which words a policy is asked. It has no default: other words are another study."""
+    parser.add_argument("--prompts", required=True, metavar="SET", help="prompt set: a folder of cocal/prompts")
+
+
+def add_run_folder(parser: argparse.ArgumentParser) -> None:
+    """The flag that says where unfinished work lies."""
+    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
+
+
+def add_cell(parser: argparse.ArgumentParser) -> None:
+    """Flags that name the checkpoint that is evaluated."""
+    parser.add_argument("--backbone", required=True, help="name of the backbone")
+    parser.add_argument("--algorithm", required=True, help="how the policy was trained; base if it was not")
+    parser.add_argument("--step", required=True, type=int, help="rollout step of the checkpoint")
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Flags of the commands that train a policy."""
+    parser.add_argument("--settings", required=True, help="JSON: policy")
+    parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
+    parser.add_argument("--algorithm", required=True, choices=["grpo", "rlcr", "dcpo"])
+    parser.add_argument("--base", required=True, type=Path, help="checkpoint to start from")
+    parser.add_argument("--questions", required=True, type=Path, help="training set")
+    add_prompts(parser)
+    add_run_folder(parser)
+    parser.add_argument("--stages", required=True, type=Path, help="folder for step-N checkpoints")
+    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollouts, a table a step")
+    parser.add_argument("--cost", type=Path, help="JSON file for the time of the training")
+
+
 def add_cache(parser: argparse.ArgumentParser) -> None:
     """The flag that says where the files of registered question sets lie."""
     parser.add_argument(

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_readers
+from cocal.commands.flags import add_readers, add_run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,13 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reward-key", default="reward", help="the reward's name where the dumps have several")
     parser.add_argument(
         "--tokenise",
-        action="store_true",
-        help="tokenise text where dumps lack ids; they may not be those that were sampled",
+        metavar="SET",
+        help="prompt set: tokenise text where dumps lack ids; they may not be those that were sampled",
     )
-    parser.add_argument("--prompts", default="tiny", help="prompt set, of prompts that are tokenised anew")
     parser.add_argument("--features", default="{}", help="JSON: batch_tokens of log-probabilities that dumps lack")
     add_readers(parser)
-    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
+    add_run_folder(parser)
     parser.add_argument("--output", required=True, type=Path, help="folder for the tables, one a step")
 
 
@@ -46,8 +45,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.integrations.importing import Dumps, import_rollouts
     from cocal.integrations.tables import StepTables
     from cocal.policy.objectives import PROMPT_FORMATS
+    from cocal.policy.recorder import Outputs
     from cocal.prompts import Prompts
-    from cocal.questions.identity import golds_digest, texts_digest
+    from cocal.questions.identity import questions_digests
     from cocal.replay.checkpoints import StepCheckpoints
     from cocal.replay.rollouts import Rescorer
     from cocal.runtime.machine import fix_threads
@@ -60,13 +60,10 @@ def run(options: argparse.Namespace) -> None:
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     features = parse_settings(FeatureSettings, options.features, "--features")
     questions = read_frame(options.questions, QUESTIONS)
-    prompts = Prompts(options.prompts) if options.tokenise else None
+    prompts = Prompts(options.tokenise) if options.tokenise else None
     dumps = Dumps.of(options.format, options.dumps, settings.steps, options.reward_key)
-    checkpoints = (
-        StepCheckpoints.from_folders(options.checkpoints, options.exact)
-        if options.checkpoints or options.exact
-        else None
-    )
+    read = options.checkpoints or options.exact
+    checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact) if read else None
     depends_on = {
         "policy": settings,
         "verifier": bounds,
@@ -76,26 +73,17 @@ def run(options: argparse.Namespace) -> None:
         "tokenised_text": prompts and prompts.identity(PROMPT_FORMATS[options.algorithm]),
         "missing_logprobs": "computed" if checkpoints else "refused",
     }
-    inputs = {
-        "dumps": dumps.state(),
-        "questions": texts_digest(questions),
-        "golds": golds_digest(questions),
-        "checkpoints": checkpoints.state() if checkpoints else None,
-    }
-    verified = options.correctness == "verifier"
-    with Verifier(bounds) if verified else nullcontext() as judge:
-        import_rollouts(
-            dumps,
-            StepTables(
-                settings,
-                options.algorithm,
-                questions=questions,
-                vocabulary=read_vocabulary(options.policy),
-                judge=judge,
-                scorer=Rescorer(checkpoints, features.batch_tokens) if checkpoints else None,
-                prompts=prompts,
-            ),
-            run=RunFolder(options.run_folder, digest(depends_on | inputs)),
-            output=options.output,
-            attributes=provenance("import", depends_on, algorithm=options.algorithm),
+    inputs = {"dumps": dumps.state(), "checkpoints": checkpoints and checkpoints.state()} | questions_digests(questions)
+    with Verifier(bounds) if options.correctness == "verifier" else nullcontext() as judge:
+        tables = StepTables(
+            settings,
+            options.algorithm,
+            questions=questions,
+            vocabulary=read_vocabulary(options.policy),
+            judge=judge,
+            scorer=checkpoints and Rescorer(checkpoints, features.batch_tokens),
+            prompts=prompts,
         )
+        run_folder = RunFolder(options.run_folder, digest(depends_on | inputs))
+        attributes = provenance("import", depends_on, algorithm=options.algorithm)
+        import_rollouts(dumps, tables, run_folder, Outputs({}, options.output, attributes=attributes))

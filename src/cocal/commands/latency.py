@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_prompts
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="pre-generation's steps-N, on prompt states",
     )
-    parser.add_argument("--prompts", default="tiny", help="prompt set")
+    add_prompts(parser)
     parser.add_argument(
         "--samples", type=int, default=8, metavar="N", help="questions of each set, one at a time, to a confidence"
     )
@@ -58,10 +60,10 @@ def run(options: argparse.Namespace) -> None:
     prompts = Prompts(options.prompts)
 
     from cocal.checkpoints.loading import load_policy
+    from cocal.checkpoints.text import chat_ids
     from cocal.companion.companions import load_companions
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.generation.engines import open_engine
-    from cocal.generation.responses import chat_ids
     from cocal.generation.transformers_engine import TransformersEngine
     from cocal.runtime.machine import fix_threads
     from cocal.serving.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
@@ -72,20 +74,20 @@ def run(options: argparse.Namespace) -> None:
     fix_threads()
     lengths = parse_settings(ResponseLengths, options.datasets, "--datasets").root
     questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS)["question"] for name in lengths}
-    model, tokenizer = load_policy(options.checkpoint)
+    policy = load_policy(options.checkpoint)
     pre, post = (
-        SingleCompanion(load_companions(path), model, pad=tokenizer.pad_token_id, poolings=poolings, source=path)
+        SingleCompanion(load_companions(path), policy, poolings, path)
         for path, poolings in ((options.prompt_companions, [PROMPT]), (options.companions, RESPONSE_POOLINGS))
     )
     sets = {
-        name: PromptSet(chat_ids(tokenizer, [prompts.message("answer", text) for text in texts]), lengths[name])
+        name: PromptSet(chat_ids(policy.tokenizer, [prompts.message("answer", text) for text in texts]), lengths[name])
         for name, texts in questions.items()
     }
     engine = settings.engine.of_concurrency(options.concurrent)
-    with open_engine(engine, options.checkpoint, tokenizer, model) as generator:
+    with open_engine(engine, options.checkpoint, policy) as generator:
         latency = measure_latency(
             sets,
-            pipeline=TransformersEngine.of(model, tokenizer, batch_size=1),
+            pipeline=TransformersEngine.of(policy, batch_size=1),
             generator=generator,
             pre=pre,
             post=post,

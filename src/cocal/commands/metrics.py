@@ -30,15 +30,14 @@ def run(options: argparse.Namespace) -> None:
     import pandas as pd
 
     from cocal.config import parse_settings
-    from cocal.config.evaluation import MetricSettings
-    from cocal.exhibits.layout import Groups
+    from cocal.config.evaluation import MacroAverages, MetricSettings
     from cocal.metrics.common import on_common_responses
     from cocal.metrics.cube import metric_cube
     from cocal.store import provenance, read_frame, write_dataset
     from cocal.store.contracts import PREDICTIONS
 
     settings = parse_settings(MetricSettings, options.settings)
-    groups = parse_settings(Groups, options.groups, "--groups")
+    groups = parse_settings(MacroAverages, options.groups, "--groups")
     frames = [read_frame(path, PREDICTIONS) for path in options.predictions]
     predictions = pd.concat(frames, ignore_index=True)
     if options.common_responses:

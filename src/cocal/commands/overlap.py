@@ -24,15 +24,13 @@ def run(options: argparse.Namespace) -> None:
     """
     from cocal.config import parse_settings
     from cocal.config.data import QuestionSetsSettings
-    from cocal.errors import ContractError
     from cocal.questions.build import build_questions
     from cocal.questions.files import load_files
     from cocal.questions.loaders import load_registered
-    from cocal.questions.overlap import overlaps
+    from cocal.questions.overlap import excluded_or_kept
     from cocal.questions.registry import Registry
     from cocal.store import read_frame, write_text
     from cocal.store.contracts import QUESTIONS
-    from cocal.store.damage import remedy
 
     settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
@@ -47,17 +45,7 @@ def run(options: argparse.Namespace) -> None:
         settings.seed,
         load_registered(registered, registry, options.cache) | load_files(files),
     )
-    shared = overlaps((built | sources).values())
-    asked = {name: set(frame["question_id"]) for name, frame in built.items()}
-    pairs = zip(shared["training_set"], shared["training_id"], strict=True)
-    shared["action"] = ["kept" if question in asked[name] else "excluded" for name, question in pairs]
-    if settings.overlap == "exclude" and (shared["action"] == "kept").any():
-        row = shared[shared["action"] == "kept"].iloc[0]
-        table = options.questions / f"{row['training_set']}.parquet"
-        raise ContractError(
-            f"{table} still asks {row['training_id']}, which is {row['question_id']} of {row['dataset']}; "
-            f"{remedy(table, 'rerun `cocal questions`')}"
-        )
+    shared = excluded_or_kept(built, sources, settings.overlap, options.questions)
     write_text(options.output, shared.to_csv(index=False))
     for (name, action), rows in shared.groupby(["dataset", "action"]):
         named = ", ".join(rows["question_id"])

@@ -4,15 +4,15 @@ import argparse
 import logging
 from pathlib import Path
 
+from cocal.commands.flags import add_cell
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: methods, missing_answer")
     parser.add_argument("--samples", required=True, help="JSON: question set -> responses a question to evaluate")
     parser.add_argument("--pool", type=int, default=10, help="responses a question in the self-consistency pool")
-    parser.add_argument("--backbone", required=True, help="name of the backbone")
-    parser.add_argument("--algorithm", required=True, help="how the policy was trained; base if it was not")
-    parser.add_argument("--step", required=True, type=int, help="rollout step of the checkpoint")
+    add_cell(parser)
     parser.add_argument(
         "--methods", help="comma-separated; by default those of --settings that are evaluated on this policy"
     )

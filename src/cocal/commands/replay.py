@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_readers
+from cocal.commands.flags import add_readers, add_run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,9 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     add_readers(parser)
-    parser.add_argument(
-        "--run-folder", required=True, type=Path, help="working folder; a killed replay resumes from it"
-    )
+    add_run_folder(parser)
     parser.add_argument("--output", required=True, type=Path, help="feature store to write")
 
 

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_prompts, add_run_folder
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
@@ -14,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", required=True, type=Path, help="final policy")
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--questions", required=True, type=Path, help="training set")
-    parser.add_argument("--prompts", default="tiny", help="prompt set")
-    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
+    add_prompts(parser)
+    add_run_folder(parser)
     parser.add_argument("--rollouts", required=True, type=Path, help="folder for the responses, a table a step")
     parser.add_argument("--output-features", required=True, type=Path, help="feature store of the responses")
     parser.add_argument("--cost", type=Path, help="JSON file for the time of the sampling alone")
@@ -30,14 +32,14 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
     from cocal.config.policy import PolicySettings
     from cocal.prompts import Prompts
-    from cocal.questions.identity import golds_digest, texts_digest
+    from cocal.questions.identity import questions_digests
     from cocal.runtime.machine import fix_threads
     from cocal.store import digest, provenance, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder
 
     settings = parse_settings(PostCalSettings, options.settings)
-    policy = parse_settings(PolicySettings, options.policy, "--policy")
+    training = parse_settings(PolicySettings, options.policy, "--policy")
     features = parse_settings(FeatureSettings, options.features, "--features")
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     engine_settings = parse_settings(EngineChoice, options.engine, "--engine").root
@@ -45,34 +47,32 @@ def run(options: argparse.Namespace) -> None:
     prompts = Prompts(options.prompts)
 
     from cocal.generation.engines import open_engine
+    from cocal.generation.responses import Sampler
+    from cocal.policy.recorder import Outputs
     from cocal.policy.resample import resample
 
     fix_threads()
-    depends_on = {"postcal": settings, "policy": policy, "features": features, "verifier": bounds}
+    depends_on = {"postcal": settings, "policy": training, "features": features, "verifier": bounds}
     depends_on["prompts"] = prompts.identity("answer")
-    inputs = {
-        "checkpoint": fingerprint(options.checkpoint),
-        "questions": texts_digest(questions),
-        "golds": golds_digest(questions),
-        "engine": engine_settings,
-    }
-    model, tokenizer = load_policy(options.checkpoint)
-    with Verifier(bounds) as verifier, open_engine(engine_settings, options.checkpoint, tokenizer, model) as engine:
+    inputs = {"checkpoint": fingerprint(options.checkpoint), "engine": engine_settings} | questions_digests(questions)
+    loaded = load_policy(options.checkpoint)
+    with Verifier(bounds) as verifier, open_engine(engine_settings, options.checkpoint, loaded) as engine:
         inputs["decoder"] = engine.label
         resample(
             settings,
-            policy,
-            engine=engine,
-            model=model,
-            tokenizer=tokenizer,
-            questions=questions,
-            prompts=prompts,
-            features=features,
-            verifier=verifier,
-            run=RunFolder(options.run_folder, digest(depends_on | inputs)),
+            training,
+            policy=loaded,
+            sampler=Sampler(engine, loaded.tokenizer, prompts),
             identity=f"{options.backbone}/postcal",
-            rollouts=options.rollouts,
-            output_features=options.output_features,
-            cost=options.cost,
-            attributes=provenance("resample", depends_on, backbone=options.backbone, engine=engine.label),
+            questions=questions,
+            verifier=verifier,
+            features=features,
+            run=RunFolder(options.run_folder, digest(depends_on | inputs)),
+            outputs=Outputs(
+                {},
+                options.rollouts,
+                options.output_features,
+                options.cost,
+                provenance("resample", depends_on, backbone=options.backbone, engine=engine.label),
+            ),
         )

@@ -1,10 +1,9 @@
 """`cocal responses`: evaluation responses of one checkpoint in one prompt format."""
 
 import argparse
-import logging
 from pathlib import Path
 
-from cocal.commands.flags import add_judge_arguments
+from cocal.commands.flags import add_cell, add_judge_arguments, add_prompts, add_run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,11 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt-format", required=True, help="prompt format: answer, verbal, ...")
     parser.add_argument("--questions", required=True, type=Path, help="folder of question sets")
     parser.add_argument("--checkpoint", required=True, type=Path, help="policy to sample from")
-    parser.add_argument("--backbone", required=True, help="name of the backbone")
-    parser.add_argument("--algorithm", required=True, help="how the policy was trained; base if it was not")
-    parser.add_argument("--step", required=True, type=int, help="rollout step of the checkpoint")
-    parser.add_argument("--prompts", default="tiny", help="prompt set")
-    parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
+    add_cell(parser)
+    add_prompts(parser)
+    add_run_folder(parser)
     parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet a question set")
 
 
@@ -29,6 +26,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import judging_of
     from cocal.config import parse_settings
     from cocal.config.evaluation import GenerationSettings
+    from cocal.judging.evaluation import Evaluated, judge_sets, sample_sets
     from cocal.prompts import Prompts
     from cocal.questions.identity import golds_digest, texts_digest
     from cocal.runtime.machine import fix_threads
@@ -56,70 +54,8 @@ def run(options: argparse.Namespace) -> None:
         "questions": {name: texts_digest(of_set) for name, of_set in questions.items()},
     }
     folder = RunFolder(options.run_folder, digest(depends_on | inputs))
-    _sample(options, folder.path / "sampled", settings, plan, questions, prompts)
-    # another judge, or a corrected answer, does not need new responses
+    wanted = Evaluated(options.backbone, options.algorithm, options.step, options.prompt_format, plan, questions)
+    sample_sets(wanted, options.checkpoint, settings, prompts, folder)
     golds = {name: golds_digest(of_set) for name, of_set in questions.items()}
-    judged = f"judged-{digest(judging.settings | {'golds': golds})}"
-    _judge(options, folder.path, judged, judging, depends_on, plan, questions)
-    folder.publish({f"{judged}/{name}.parquet": options.output / f"{name}.parquet" for name in plan.sets})
-
-
-def _sample(options: argparse.Namespace, folder: Path, settings, plan, questions, prompts) -> None:
-    """Sample the sets that are not there yet. The policy is in memory here alone: a judge may need all of it."""
-    from cocal.checkpoints.loading import load_tokenizer
-    from cocal.generation.engines import open_engine
-    from cocal.generation.responses import sample_responses
-    from cocal.store import read_provenance, write_frame
-    from cocal.store.contracts import SAMPLED
-
-    files = {name: folder / f"{name}.parquet" for name in plan.sets}
-    if all(file.exists() for file in files.values()):
-        logging.info("all sets were sampled earlier")
-        return
-    tokenizer = load_tokenizer(options.checkpoint)
-    with open_engine(settings.engine, options.checkpoint, tokenizer) as engine:
-        attributes = {"engine": engine.label}
-        for name, file in files.items():
-            if file.exists() and read_provenance(file) == attributes:  # another engine's responses may differ
-                logging.info("%s: sampled earlier", name)
-                continue
-            frame = sample_responses(
-                questions[name],
-                options.prompt_format,
-                plan.sets[name],
-                engine=engine,
-                tokenizer=tokenizer,
-                prompts=prompts,
-                settings=settings,
-                identity=f"{options.backbone}/{options.algorithm}/{options.step}/{options.prompt_format}/{name}",
-                step=options.step,
-            )
-            write_frame(file, frame, SAMPLED, attributes)
-            logging.info(
-                "%s: %d responses, mean length %.1f, truncated %.1f %%",
-                name,
-                len(frame),
-                frame["length"].mean(),
-                100 * frame["truncated"].mean(),
-            )
-
-
-def _judge(options: argparse.Namespace, run: Path, judged: str, judging, depends_on: dict, plan, questions) -> None:
-    """Judge the sets that are not judged yet."""
-    from cocal.judging.verdicts import judge_set
-    from cocal.store import provenance, read_frame, read_provenance, write_frame
-    from cocal.store.contracts import RESPONSES, SAMPLED
-
-    cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
-    with judging.open(options.judgements) as judges:
-        for name, how in plan.sets.items():
-            file = run / judged / f"{name}.parquet"
-            if file.exists():
-                logging.info("%s: judged earlier", name)
-                continue
-            source = run / "sampled" / f"{name}.parquet"
-            judge = judges[questions[name]["domain"].iloc[0]]
-            frame = judge_set(read_frame(source, SAMPLED), questions[name], judge, pool=how.pool, source=str(source))
-            facts = cell | read_provenance(source) | judging.provenance(judge)
-            write_frame(file, frame, RESPONSES, provenance("responses", depends_on | judging.settings, **facts))
-            logging.info("%s: accuracy %.3f", name, frame["correct"].mean())
+    files = judge_sets(wanted, judging, golds, depends_on, folder, options.judgements)
+    folder.publish({file: options.output / f"{name}.parquet" for name, file in files.items()})

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Name, Positive, Share
 from cocal.config.engine import EngineSettings, TransformersSettings
@@ -140,6 +140,12 @@ class MetricSettings(Model):
     """Bootstrap resamples of the questions; 0 leaves the intervals out."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     seed: int = 42
+
+
+class MacroAverages(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]]]):
+    """Macro averages: a name for each group of data sets."""
+
+    root: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
 
 
 class TimingSettings(Model):

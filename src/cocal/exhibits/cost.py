@@ -1,17 +1,66 @@
 """Cost of training and of inference (section 6.2, tab:cost; appendix E.2)."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
-from cocal.exhibits.layout import CostLayout
+from cocal.config.base import Count
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import TableExhibit, has_methods
+from cocal.exhibits.base.layouts import BackboneLayout, of_backbone
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.numbers import LONG, SHORT, times
 from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, listed
 from cocal.study.costs import Cost, Latency
+from cocal.study.plan import generated_set
+from cocal.study.results import cost_file
 
 _TRAINING = ("LLM", "Sampling", "MLP")
 _INFERENCE = ("LLM", "MLP")
+
+
+class Layout(BackboneLayout):
+    """What the table shows."""
+
+    generation_label: str
+    """Name, in print, of the set whose questions were generated to time inference."""
+    step: Count
+    """Step of the policy that was timed."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone, where the study has the methods that it compares and knows how long their policy
+    trained: the time of an imported training may be unknown."""
+    backbone = study.backbones[study.main_backbone]
+    imported = backbone.imported.get("grpo")
+    timed = imported is None or imported.seconds is not None
+    if timed and has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
+        files = {
+            "training": "train-grpo",
+            "sampling": "resample",
+            "fit": "companions-grpo",
+            "postcal_fit": "companions-postcal",
+            "latency": "latency",
+        }
+        yield TableExhibit(
+            name="cost",
+            title="Cost of training and inference",
+            chapter="Cost",
+            position=20,
+            caption="Cost of training and inference (the paper's table 2, appendix E.2), measured by the run itself on "
+            "the device that the caption names: these numbers differ from run to run. The LLM's training is the GRPO "
+            "run; sampling is what PostCal needs on top; the training of the companion, an MLP, is the fit of all "
+            "companions of the full budget together. On a small machine other jobs may run beside sampling and fits. "
+            "The responses to one question share the encoding of its prompt.",
+            layout=Layout(
+                **of_backbone(study, study.main_backbone),
+                generation_label=study.datasets[generated_set(study)].label,
+                step=study.policy.steps,
+            ),
+            inputs={kind: cost_file(study.main_backbone, file) for kind, file in files.items()},
+            backbones=(study.main_backbone,),
+        )
 
 
 @dataclass(frozen=True)
@@ -21,39 +70,44 @@ class Costs:
     Attributes:
         training: of the policy, by rollout step.
         sampling: of PostCal's responses.
-        companions: of the fit on all rollouts, by companion; they are fitted together.
-        postcal_companions: the same on PostCal's responses.
+        fit: of the fit on all rollouts, by companion; they are fitted together.
+        postcal_fit: the same on PostCal's responses.
         latency: of inference.
     """
 
     training: Cost
     sampling: Cost
-    companions: Cost
-    postcal_companions: Cost
+    fit: Cost
+    postcal_fit: Cost
     latency: Latency
 
 
-def prepare_cost(costs: Costs) -> pd.DataFrame:
+def prepare(layout: Layout, **costs: Cost | Latency) -> pd.DataFrame:
     """The times of the table in seconds, one method a row.
+
+    Args:
+        layout: What the table shows.
+        costs: The fields of `Costs`.
 
     Returns:
         Columns method, training_llm, training_sampling, training_mlp, inference_llm, inference_mlp (float64; NaN
         where a method has no such cost). Inference is per question.
     """
-    policy, latency = costs.training.seconds, costs.latency
+    measured = Costs(**costs)
+    policy, latency = measured.training.seconds, measured.latency
     one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     nothing = float("nan")
     return pd.DataFrame(
         [
-            ("CoCal", policy, nothing, costs.companions.seconds, one, prediction),
-            ("PostCal", policy, costs.sampling.seconds, costs.postcal_companions.seconds, one, prediction),
+            ("CoCal", policy, nothing, measured.fit.seconds, one, prediction),
+            ("PostCal", policy, measured.sampling.seconds, measured.postcal_fit.seconds, one, prediction),
             ("SelfConsis", policy, nothing, nothing, pool, nothing),
         ],
         columns=["method", "training_llm", "training_sampling", "training_mlp", "inference_llm", "inference_mlp"],
     )
 
 
-def cost_grid(numbers: pd.DataFrame, layout: CostLayout, costs: Costs, *, source: str) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, **costs: Cost | Latency) -> Grid:
     """The table of the prepared numbers; every column has the unit that suits its longest time."""
     columns = [
         times(list(numbers[name]), LONG if name.startswith("training") else SHORT) for name in numbers.columns[1:]
@@ -70,17 +124,17 @@ def cost_grid(numbers: pd.DataFrame, layout: CostLayout, costs: Costs, *, source
     )
     return Grid(
         title=f"Cost of training and inference, {layout.backbone_label}, step {layout.step}",
-        caption=_caption(layout, costs),
+        caption=_caption(layout, Costs(**costs)),
         label="cost",
         source=source,
         blocks=(block,),
     )
 
 
-def _caption(layout: CostLayout, costs: Costs) -> str:
-    latency, postcal = costs.latency, costs.postcal_companions
-    fitted = counted(costs.companions.items, "companion")
-    if postcal.items != costs.companions.items:
+def _caption(layout: Layout, costs: Costs) -> str:
+    latency, postcal = costs.latency, costs.postcal_fit
+    fitted = counted(costs.fit.items, "companion")
+    if postcal.items != costs.fit.items:
         fitted += f" of CoCal and {counted(postcal.items, 'companion')} of PostCal"
     sentences = (
         f"Training costs, and inference costs per question, using {layout.backbone_label} after {layout.step} training "
@@ -102,8 +156,8 @@ def _devices(costs: Costs) -> str:
     for part, device in (
         ("LLM training", costs.training.device),
         ("sampling", costs.sampling.device),
-        ("fit of CoCal's companions", costs.companions.device),
-        ("fit of PostCal's companions", costs.postcal_companions.device),
+        ("fit of CoCal's companions", costs.fit.device),
+        ("fit of PostCal's companions", costs.postcal_fit.device),
         ("inference", costs.latency.device),
     ):
         parts.setdefault(device, []).append(part)

@@ -1,46 +1,67 @@
 """Companions of one stage on the policies of the others (fig:rq3_cross_iter)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, ListedColormap
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
 
+from cocal.config.study import Study
+from cocal.errors import ConfigError
+from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.layouts import CurvesLayout, curves
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.metrics.shown import BETTER, metric_text
+from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
 
+Layout = CurvesLayout
 _FRAME = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.1}
 _UNDEFINED = "#eeeeee"
 _MOST_AT_HALF_WIDTH = 3
 """Stages whose numbers can be read in a figure of half the text's width."""
 
 
-def shades() -> Colormap:
+def shades() -> "Colormap":
     """Colours from the worst value to the best: one hue, ever darker, and light enough for ink at the end."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
     blues = colormaps["Blues"](np.linspace(0.05, 0.6, 128))
     return ListedColormap(blues).with_extremes(bad=_UNDEFINED)
 
 
-def prepare_cross_iteration(
-    cube: "xr.Dataset", *, backbone: str, macro: str, method: str, stages: Sequence[int]
-) -> pd.DataFrame:
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has CoCal with binary supervision."""
+    if has_methods(study, "cocal-binary"):
+        yield FigureExhibit(
+            name="cross_iteration",
+            title="Transfer between stages",
+            chapter="Transfer",
+            position=31,
+            caption="Companions of each stage (source: the rollout steps that they learnt from) score the responses of "
+            "each stage's policy (target). The figure shows CoCal (binary) and the macro average. On the diagonal, "
+            "framed, source and target match. Darker is better, and each panel has its own scale.",
+            layout=curves(study, ["cocal-binary"], study.policy.stages),
+            inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
+            backbones=(study.main_backbone,),
+        )
+
+
+def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
     Args:
-        cube: metric cube of a sweep, with the dimension `source_step`.
-        macro: label of the macro average in the dimension `dataset`.
-        method: companion method.
+        layout: What the figure shows: stages, and one companion method.
+        metrics: Metric cube of a sweep, with the dimension `source_step`.
 
     Returns:
         Columns source_step (rollout steps that the companion learnt from), step (of the policy), metric (ece,
@@ -48,26 +69,32 @@ def prepare_cross_iteration(
         of `cocal.metrics.quality.RATES`, seed_sd; in the order of source steps, steps, metrics.
 
     Raises:
+        ConfigError: if the layout has several methods.
         ContractError: if the cube lacks a pair of stages.
     """
+    if len(layout.methods) > 1:
+        raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")
+    (method,) = layout.methods
     cells = {}
-    for source_step in stages:
-        for stage in stages:
+    for source_step in layout.steps:
+        for stage in layout.steps:
             algorithm, step = policy_cell(method, stage)
-            cell = {"backbone": backbone, "algorithm": algorithm, "step": step, "source_step": source_step}
-            cells[source_step, stage] = {**cell, "dataset": macro, "method": method, "seed": MEAN}
-    numbers = read_cells(cube, cells, ["source_step", "step"])
+            cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "source_step": source_step}
+            cells[source_step, stage] = {**cell, "dataset": layout.macro, "method": method, "seed": MEAN}
+    numbers = read_cells(metrics, cells, ["source_step", "step"])
     return numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
 
 
-def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> None:
+def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -> None:
     """A square a pair of stages, with its value: a row a source, a column a target, matched stages framed.
 
     The colours span the values of the panel, the best one darkest.
 
     Args:
-        panel: rows of `prepare_cross_iteration` of one metric.
+        panel: rows of `prepare` of one metric.
     """
+    from matplotlib.patches import Rectangle
+
     values = panel.pivot(index="source_step", columns="step", values="value")
     metric = panel["metric"].iloc[0]
     goodness = values if BETTER[metric] == "higher" else -values
@@ -86,20 +113,22 @@ def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> 
     ax.spines[:].set_visible(False)
 
 
-def cross_iteration_figure(numbers: pd.DataFrame, source: str) -> Figure:
+def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     """Heat maps of the ECE and of the AUROC.
 
     Args:
-        numbers: what `prepare_cross_iteration` returns.
-        source: study, backbone and datasets in a few words.
+        numbers: What `prepare` returns.
+        layout: What the figure shows.
     """
+    from matplotlib.patches import Patch
+
     stages = numbers["step"].nunique()
     figure, panels = panel_row(
         [TITLES[metric] for metric in CONFIDENCE_QUALITY],
         height=None,
         label="Target policy (training step)",
         handles=[Patch(**_FRAME, label="matched stage")],
-        source=f"{source}\ndarker is better, each panel on its own scale",
+        source=f"{layout.source}\ndarker is better, each panel on its own scale",
         width=HALF_WIDTH if stages <= _MOST_AT_HALF_WIDTH else TEXT_WIDTH,
         left=0.46,
         between=0.14,

@@ -5,31 +5,74 @@ Both are compared on the same responses, those for which both have a valid confi
 `cocal metrics --common-responses`.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from matplotlib.figure import Figure
 
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.layouts import CurvesLayout, curves
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, method_handles, panel_row
+from cocal.exhibits.drawing.stages import plot_stages, prepare_stages
 from cocal.exhibits.drawing.style import HALF_WIDTH
-from cocal.exhibits.training_dynamics import plot_training_dynamics
+from cocal.study.results import metrics_file
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+Layout = CurvesLayout
 
 
-def cross_policy_figure(numbers: pd.DataFrame, source: str) -> Figure:
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has coupled methods and CoCal's companions on their policies."""
+    methods = transferred_methods(study)
+    if methods and set(methods) <= set(study.estimators.methods):
+        yield FigureExhibit(
+            name="cross_policy",
+            title="Transfer to RLCR and DCPO",
+            chapter="Transfer",
+            position=32,
+            caption="The confidence that RLCR and DCPO policies state themselves, and that of GRPO's companion of the "
+            "matched stage on the same responses. For DCPO the companion reads the whole response, for RLCR only what "
+            "stands before the first reason tag. Both are compared on the responses for which both have a valid "
+            "confidence, so that RLCR and DCPO may differ a little from the main table. The whiskers show the "
+            "bootstrap interval over the questions.",
+            layout=curves(study, methods, study.policy.stages),
+            inputs={"metrics": metrics_file(study.main_backbone, "-cross-policy")},
+            backbones=(study.main_backbone,),
+        )
+
+
+def transferred_methods(study: Study) -> list[str]:
+    """Each coupled method, followed by CoCal's companion on its policy."""
+    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
+    return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
+
+
+def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+    """ECE and AUROC; see `cocal.exhibits.drawing.stages.prepare_stages`."""
+    return prepare_stages(layout, metrics, CONFIDENCE_QUALITY)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     """A panel of the ECE and one of the AUROC.
 
     Args:
-        numbers: what `prepare_training_dynamics` returns, of native and transferred methods on common responses.
-        source: study, backbone and datasets in a few words.
+        numbers: What `prepare` returns, of native and transferred methods on common responses.
+        layout: What the figure shows.
     """
     figure, panels = panel_row(
         [TITLES[metric] for metric in CONFIDENCE_QUALITY],
         height=0.8,
         label="Training step",
         handles=method_handles(list(dict.fromkeys(numbers["method"]))),
-        source=f"{source}\nresponses of each policy with two valid confidences\n"
+        source=f"{layout.source}\nresponses of each policy with two valid confidences\n"
         "whiskers: bootstrap interval over the questions",
         width=HALF_WIDTH,
         columns=2,
     )
     for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
-        plot_training_dynamics(ax, numbers[numbers["metric"] == metric])
+        plot_stages(ax, numbers[numbers["metric"] == metric])
     return figure

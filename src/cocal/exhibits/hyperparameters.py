@@ -1,14 +1,16 @@
 """The hyperparameters of a study (tab:hyperparameters), and those that the paper leaves open."""
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import pandas as pd
-from pydantic import RootModel
 
 from cocal.config.base import Count, Name
 from cocal.config.data import RegisteredSettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
+from cocal.exhibits.base import layouts
+from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.policy.rewards import GROUP_EPSILON
 from cocal.study.plan import prompt_companion
@@ -24,32 +26,52 @@ _CLASSES = {"exact-match": "Equal normal forms", "llm": "First that the judge fi
 _MISSING = {"zero": "0", "invalid": "No confidence"}
 
 
-class WrongRows(RootModel[dict[Name, Count]]):
-    """By question set, how many of its rows are known to be wrong (cocal.questions.registry.known_wrong)."""
+class Layout(layouts.Layout):
+    """What the table shows: the study itself."""
 
-    root: dict[Name, Count] = {}
+    called: ClassVar[str] = "settings"
+
+    settings: Study
+    """The study as its file has it: its first backbone is the main one, its paths are relative."""
+    wrong: dict[Name, Count] = {}
+    """By question set, how many of its rows are known to be wrong."""
+
+    def identity(self) -> Study:
+        """What its digest is taken of."""
+        return self.settings
 
 
-def prepare_hyperparameters(study: Study, wrong: Mapping[str, int]) -> pd.DataFrame:
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of every study."""
+    yield TableExhibit(
+        name="hyperparameters",
+        title="Hyperparameters",
+        chapter="Study",
+        position=40,
+        caption="Hyperparameters as the configuration of the study has them (the table of appendix A), followed by "
+        "those that the paper leaves open.",
+        layout=Layout(**layouts.origin(study), settings=study, wrong=wrong),
+    )
+
+
+def prepare(layout: Layout) -> pd.DataFrame:
     """The settings, one a row.
-
-    Args:
-        wrong: what `WrongRows` holds.
 
     Returns:
         Columns section, setting, value (text, as printed).
     """
+    study = layout.settings
     sections = {
         "Policy training": _policy(study),
         "Companion training": _companion(study),
-        "Evaluation": _evaluation(study, wrong),
+        "Evaluation": _evaluation(study, layout.wrong),
         "Not stated in the paper": _open(study),
     }
     rows = [(section, *row) for section, settings in sections.items() for row in settings]
     return pd.DataFrame(rows, columns=["section", "setting", "value"])
 
 
-def hyperparameters_grid(numbers: pd.DataFrame, study: Study, *, source: str) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, source: str) -> Grid:
     """The table of the prepared settings."""
     groups = [
         Group(
@@ -61,7 +83,7 @@ def hyperparameters_grid(numbers: pd.DataFrame, study: Study, *, source: str) ->
     return Grid(
         title="Hyperparameters",
         caption="Hyperparameters of policies, companions, and evaluation. Response lengths are "
-        f"measured in tokens. {study.caption}",
+        f"measured in tokens. {layout.caption}",
         label="hyperparameters",
         source=source,
         blocks=tuple(

@@ -1,68 +1,129 @@
 """Confidence quality by the layer that the companions read (fig:layer_depth)."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from pydantic import AfterValidator, Field
 
+from cocal.config.base import Count, Name
+from cocal.config.methods import MethodName
+from cocal.config.study import Study
 from cocal.errors import ContractError
+from cocal.exhibits.base import layouts
+from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.layouts import (
+    MATHEMATICS,
+    Labelled,
+    Layers,
+    distinct,
+    figure_facts,
+    macro_source,
+    origin,
+)
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.metrics.shown import BETTER
+from cocal.study.plan import layers_of
+from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from cocal.exhibits.layout import LayeredBackbone
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
 _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
 _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
 
 
-def prepare_layers(
-    cubes: Sequence["xr.Dataset"],
-    *,
-    backbones: Sequence["LayeredBackbone"],
-    step: int,
-    macro: str,
-    method: str,
-    pooling: str,
-) -> pd.DataFrame:
+class LayeredBackbone(Labelled):
+    """A backbone whose companions read one layer each."""
+
+    layers: Layers
+    """Zero-based block indices, rising; the last of them is the final block, which companions read by default."""
+
+
+class Layout(layouts.Layout):
+    """What the figure shows: one curve a backbone."""
+
+    backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]
+    method: MethodName = "cocal-binary"
+    """Companion method."""
+    macro: Name = MATHEMATICS
+    """Group of datasets whose macro average is drawn."""
+    macro_label: str = "macro average"
+    """Its name in print."""
+    pooling: str = "last+mean"
+    """Pooled states that the companions read."""
+    step: Count
+    """Policy step shown."""
+
+    @property
+    def backbone_label(self) -> str:
+        """Names of the backbones in print."""
+        return " and ".join(backbone.label for backbone in self.backbones)
+
+    def identity(self) -> dict[str, Any]:
+        """What its digest is taken of."""
+        return {"layout": self, "step": self.step}
+
+    def facts(self) -> dict[str, str]:
+        """What the metadata of the figure's files say."""
+        return figure_facts(self, self.step)
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of all backbones, where the study has CoCal with binary supervision."""
+    if has_methods(study, "cocal-binary"):
+        yield FigureExhibit(
+            name="layers",
+            title="Extraction layers",
+            chapter="Analysis",
+            position=85,
+            caption="ECE and AUROC of companions by the block whose states they read (appendix F.3): last token and "
+            "response mean, binary supervision. The band shows the standard deviation over the seeds. White dots mark "
+            "all layers whose bootstrap interval over the questions overlaps that of the best layer: the data do not "
+            "say which of them is best.",
+            layout=Layout(
+                **origin(study),
+                backbones=tuple(
+                    LayeredBackbone(name=name, label=backbone.label, layers=tuple(layers_of(study, name)))
+                    for name, backbone in study.backbones.items()
+                ),
+                step=study.policy.steps,
+            ),
+            inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
+            backbones=tuple(study.backbones),
+        )
+
+
+def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     """Macro averages of companions that read one layer each.
 
     Args:
-        cubes: metric cubes of sweeps over layers and poolings; each backbone is in one of them.
-        step: step of the policy whose responses are scored.
-        macro: label of the macro average in the dimension `dataset`.
-        method: companion method.
-        pooling: pooled states that the companions read.
+        layout: What the figure shows.
+        metrics: Metric cubes of sweeps over layers and poolings; each backbone is in one of them.
 
     Returns:
         Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
         over the questions), n, those of `cocal.metrics.quality.RATES`, seed_sd (standard deviation of the macro
         average over the seeds), final (bool: the backbone's last layer) and level_with_best (bool: its interval
         overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in
-        the order of `backbones`, layers, metrics.
+        the order of the backbones, layers, metrics.
 
     Raises:
         ContractError: if a backbone is in no cube or in several, or its cube lacks a layer.
     """
     tables = []
-    for backbone in backbones:
-        algorithm, policy_step = policy_cell(method, step)
-        fixed = {"backbone": backbone.name, "algorithm": algorithm, "step": policy_step, "pooling": pooling}
-        cells = {
-            (backbone.name, layer): {**fixed, "layer": layer, "dataset": macro, "method": method, "seed": MEAN}
-            for layer in backbone.layers
-        }
-        table = read_cells(_cube_of(backbone.name, cubes), cells, ["backbone", "layer"])
+    for backbone in layout.backbones:
+        algorithm, step = policy_cell(layout.method, layout.step)
+        fixed = {"backbone": backbone.name, "algorithm": algorithm, "step": step, "pooling": layout.pooling}
+        fixed |= {"dataset": layout.macro, "method": layout.method, "seed": MEAN}
+        cells = {(backbone.name, layer): {**fixed, "layer": layer} for layer in backbone.layers}
+        table = read_cells(_cube_of(backbone.name, metrics), cells, ["backbone", "layer"])
         tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))
     numbers = pd.concat(tables, ignore_index=True)
     numbers = numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
@@ -87,14 +148,16 @@ def _level_with_best(case: pd.DataFrame) -> pd.Series:
     return case["value"].notna() & ~worse
 
 
-def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
+def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
     """One metric against the block index: a curve a backbone, a band of one seed standard deviation on either side.
 
     Final layers have a diamond, those level with the best a white dot.
 
     Args:
-        panel: rows of `prepare_layers` of one metric.
+        panel: rows of `prepare` of one metric.
     """
+    from matplotlib.ticker import MaxNLocator
+
     curves = panel.groupby("backbone", sort=False)
     for colour, (_, curve) in zip(BACKBONE_COLOURS, curves, strict=False):
         low, high = curve["value"] - curve["seed_sd"], curve["value"] + curve["seed_sd"]
@@ -108,18 +171,19 @@ def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
     ax.margins(x=0.04, y=0.08)
 
 
-def layers_figure(numbers: pd.DataFrame, backbones: Sequence["LayeredBackbone"], source: str) -> Figure:
+def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     """A panel of the ECE and one of the AUROC.
 
     Args:
-        numbers: what `prepare_layers` returns.
-        backbones: the same as there.
-        source: study, backbones, policy and datasets in a few words.
+        numbers: What `prepare` returns.
+        layout: What the figure shows.
     """
+    from matplotlib.lines import Line2D
+
     handles = [
         *(
             Line2D([], [], color=colour, label=backbone.label, **_CURVE)
-            for colour, backbone in zip(BACKBONE_COLOURS, backbones, strict=False)
+            for colour, backbone in zip(BACKBONE_COLOURS, layout.backbones, strict=False)
         ),
         Line2D([], [], color=INK, label="final layer", **_FINAL),
         Line2D([], [], color=INK, label="within noise of the best", **_LEVEL),
@@ -129,7 +193,7 @@ def layers_figure(numbers: pd.DataFrame, backbones: Sequence["LayeredBackbone"],
         height=1.5,
         label="Layer (zero-based block index)",
         handles=handles,
-        source=f"{source}; band: standard deviation over the seeds\n"
+        source=f"{macro_source(layout, layout.step)}; band: standard deviation over the seeds\n"
         "within noise: bootstrap interval over the questions overlaps the best layer's",
     )
     for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):

@@ -1,20 +1,54 @@
 """Time to confidence before and after the response (appendix F.4, tab:pre_generation_latency)."""
 
+from collections.abc import Iterator, Mapping
+
 import pandas as pd
 
+from cocal.config.base import Count
+from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.layout import TimesLayout
+from cocal.exhibits.base.exhibit import TableExhibit, has_methods
+from cocal.exhibits.base.layouts import BackboneLayout, Labels, labelled, of_backbone
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.numbers import SHORT, ratios, times
 from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted
 from cocal.study.costs import Latency
+from cocal.study.results import cost_file
 
 
-def prepare_time_to_confidence(latency: Latency, layout: TimesLayout, file: str) -> pd.DataFrame:
+class Layout(BackboneLayout):
+    """What the table shows."""
+
+    datasets: Labels
+    """Evaluation sets, in order."""
+    step: Count
+    """Step of the policy that was timed."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone on the mathematical sets, where the study has both companions that are timed."""
+    if has_methods(study, "cocal-pre-generation", "cocal-group"):
+        yield TableExhibit(
+            name="time_to_confidence",
+            title="Time to confidence",
+            chapter="Cost",
+            position=90,
+            caption="This is the time until a confidence is there, for one question at a time (appendix F.4). Before "
+            "generation it takes the encoding of the prompt and a prediction; after generation it takes cached "
+            "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
+            "The run itself measures these times, which differ from run to run and from machine to machine.",
+            layout=Layout(
+                **of_backbone(study, study.main_backbone),
+                datasets=labelled(study, study.evaluation_sets("mathematics")),
+                step=study.policy.steps,
+            ),
+            inputs={"latency": cost_file(study.main_backbone, "latency")},
+            backbones=(study.main_backbone,),
+        )
+
+
+def prepare(layout: Layout, latency: Latency) -> pd.DataFrame:
     """The times of the layout's sets, in its order.
-
-    Args:
-        file: that the times come from, for errors.
 
     Returns:
         Columns dataset, pre_seconds, post_seconds, ratio (post / pre).
@@ -26,7 +60,7 @@ def prepare_time_to_confidence(latency: Latency, layout: TimesLayout, file: str)
     missing = [dataset.name for dataset in layout.datasets if dataset.name not in found]
     if missing:
         raise ContractError(
-            f"{file}: no time to confidence on {missing[0]} (there are: {', '.join(found)}); measure it, or leave it "
+            f"latency: no time to confidence on {missing[0]} (there are: {', '.join(found)}); measure it, or leave it "
             "out of the layout"
         )
     timed = [found[dataset.name] for dataset in layout.datasets]
@@ -40,7 +74,7 @@ def prepare_time_to_confidence(latency: Latency, layout: TimesLayout, file: str)
     return numbers.assign(ratio=numbers["post_seconds"] / numbers["pre_seconds"])
 
 
-def time_to_confidence_grid(numbers: pd.DataFrame, layout: TimesLayout, latency: Latency, *, source: str) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, latency: Latency) -> Grid:
     """The table of the prepared numbers."""
     pre_unit, pre = times(list(numbers["pre_seconds"]), SHORT)
     post_unit, post = times(list(numbers["post_seconds"]), SHORT)

@@ -1,18 +1,26 @@
 """Confidence quality by the pooled states that a companion reads (appendix F.2, tab:response_features)."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
+from pydantic import AfterValidator, Field
 
+from cocal.config.base import Count, Name
 from cocal.config.methods import METHODS
+from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.layout import AggregationLayout
+from cocal.exhibits.base import layouts
+from cocal.exhibits.base.exhibit import TableExhibit, has_methods
+from cocal.exhibits.base.inputs import seeds_of
+from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
 from cocal.exhibits.typesetting.grid import Grid
 from cocal.exhibits.typesetting.pairs import only_pairs, pairs_block
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
+from cocal.study.plan import layers_of
+from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,11 +29,54 @@ _METHOD = "cocal-binary"
 _POOLINGS = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
 
 
-def prepare_token_aggregation(cubes: Sequence["xr.Dataset"], layout: AggregationLayout) -> pd.DataFrame:
+class AggregationBackbone(Labelled):
+    """A backbone in the table."""
+
+    layer: Annotated[int, Field(ge=0)]
+    """Zero-based index of its final block."""
+
+
+class Layout(layouts.Layout):
+    """What the table shows: one pair of columns a backbone."""
+
+    backbones: Annotated[tuple[AggregationBackbone, ...], Field(min_length=1), AfterValidator(distinct)]
+    macro: Name = MATHEMATICS
+    """Group of datasets whose macro average is shown."""
+    macro_label: str = "the mathematical evaluation sets"
+    """Its datasets in print."""
+    step: Count
+    """Policy step shown."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of all backbones, where the study has CoCal with binary supervision."""
+    if has_methods(study, _METHOD):
+        yield TableExhibit(
+            name="token_aggregation",
+            title="Token aggregation",
+            chapter="Analysis",
+            position=70,
+            caption="Companions read the last token's state, the mean over the response, or both (appendix F.2). They "
+            "have binary supervision and read the final block; values are macro averages over the mathematical sets.",
+            layout=Layout(
+                **origin(study),
+                backbones=tuple(
+                    AggregationBackbone(name=name, label=backbone.label, layer=layers_of(study, name)[-1])
+                    for name, backbone in study.backbones.items()
+                ),
+                step=study.policy.steps,
+            ),
+            inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
+            backbones=tuple(study.backbones),
+        )
+
+
+def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     """The numbers of the table, one a row: binary supervision, final block, macro average, mean over the seeds.
 
     Args:
-        cubes: metric cubes (cocal.metrics.cube) over layers and poolings, one a backbone, in any order.
+        layout: What the table shows.
+        metrics: Metric cubes (`cocal.metrics.cube`) over layers and poolings, one a backbone, in any order.
 
     Returns:
         Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, those of
@@ -36,9 +87,9 @@ def prepare_token_aggregation(cubes: Sequence["xr.Dataset"], layout: Aggregation
     """
     cells = []
     for backbone in layout.backbones:
-        cube = next((cube for cube in cubes if backbone.name in cube["backbone"]), None)
+        cube = next((cube for cube in metrics if backbone.name in cube["backbone"]), None)
         if cube is None:
-            files = ", ".join(cube.encoding.get("source", "metrics") for cube in cubes)
+            files = ", ".join(cube.encoding.get("source", "metrics") for cube in metrics)
             raise ContractError(f"{files}: nothing for backbone {backbone.name}; give its cube too")
         algorithm, step = policy_cell(_METHOD, layout.step)
         for pooling in _POOLINGS:
@@ -56,8 +107,9 @@ def prepare_token_aggregation(cubes: Sequence["xr.Dataset"], layout: Aggregation
     return only_pairs(pd.concat(cells))
 
 
-def token_aggregation_grid(numbers: pd.DataFrame, layout: AggregationLayout, *, seeds: int, source: str) -> Grid:
-    """The table; see `cocal.exhibits.main.main_grid` for the arguments."""
+def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, metrics: Sequence["xr.Dataset"]) -> Grid:
+    """The table of the prepared numbers; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
+    seeds = seeds_of(metrics[0])
     sentences = [
         f"Confidence quality of {METHODS[_METHOD].label} with different token aggregations after {layout.step} "
         f"training steps, averaged over {counted(seeds, 'seed')} and {layout.macro_label}.",

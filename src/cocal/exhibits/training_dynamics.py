@@ -1,79 +1,62 @@
 """Accuracy, confidence, calibration and discrimination over the stages of training (fig:training_dynamics)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from cocal.exhibits.drawing.curves import TITLES, method_handles, panel_row, plot_curves
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.drawing.curves import TITLES, method_handles, panel_row
+from cocal.exhibits.drawing.stages import plot_stages, prepare_stages
+from cocal.exhibits.typesetting.accuracy import stage_methods
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.cells import policy_cell, read_cells
-from cocal.metrics.cube import MEAN
+from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.figure import Figure
+
+Layout = CurvesLayout
 
 
-def prepare_training_dynamics(
-    cube: "xr.Dataset",
-    *,
-    backbone: str,
-    macro: str,
-    methods: Sequence[str],
-    stages: Sequence[int],
-    metrics: Sequence[str] = METRICS,
-) -> pd.DataFrame:
-    """Macro averages at every stage; companions are averaged over their seeds.
-
-    Args:
-        cube: metric cube of the main cells: a companion of stage t learnt from the rollouts up to t.
-        macro: label of the macro average in the dimension `dataset`.
-
-    Returns:
-        Columns step, method, metric, value, lower, upper (bootstrap interval over the questions), n, those of
-        `cocal.metrics.quality.RATES`, seed_sd; in the order of `stages`, `methods`, then the cube's metrics.
-
-    Raises:
-        ContractError: if the cube lacks a method at a stage.
-    """
-    cells = {}
-    for stage in stages:
-        for method in methods:
-            algorithm, step = policy_cell(method, stage)
-            cell = {"backbone": backbone, "algorithm": algorithm, "step": step, "dataset": macro}
-            cells[stage, method] = {**cell, "method": method, "seed": MEAN}
-    numbers = read_cells(cube, cells, ["step", "method"])
-    return numbers[numbers["metric"].isin(metrics)].reset_index(drop=True)
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has a method that is evaluated at every stage."""
+    if stage_methods(study):
+        yield FigureExhibit(
+            name="training_dynamics",
+            title="Training dynamics",
+            chapter="Main results",
+            position=13,
+            caption="Accuracy, mean confidence, ECE and AUROC at the stages of policy training, as macro averages over "
+            "the mathematical sets. RLCR and DCPO are policies of their own; the CoCal variants share the accuracy of "
+            "the GRPO policy. The whiskers show the bootstrap interval over the questions.",
+            layout=curves(study, stage_methods(study), study.policy.stages),
+            inputs={"metrics": metrics_file(study.main_backbone)},
+            backbones=(study.main_backbone,),
+        )
 
 
-def plot_training_dynamics(ax: Axes, panel: pd.DataFrame) -> None:
-    """One metric over the stages, whiskers for its interval.
-
-    The methods stand a little beside each other, so that CoCal's variants, which share the task accuracy, both show.
-
-    Args:
-        panel: rows of `prepare_training_dynamics` of one metric.
-    """
-    scale = 100.0 if panel["metric"].iloc[0] == "accuracy" else 1.0
-    plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
+def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+    """All four metrics; see `cocal.exhibits.drawing.stages.prepare_stages`."""
+    return prepare_stages(layout, metrics, METRICS)
 
 
-def training_dynamics_figure(numbers: pd.DataFrame, source: str) -> Figure:
+def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     """Four panels.
 
     Args:
-        numbers: what `prepare_training_dynamics` returns.
-        source: study, backbone and datasets in a few words.
+        numbers: What `prepare` returns.
+        layout: What the figure shows.
     """
     figure, panels = panel_row(
         [TITLES[metric] for metric in METRICS],
         height=1.25,
         label="Training step",
         handles=method_handles(list(dict.fromkeys(numbers["method"]))),
-        source=f"{source}; whiskers: bootstrap interval over the questions",
+        source=f"{layout.source}; whiskers: bootstrap interval over the questions",
     )
     for ax, metric in zip(panels, METRICS, strict=True):
-        plot_training_dynamics(ax, numbers[numbers["metric"] == metric])
+        plot_stages(ax, numbers[numbers["metric"] == metric])
     return figure

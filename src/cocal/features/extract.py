@@ -1,4 +1,4 @@
-"""Features of stored responses."""
+"""States of prompts and responses that are stored already: one teacher-forced pass over their exact token ids."""
 
 import logging
 import time
@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from transformers import PreTrainedModel
 
+from cocal.checkpoints.loading import Policy
+from cocal.checkpoints.text import Tokens
 from cocal.config.evaluation import FeatureSettings
 from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
-from cocal.features.forward import batches_of_tokens, score
-from cocal.features.store import create_features
+from cocal.features.forward import batches_of_tokens, padded_tokens, score
+from cocal.features.store import Layout
+from cocal.features.writer import FeatureWriter, create_features
 from cocal.runtime.machine import peak_memory
 from cocal.runtime.progress import through
 from cocal.store import atomic_path
@@ -21,12 +23,77 @@ _BLOCK = 2048
 """Responses whose features are held and written together."""
 
 
+def create_store(
+    path: Path,
+    policy: Policy,
+    settings: FeatureSettings,
+    *,
+    responses: int,
+    rows_per_chunk: int,
+    attributes: Mapping[str, str],
+    poolings: Sequence[str] = RESPONSE_POOLINGS,
+    resume: bool = False,
+) -> FeatureWriter:
+    """A feature store of the layers and the number format that the settings name, for the states of a policy.
+
+    Args:
+        responses, rows_per_chunk, attributes, poolings, resume: see `cocal.features.writer.create_features`.
+
+    Raises:
+        ValueError: if the policy has no such layer.
+        ContractError: see `create_features`.
+    """
+    return create_features(
+        path,
+        responses=responses,
+        layers=resolve_layers(settings.layers, policy.blocks),
+        hidden=policy.hidden,
+        rows_per_chunk=rows_per_chunk,
+        dtype=settings.dtype,
+        poolings=poolings,
+        attributes=attributes,
+        resume=resume,
+    )
+
+
+def pooled_states(
+    policy: Policy,
+    layout: Layout,
+    prompts: Sequence[Tokens],
+    responses: Sequence[Tokens],
+    batch_tokens: int,
+    progress: str = "",
+) -> np.ndarray:
+    """The states that a feature store keeps of n responses, float32 (n, layers, poolings, hidden), in their order.
+
+    Args:
+        policy: reads them.
+        layout: of the store; it names the layers and the poolings.
+        prompts: token ids of each prompt.
+        responses: token ids of each response; see `cocal.features.forward.score`.
+        batch_tokens: padded tokens in one forward pass, at most.
+        progress: name of the rows in the log's lines of progress; without one there are none.
+    """
+    batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
+    states = np.empty((len(prompts), len(layout.layers), len(layout.poolings), layout.hidden), dtype=np.float32)
+    for part in score(
+        policy.model,
+        prompts,
+        responses,
+        through(batches, progress) if progress else batches,
+        layers=layout.layers,
+        pad=policy.pad,
+        poolings=layout.poolings,
+    ):
+        states[part.rows] = part.features
+    return states
+
+
 def extract_features(
-    model: PreTrainedModel,
+    policy: Policy,
     responses: pd.DataFrame,
     settings: FeatureSettings,
     *,
-    pad: int,
     output: Path,
     attributes: Mapping[str, str],
     poolings: Sequence[str] = RESPONSE_POOLINGS,
@@ -34,49 +101,32 @@ def extract_features(
     """Write the feature store of `responses`, atomically, and log how fast it went.
 
     Args:
-        model: policy that produced the responses.
+        policy: produced the responses.
         responses: columns response_id, question_id, prompt_ids, response_ids, length; token ids are used as they are.
         settings: layers, stored type, batch size.
-        pad: padding token id.
         output: store to write.
         attributes: provenance.
         poolings: see `cocal.features.capture.capture`.
     """
-    layers, what = resolve_layers(settings.layers, model.config.num_hidden_layers), f"{output.stem}: response"
-    hidden = model.config.hidden_size
     started, tokens, padded = time.monotonic(), 0, 0
     with atomic_path(output) as partial:
-        writer = create_features(
+        writer = create_store(
             partial,
+            policy,
+            settings,
             responses=len(responses),
-            layers=layers,
-            hidden=hidden,
             rows_per_chunk=min(_BLOCK, len(responses)),
-            dtype=settings.dtype,
-            poolings=poolings,
             attributes=attributes,
+            poolings=poolings,
         )
         for start in range(0, len(responses), _BLOCK):
             block = responses.iloc[start : start + _BLOCK]
             prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
+            what = f"{output.stem}: response"
+            states = pooled_states(policy, writer.layout, prompts, answers, settings.batch_tokens, what)
+            writer.write_rows(start, block, states)
             lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
-            states = np.empty((len(block), len(layers), len(poolings), hidden), dtype=np.float32)
-            batches = batches_of_tokens(lengths, settings.batch_tokens)
-            tokens += sum(lengths)
-            padded += sum(len(batch) * max(lengths[i] for i in batch) for batch in batches)
-            scored = score(
-                model,
-                prompts,
-                answers,
-                through(batches, what),
-                layers=layers,
-                pad=pad,
-                poolings=poolings,
-            )
-            for part in scored:
-                states[part.rows] = part.features
-            ids = block["response_id"].to_numpy()
-            writer.write(start, ids, block["question_id"].tolist(), block["length"].to_numpy(), states)
+            tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
     logging.info(
         "%s: %d responses, %d tokens, %.1f %% padding, %.0f tokens/s, peak memory %.2f GiB",
         output,

@@ -8,9 +8,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from cocal.checkpoints.text import Tokens
 from cocal.features.capture import RESPONSE_POOLINGS, capture
-
-Tokens = Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,11 @@ def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
             batches.append(order[start:stop])
             start = stop
     return batches
+
+
+def padded_tokens(lengths: Sequence[int], tokens: int) -> int:
+    """Tokens, padding included, in the batches of `batches_of_tokens`."""
+    return sum(len(batch) * max(lengths[i] for i in batch) for batch in batches_of_tokens(lengths, tokens))
 
 
 @torch.no_grad()

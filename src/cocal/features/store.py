@@ -26,24 +26,19 @@ of `numpy.memmap` runs at 11 GB/s, but checks nothing and has no layers, pooling
 the paper's size on a processor needs 0.002 GB/s. `benchmarks/store.py` measures all of this anew.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 import zarr
-from zarr.codecs import Crc32cCodec
 
 from cocal.errors import ContractError
-from cocal.features.formats import LARGEST, MISSING, NumberFormat, decoded, encoded, finite
-from cocal.store import atomic_path
+from cocal.features.formats import NumberFormat, decoded, finite
 from cocal.store.damage import absent, remedy, unreadable
 
-_DIMENSIONS = ("response", "layer", "pooling", "hidden")
-_TEXT = np.dtypes.StringDType()
 _READ = 32 * 2**20
 """Bytes that are best read together: many enough that the cost of a call does not count."""
 _CHECK = 256
@@ -81,76 +76,6 @@ class Layout:
             raise ContractError(f"layers must rise from 0 or more without repeats, not {list(self.layers)}")
         if len(set(self.poolings)) != len(self.poolings):
             raise ContractError(f"poolings repeat: {list(self.poolings)}")
-
-
-class FeatureWriter:
-    """Writes rows of a store by regions; made by `create_features`."""
-
-    def __init__(self, path: Path, group: zarr.Group, layout: Layout):
-        self.path = path
-        self.layout = layout
-        self._features, self._length, self._response_id, self._question_id = (
-            group[name] for name in ("features", "length", "response_id", "question_id")
-        )
-
-    def write(
-        self,
-        start: int,
-        response_id: np.ndarray,
-        question_id: Sequence[str],
-        length: np.ndarray,
-        features: np.ndarray,
-    ) -> None:
-        """Write rows `start` to `start + n`. Writing them again replaces them.
-
-        Args:
-            start: first row, a multiple of `rows_per_chunk`.
-            response_id: int64 (n,).
-            question_id: n texts, the question that each row is about. Response ids count from 0 in every run and
-                prompts have one length, so that question ids alone tell features of another schedule.
-            length: int64 (n,), tokens pooled per response, 1 or more.
-            features: float32 (n, layers, poolings, hidden), finite.
-
-        Raises:
-            ContractError: if a shape is wrong, the rows do not fill whole chunks, or a value is not finite in
-                the store's number format; names the row.
-        """
-        layout = self.layout
-        response_id, length = np.asarray(response_id), np.asarray(length)
-        question_id = np.array(list(question_id), dtype=_TEXT)
-        features = np.asarray(features, dtype=np.float32)
-        stop = start + len(features)
-        expected = (stop - start, len(layout.layers), len(layout.poolings), layout.hidden)
-        labels = [response_id.shape, question_id.shape, length.shape]
-        if features.shape != expected or set(labels) != {expected[:1]}:
-            raise ContractError(
-                f"{self.path}: rows {start} to {stop} need features of shape {expected} and as many ids and "
-                f"lengths, not {features.shape} and {', '.join(map(str, labels))}"
-            )
-        ends_chunk = stop % layout.rows_per_chunk == 0 or stop == layout.responses
-        if start < 0 or start == stop or start % layout.rows_per_chunk or not ends_chunk or stop > layout.responses:
-            raise ContractError(
-                f"{self.path}: rows {start} to {stop} do not fill whole chunks of {layout.rows_per_chunk} rows "
-                f"within {layout.responses} rows"
-            )
-        self._refuse(length < 1, start, response_id, "a length below 1")
-        fits = (np.abs(features) <= LARGEST[layout.dtype]).reshape(len(features), -1).all(axis=1)
-        self._refuse(~fits, start, response_id, f"a feature that is not finite in {layout.dtype}")
-        rows = slice(start, stop)
-        # The length marks a row as written: it goes first on replacing and comes last, after a kill too.
-        self._length[rows] = 0
-        self._features[rows] = encoded(features, layout.dtype)
-        self._response_id[rows] = response_id
-        self._question_id[rows] = question_id
-        self._length[rows] = length
-
-    def _refuse(self, bad: np.ndarray, start: int, response_id: np.ndarray, what: str) -> None:
-        if bad.any():
-            first = int(np.flatnonzero(bad)[0])
-            raise ContractError(
-                f"{self.path}: row {start + first} (response_id {response_id[first]}) has {what}; "
-                f"{bad.sum()} such row(s) in this write"
-            )
 
 
 class FeatureReader:
@@ -283,49 +208,6 @@ class FeatureReader:
         return held.index(wanted)
 
 
-def create_features(
-    path: str | Path,
-    *,
-    responses: int,
-    layers: Sequence[int],
-    hidden: int,
-    rows_per_chunk: int,
-    dtype: NumberFormat = "bfloat16",
-    poolings: Sequence[str] = ("last", "mean"),
-    attributes: Mapping[str, str] = {},
-    resume: bool = False,
-) -> FeatureWriter:
-    """A store of `responses` rows, all unwritten.
-
-    Args:
-        path: folder, by habit *.zarr.
-        layers: zero-based block indices, rising.
-        hidden: width of one state.
-        rows_per_chunk: rows of one write, such as the responses of a rollout step.
-        attributes: provenance.
-        resume: reopen the store if there is one already; its rows stay.
-
-    Raises:
-        ContractError: if there is a store already, or one of another layout on resuming.
-    """
-    path = Path(path)
-    layout = Layout(
-        responses, tuple(map(int, layers)), tuple(poolings), hidden, rows_per_chunk, dtype, dict(attributes)
-    )
-    if path.exists():
-        if not resume:
-            raise ContractError(f"{path}: exists already; give another path, or resume the run that was writing it")
-        group, found = _open(path, "r+")
-        theirs, ours = asdict(found), asdict(layout)
-        different = [f"{key} {theirs[key]!r}, now {ours[key]!r}" for key in ours if theirs[key] != ours[key]]
-        if different:
-            raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; give another path")
-        return FeatureWriter(path, group, layout)
-    with atomic_path(path) as partial:
-        _create(partial, layout)
-    return FeatureWriter(path, _open(path, "r+")[0], layout)
-
-
 def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReader:
     """Open a store for reading.
 
@@ -336,7 +218,7 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
         ContractError: if the store is missing, damaged, of another form, or has unwritten rows.
     """
     path = Path(path)
-    group, layout = _open(path, "r")
+    group, layout = open_store(path, "r")
     with _readable(path):
         reader = FeatureReader(path, group, layout)
     unwritten = np.flatnonzero(reader.length < 1)
@@ -348,42 +230,15 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     return reader
 
 
-def _create(path: Path, layout: Layout) -> None:
-    group = zarr.create_group(
-        path, zarr_format=3, attributes={**layout.attributes, "coordinates": "response_id question_id"}
-    )
-    rows, chunk = layout.responses, min(layout.rows_per_chunk, layout.responses)
-    group.create_array(
-        "features",
-        shape=(rows, len(layout.layers), len(layout.poolings), layout.hidden),
-        chunks=(chunk, 1, 1, layout.hidden),
-        dtype=MISSING[layout.dtype].dtype,
-        fill_value=MISSING[layout.dtype],
-        compressors=[Crc32cCodec()],
-        dimension_names=_DIMENSIONS,
-        attributes={"number_format": layout.dtype, "rows_per_chunk": layout.rows_per_chunk},
-    )
-    for name, dtype, unwritten in (("response_id", "int64", 0), ("question_id", str, ""), ("length", "int64", 0)):
-        group.create_array(
-            name,
-            shape=(rows,),
-            chunks=(chunk,),
-            dtype=dtype,
-            fill_value=unwritten,
-            compressors=[Crc32cCodec()],
-            dimension_names=("response",),
-        )
-    group.create_array("layer", data=np.array(layout.layers, dtype=np.int64), dimension_names=("layer",))
-    pooling = group.create_array("pooling", shape=(len(layout.poolings),), dtype=str, dimension_names=("pooling",))
-    pooling[:] = np.array(layout.poolings, dtype=_TEXT)
-    with warnings.catch_warnings():
-        # xarray looks for consolidated metadata, an extension that Zarr 3 warns of.
-        warnings.simplefilter("ignore", UserWarning)
-        zarr.consolidate_metadata(path)
+def open_store(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout]:
+    """The Zarr group of a store and its layout, checked.
 
+    Args:
+        mode: "r+" to write rows too.
 
-def _open(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout]:
-    """The group of a store and its layout, checked."""
+    Raises:
+        ContractError: if the store is missing, damaged or of another form.
+    """
     if not path.exists():
         raise ContractError(absent(path, "feature store"))
     with _readable(path):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from cocal.checkpoints.text import Tokens
+
 if TYPE_CHECKING:
     from cocal.config.evaluation import GenerationSettings, PostCalSettings
-
-Tokens = Sequence[int]
 
 
 @dataclass(frozen=True)

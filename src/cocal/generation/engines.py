@@ -3,30 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cocal.checkpoints.loading import load_policy, stored_end_tokens
+from cocal.checkpoints.loading import Policy, load_policy, stored_end_tokens
 from cocal.config.engine import EngineSettings, VllmSettings
 from cocal.generation.engine import Engine
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 
 @contextmanager
-def open_engine(
-    settings: EngineSettings,
-    checkpoint: Path,
-    tokenizer: "PreTrainedTokenizerBase",
-    model: "PreTrainedModel | None" = None,
-) -> Iterator[Engine]:
+def open_engine(settings: EngineSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator[Engine]:
     """A checkpoint that generates; its memory is free again when the context ends.
 
     Args:
         settings: which engine, and how.
         checkpoint: Hugging Face folder.
-        tokenizer: of the checkpoint.
-        model: the checkpoint, where it is loaded already; an engine in this process uses it.
+        policy: the checkpoint, where it is loaded already; an engine in this process uses it.
 
     Raises:
         ContractError: if the checkpoint is not complete.
@@ -36,10 +26,9 @@ def open_engine(
     if isinstance(settings, VllmSettings):
         from cocal.generation.vllm_engine import VllmEngine
 
-        with VllmEngine.open(settings, checkpoint, stored_end_tokens(checkpoint, tokenizer)) as engine:
+        with VllmEngine.open(settings, checkpoint, stored_end_tokens(checkpoint)) as engine:
             yield engine
         return
     from cocal.generation.transformers_engine import TransformersEngine
 
-    loaded = load_policy(checkpoint)[0] if model is None else model
-    yield TransformersEngine.of(loaded, tokenizer, settings.batch_size)
+    yield TransformersEngine.of(policy or load_policy(checkpoint), settings.batch_size)

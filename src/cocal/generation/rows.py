@@ -4,17 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
-from transformers import PreTrainedTokenizerBase
 
 from cocal.answers.confidence import parse_confidence
-from cocal.answers.judge import Verdicts
-from cocal.generation.engine import Completion, Tokens
-
-
-def plain_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[Tokens]) -> list[str]:
-    """Text of each response, special tokens left out, spaces untouched."""
-    return tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+from cocal.answers.extraction import extract_answer
+from cocal.checkpoints.text import Tokens
+from cocal.generation.engine import Completion
 
 
 def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
@@ -25,13 +19,12 @@ def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
 
 def sampled_rows(
     completions: Sequence[Completion],
+    texts: Sequence[str],
+    prompt_format: str,
     *,
     dataset: str,
     question_ids: Sequence[str],
     prompt_ids: Sequence[Tokens],
-    texts: Sequence[str],
-    answers: Sequence[str | None],
-    confidence: ArrayLike,
     group_size: int,
     step: int,
     first: int = 0,
@@ -40,12 +33,11 @@ def sampled_rows(
 
     Args:
         completions: n responses, the `group_size` of a question consecutive.
+        texts: of `cocal.checkpoints.text.plain_texts`; answers and confidences are read from them.
+        prompt_format: says whether a confidence was asked for.
         dataset: name of the question set.
         question_ids: of each response.
         prompt_ids: of each response.
-        texts: of `plain_texts`.
-        answers: extracted final answers, None without one.
-        confidence: float64 (n,) of `stated_confidences`.
         group_size: responses a question.
         step: rollout step, or the checkpoint's.
         first: id of the first response.
@@ -66,51 +58,11 @@ def sampled_rows(
             "finish_reason": [c.finish_reason for c in completions],
             "truncated": [c.finish_reason == "length" for c in completions],
             "mean_logprob": [float(np.mean(c.logprobs, dtype=np.float64)) for c in completions],
-            "answer": pd.array(list(answers), dtype="str"),
+            "answer": pd.array([extract_answer(text) for text in texts], dtype="str"),
             "reward_task": np.nan,
             "reward_calibration": np.nan,
-            "confidence": confidence,
+            "confidence": stated_confidences(texts, prompt_format),
             "p_true": np.nan,
             "p_true_mass": np.nan,
         }
-    )
-
-
-def response_rows(
-    completions: Sequence[Completion],
-    *,
-    dataset: str,
-    question_ids: Sequence[str],
-    prompt_ids: Sequence[Tokens],
-    texts: Sequence[str],
-    answers: Sequence[str | None],
-    verdicts: Verdicts,
-    confidence: ArrayLike,
-    group_size: int,
-    step: int,
-    first: int = 0,
-) -> pd.DataFrame:
-    """Rows of rollouts in the contract of cocal.store.contracts.RESPONSES: `sampled_rows`, and `verdicts` about
-    correctness.
-
-    Rollouts are of mathematics, and their answers are not compared with one another.
-    """
-    frame = sampled_rows(
-        completions,
-        dataset=dataset,
-        question_ids=question_ids,
-        prompt_ids=prompt_ids,
-        texts=texts,
-        answers=answers,
-        confidence=confidence,
-        group_size=group_size,
-        step=step,
-        first=first,
-    )
-    return frame.assign(
-        answer_class=np.nan,
-        correct=verdicts.values,
-        exact_match=pd.array([None] * len(frame), dtype="boolean"),
-        decided=verdicts.decided,
-        group_accuracy=verdicts.values.reshape(-1, group_size).mean(axis=1).repeat(group_size),
     )

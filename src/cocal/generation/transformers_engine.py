@@ -5,11 +5,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import torch
 import transformers
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase, TopPLogitsWarper
+from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
-from cocal.checkpoints.loading import end_tokens
+from cocal.checkpoints.loading import Policy
+from cocal.checkpoints.text import Tokens
 from cocal.features.forward import batches_of_rows, batches_of_tokens
-from cocal.generation.engine import Completion, Sampling, Tokens
+from cocal.generation.engine import Completion, Sampling
 from cocal.runtime.progress import through
 
 _SCORING_TOKENS = 16384
@@ -87,10 +88,9 @@ class TransformersEngine:
         self._batch_size = batch_size
 
     @classmethod
-    def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int) -> "TransformersEngine":
-        """With the end tokens of model and tokenizer, and the tokenizer's padding token."""
-        ends = end_tokens(model.generation_config, tokenizer)
-        return cls(model, ends=ends, pad=tokenizer.pad_token_id, batch_size=batch_size)
+    def of(cls, policy: Policy, batch_size: int) -> "TransformersEngine":
+        """With the model of a policy, its end tokens and its padding token."""
+        return cls(policy.model, ends=policy.ends, pad=policy.pad, batch_size=batch_size)
 
     @property
     def label(self) -> str:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cocal.checkpoints.loading import require_complete
+from cocal.checkpoints.text import Tokens
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError
-from cocal.generation.engine import Completion, Sampling, Tokens
+from cocal.generation.engine import Completion, Sampling
 from cocal.generation.vllm_process.client import open_process
 from cocal.generation.vllm_process.framing import flat, rows
 

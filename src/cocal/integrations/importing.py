@@ -9,7 +9,7 @@ from cocal.errors import ContractError
 from cocal.integrations import jsonl, trl
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.tables import StepTables
-from cocal.policy.recorder import RolloutRecorder
+from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder, file_states
 
@@ -49,30 +49,26 @@ class Dumps:
         return file_states(self.files.values())
 
 
-def import_rollouts(
-    dumps: Dumps, tables: StepTables, *, run: RunFolder, output: Path, attributes: Mapping[str, str]
-) -> None:
+def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: Outputs) -> None:
     """Write a table a step, and publish them. One step is in memory at a time; a killed import goes on with the next.
 
     Args:
         dumps: what to read.
         tables: makes the tables.
         run: working folder.
-        output: folder for `step-00001.parquet` and so on.
-        attributes: provenance.
+        outputs: folder for `step-00001.parquet` and so on, and their provenance.
 
     Raises:
         ContractError: naming file, sample and what is wrong.
     """
-    recorder = RolloutRecorder(run.path / "rollouts", None, dict(attributes))
     steps = len(dumps.files)
-    todo = recorder.missing(steps)
+    recorder = RolloutRecorder(run, steps, outputs.attributes)
+    todo = recorder.missing()
     progress = Progress("step", steps, done=steps - len(todo))
     for step in todo:
         path = dumps.files[step]
         frame = tables.table(step, FORMATS[dumps.format].read(path, dumps.reward_key), str(path))
-        recorder.write(frame, None)
+        recorder.write(frame)
         accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
         progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")
-    recorder.require(steps)
-    run.publish({"rollouts": output})
+    recorder.publish(outputs, items=steps)

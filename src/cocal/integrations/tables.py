@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import Judge, Verdicts
 from cocal.checkpoints.loading import Vocabulary
+from cocal.checkpoints.text import chat_ids, plain_texts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ContractError
 from cocal.generation.engine import Completion
-from cocal.generation.responses import chat_ids
-from cocal.generation.rows import plain_texts, response_rows, stated_confidences
+from cocal.generation.rows import sampled_rows
 from cocal.integrations.matching import QuestionIndex
 from cocal.integrations.sample import Sample
 from cocal.policy.objectives import PROMPT_FORMATS, step_rewards
+from cocal.policy.recorder import rollout_rows
 from cocal.prompts import Prompts
 
 Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
@@ -99,34 +99,30 @@ class StepTables:
     def _rows(self, step: int, samples: list[Sample], asked: list[int]) -> pd.DataFrame:
         tokenizer, settings = self._vocabulary.tokenizer, self._settings
         texts = plain_texts(tokenizer, [sample.response_ids.tolist() for sample in samples])
-        answers = [extract_answer(text) for text in texts]
-        confidence = stated_confidences(texts, PROMPT_FORMATS[self._algorithm])
-        verdicts = self._verdicts(samples, asked, answers)
-        rewards = step_rewards(settings, self._algorithm, verdicts.values, confidence)
         completions = [
             Completion(sample.response_ids.tolist(), values, "length" if sample.truncated else "stop")
             for sample, values in zip(samples, self._logprobs(step, samples), strict=True)
         ]
-        frame = response_rows(
+        sampled = sampled_rows(
             completions,
+            texts,
+            PROMPT_FORMATS[self._algorithm],
             dataset=self._questions["dataset"].iloc[0],
             question_ids=self._questions["question_id"].iloc[asked],
             prompt_ids=[sample.prompt_ids.tolist() for sample in samples],
-            texts=texts,
-            answers=answers,
-            verdicts=verdicts,
-            confidence=confidence,
             group_size=settings.responses_per_question,
             step=step,
             first=(step - 1) * len(samples),
         )
-        calibration = np.nan if rewards.calibration is None else rewards.calibration
-        return frame.assign(reward_task=rewards.task, reward_calibration=calibration)
+        verdicts = self._verdicts(samples, asked, sampled["answer"])
+        rewards = step_rewards(settings, self._algorithm, verdicts.values, sampled["confidence"].to_numpy())
+        return rollout_rows(sampled, verdicts, rewards, settings.responses_per_question)
 
-    def _verdicts(self, samples: list[Sample], asked: list[int], answers: list[str | None]) -> Verdicts:
+    def _verdicts(self, samples: list[Sample], asked: list[int], answers: pd.Series) -> Verdicts:
         if self._judge is not None:
             questions = self._questions["question"].iloc[asked].tolist()
-            return self._judge.correct([self._golds[place] for place in asked], answers, questions)
+            given = [None if pd.isna(answer) else answer for answer in answers]
+            return self._judge.correct([self._golds[place] for place in asked], given, questions)
         for sample in samples:
             if sample.reward not in (0.0, 1.0):
                 raise ContractError(f"{sample.where}: reward {sample.reward} says neither correct (1) nor wrong (0)")

@@ -10,6 +10,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import ExactMatch, Judge
 from cocal.checkpoints.hub import download
 from cocal.checkpoints.loading import fingerprint, load_tokenizer
+from cocal.checkpoints.text import chat_ids, plain_texts
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.judge import JudgeSettings, LlmJudgeSettings
 from cocal.errors import ConfigError
@@ -106,16 +107,12 @@ def _asking(settings: LlmJudgeSettings) -> Iterator[tuple[Ask, str]]:
     from cocal.generation.engines import open_engine
 
     folder = _folder(settings)
-    tokenizer = load_tokenizer(folder)
-    with open_engine(settings.engine, folder, tokenizer) as engine:
-        yield asking(engine, tokenizer, settings.max_tokens), engine.label
+    with open_engine(settings.engine, folder) as engine:
+        yield asking(engine, load_tokenizer(folder), settings.max_tokens), engine.label
 
 
 def asking(engine: Engine, tokenizer: "PreTrainedTokenizerBase", max_tokens: int) -> Ask:
     """Puts messages to an engine, each a chat of one turn, greedily decoded."""
-    from cocal.generation.responses import chat_ids
-    from cocal.generation.rows import plain_texts
-
     greedy = Sampling(temperature=1.0, top_k=1, top_p=1.0, presence_penalty=0.0, max_tokens=max_tokens)
 
     def ask(messages: Sequence[str]) -> list[str]:

@@ -1,98 +1,157 @@
-"""Writes the rollouts of a run as it goes: one table a step, features into one store."""
+"""The rollouts of a run on disk: a table a step, all features in one store, the time of the steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from cocal.answers.judge import Verdicts
+from cocal.checkpoints.loading import Policy
+from cocal.config.evaluation import FeatureSettings
+from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
-from cocal.features.capture import RESPONSE_POOLINGS
-from cocal.features.formats import NumberFormat
-from cocal.features.store import FeatureWriter, create_features, open_features
+from cocal.features.extract import create_store
+from cocal.features.store import open_features
+from cocal.features.writer import FeatureWriter
+from cocal.policy.rewards import Rewards, group_accuracy
 from cocal.policy.seconds import StepSeconds
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
 from cocal.store.run_folder import RunFolder
+from cocal.study.costs import write_cost
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where a run's results go.
+
+    Attributes:
+        stages: rollout step -> checkpoint folder; none where no policy is trained.
+        rollouts: folder of one table a step.
+        features: feature store of all rollouts; None where no companion learns from them.
+        cost: file for the time of all steps; None if it is not wanted.
+        attributes: provenance of all of them.
+    """
+
+    stages: Mapping[int, Path]
+    rollouts: Path
+    features: Path | None = None
+    cost: Path | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
+    """Rollouts in the contract of cocal.store.contracts.RESPONSES.
+
+    Rollouts are of mathematics, and their answers are not compared with one another.
+
+    Args:
+        sampled: n responses in the contract of cocal.store.contracts.SAMPLED, those to a question consecutive.
+        verdicts: about the correctness of each.
+        rewards: of each.
+        group_size: responses a question.
+    """
+    return sampled.assign(
+        answer_class=np.nan,
+        correct=verdicts.values,
+        exact_match=pd.array([None] * len(sampled), dtype="boolean"),
+        decided=verdicts.decided,
+        group_accuracy=group_accuracy(verdicts.values, group_size),
+        reward_task=rewards.task,
+        reward_calibration=np.nan if rewards.calibration is None else rewards.calibration,
+    )
 
 
 class RolloutRecorder:
-    """Keeps rollouts on disk. Writing a step again, as a resumed run does, replaces it.
+    """Keeps the rollouts of a run. Writing a step again, as a resumed run does, replaces it.
 
     Args:
-        folder: for `step-00001.parquet` and so on.
+        run: gets `rollouts` with `step-00001.parquet` and so on, and `seconds.json`.
+        steps: rollout steps of the run.
+        attributes: provenance of the tables.
         features: writer of a store that holds all steps; None where no companion learns from the rollouts.
-        attributes: provenance.
+
+    Attributes:
+        features: as given.
+        seconds: stopwatch of the steps.
     """
 
-    def __init__(self, folder: Path, features: FeatureWriter | None, attributes: dict[str, str]):
-        self._folder = folder
-        self._features = features
-        self._attributes = attributes
+    def __init__(
+        self, run: RunFolder, steps: int, attributes: Mapping[str, str], features: FeatureWriter | None = None
+    ):
+        self._run = run
+        self._steps = range(1, steps + 1)
+        self._attributes = dict(attributes)
+        self.features = features
+        self.seconds = StepSeconds(run.path / "seconds.json")
 
-    def write(self, frame: pd.DataFrame, features: np.ndarray | None) -> None:
+    def write(self, frame: pd.DataFrame, features: np.ndarray | None = None) -> None:
         """Record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
             frame: in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
             features: float32 (rollouts, layers, poolings, hidden); None without a store.
         """
-        if self._features is not None:
-            ids = frame["response_id"].to_numpy()
-            self._features.write(int(ids[0]), ids, frame["question_id"].tolist(), frame["length"].to_numpy(), features)
+        if self.features is not None:
+            self.features.write_rows(int(frame["response_id"].iloc[0]), frame, features)
         write_frame(self._file(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
 
-    def missing(self, steps: int) -> list[int]:
-        """Steps up to `steps` without a table."""
-        return [step for step in range(1, steps + 1) if not self._file(step).exists()]
+    def missing(self) -> list[int]:
+        """Steps without a table."""
+        return [step for step in self._steps if not self._file(step).exists()]
 
-    def require(self, steps: int) -> None:
-        """Raise ContractError if rollouts or features of a step are missing."""
-        missing = self.missing(steps)
-        if missing:
-            advice = remedy(self._folder, "delete the run, rerun")
-            raise ContractError(f"{self._folder}: rollouts of step {missing[0]} are missing; {advice}")
-        if self._features is not None:
-            open_features(self._features.path)  # refuses a store with gaps
+    def publish(self, outputs: Outputs, items: int) -> None:
+        """Give everything its place, and remove the run.
+
+        Args:
+            outputs: the places; the run holds a policy `step-N` for each of the stages.
+            items: what was done in all steps, for the cost.
+
+        Raises:
+            ContractError: if rollouts or features of a step are missing.
+        """
+        if missing := self.missing():
+            folder = self._run.path / "rollouts"
+            advice = remedy(folder, "delete the run, rerun")
+            raise ContractError(f"{folder}: rollouts of step {missing[0]} are missing; {advice}")
+        places = {"rollouts": outputs.rollouts}
+        if self.features is not None:
+            open_features(self.features.path)  # refuses a store with gaps
+            places["features.zarr"] = outputs.features
+        if outputs.cost is not None:
+            write_cost(outputs.cost, self.seconds.cost(items))
+        self._run.publish(places | {f"step-{step}": folder for step, folder in outputs.stages.items()})
 
     def _file(self, step: int) -> Path:
         """Table of a step; names sort in the order of the steps."""
-        return self._folder / f"step-{step:05d}.parquet"
+        return self._run.path / "rollouts" / f"step-{step:05d}.parquet"
 
 
 def open_recorder(
-    run: RunFolder,
-    *,
-    steps: int,
-    rollouts: int,
-    layers: Sequence[int],
-    hidden: int,
-    dtype: NumberFormat,
-    attributes: dict[str, str],
-) -> tuple[RolloutRecorder, StepSeconds]:
-    """Recorder and stopwatch of a run, with what the run holds already.
+    run: RunFolder, training: PolicySettings, policy: Policy, features: FeatureSettings, outputs: Outputs
+) -> RolloutRecorder:
+    """Recorder of a run, with what the run holds already.
 
     Args:
-        run: gets `rollouts`, `features.zarr` and `seconds.json`.
-        steps: rollout steps.
-        rollouts: of each step.
-        layers: zero-based block indices whose states are kept; none: no store.
-        hidden: width of a state.
-        dtype: number format of the store.
-        attributes: provenance.
+        run: the working folder; gets `features.zarr` too where the outputs name a feature store.
+        training: number and size of the steps.
+        policy: the policy whose states are kept.
+        features: layers and number format of the store.
+        outputs: what is wanted, and its provenance.
     """
     writer = None
-    if layers:
-        writer = create_features(
+    if outputs.features is not None:
+        rollouts = training.questions_per_step * training.responses_per_question
+        writer = create_store(
             run.path / "features.zarr",
-            responses=steps * rollouts,
-            layers=layers,
-            hidden=hidden,
+            policy,
+            features,
+            responses=training.steps * rollouts,
             rows_per_chunk=rollouts,
-            dtype=dtype,
-            poolings=RESPONSE_POOLINGS,
-            attributes=attributes,
+            attributes=outputs.attributes,
             resume=run.resumed,
         )
-    return RolloutRecorder(run.path / "rollouts", writer, attributes), StepSeconds(run.path / "seconds.json")
+    return RolloutRecorder(run, training.steps, outputs.attributes, writer)

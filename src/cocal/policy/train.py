@@ -2,8 +2,6 @@
 
 import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,29 +20,11 @@ from cocal.config.policy import Algorithm, PolicySettings, TrlSettings
 from cocal.errors import ConfigError
 from cocal.features.capture import resolve_layers
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.policy.recorder import open_recorder
+from cocal.policy.recorder import Outputs, open_recorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
-from cocal.study.costs import write_cost
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where a run's results go.
-
-    Attributes:
-        stages: rollout step -> checkpoint folder.
-        rollouts: folder of one table a step.
-        features: feature store of all rollouts; None where no companion learns from them.
-        cost: file for the time of all steps; None if it is not wanted.
-    """
-
-    stages: Mapping[int, Path]
-    rollouts: Path
-    features: Path | None = None
-    cost: Path | None = None
 
 
 def train_policy(
@@ -59,7 +39,6 @@ def train_policy(
     run_folder: Path,
     run_digest: str,
     outputs: Outputs,
-    attributes: dict[str, str],
 ) -> None:
     """Train, recording every rollout, and publish. A killed run goes on from its last complete checkpoint.
 
@@ -73,8 +52,7 @@ def train_policy(
         verifier: gives the reward.
         run_folder: holds rollouts, features and checkpoints until they are published.
         run_digest: of everything that the run depends on; a folder of another digest is not resumed.
-        outputs: where they are published.
-        attributes: provenance of all that is published.
+        outputs: where they are published, and their provenance.
 
     Raises:
         ConfigError: if the settings ask for what is not on this machine, or rollouts cannot be shared evenly.
@@ -82,36 +60,26 @@ def train_policy(
     if settings.trl.vllm:
         _require_vllm()
     processes = PartialState(cpu=not torch.cuda.is_available())
-    model, tokenizer = load_policy(base, training=True)
-    layers = resolve_layers(features.layers, model.config.num_hidden_layers) if outputs.features else ()
+    policy = load_policy(base, training=True)
     with processes.main_process_first():
         run = RunFolder(run_folder, run_digest)
         resume = last_resumable(run.path)
-    recorder = seconds = None
+    recorder = None
     if processes.is_main_process:
-        recorder, seconds = open_recorder(
-            run,
-            steps=settings.steps,
-            rollouts=settings.questions_per_step * settings.responses_per_question,
-            layers=layers,
-            hidden=model.config.hidden_size,
-            dtype=features.dtype,
-            attributes=attributes,
-        )
+        recorder = open_recorder(run, settings, policy, features, outputs)
         if resume:
             logging.info("resuming from %s", resume)
     schedule = question_schedule(len(questions), settings.steps, settings.questions_per_step, settings.seed)
     trainer = RecordingGRPOTrainer(
         recorder=recorder,
-        seconds=seconds,
-        layers=layers,
+        layers=resolve_layers(features.layers, policy.blocks) if outputs.features else (),
         policy=settings,
         algorithm=algorithm,
         stages={step: run.path / f"step-{step}" for step in settings.stages},
         dtype=stored_dtype(base),
-        attributes=attributes,
-        model=model,
-        processing_class=tokenizer,
+        attributes=outputs.attributes,
+        model=policy.model,
+        processing_class=policy.tokenizer,
         reward_funcs=[_correctness(verifier)],
         args=trl_arguments(settings, algorithm, run.path),
         train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
@@ -119,13 +87,7 @@ def train_policy(
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
     if processes.is_main_process:
-        recorder.require(settings.steps)
-        if outputs.cost:
-            write_cost(outputs.cost, seconds.cost(items=settings.steps))
-        published = {"rollouts": outputs.rollouts}
-        if outputs.features:
-            published["features.zarr"] = outputs.features
-        run.publish(published | {f"step-{step}": folder for step, folder in outputs.stages.items()})
+        recorder.publish(outputs, items=settings.steps)
 
 
 def _require_vllm() -> None:

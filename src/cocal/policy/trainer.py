@@ -12,19 +12,19 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
-from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import Verdicts
 from cocal.checkpoints.loading import cast_weights
 from cocal.checkpoints.resumable import COMPLETE
+from cocal.checkpoints.text import plain_texts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.features.forward import batches_of_rows, score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.responses import sampling_seeds
-from cocal.generation.rows import plain_texts, response_rows, stated_confidences
+from cocal.generation.rows import sampled_rows, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.policy.micro_batches import sorted_by_length
 from cocal.policy.objectives import PROMPT_FORMATS, confidence_start, step_advantages, step_rewards
-from cocal.policy.recorder import RolloutRecorder
+from cocal.policy.recorder import RolloutRecorder, rollout_rows
 from cocal.policy.rewards import Rewards
 from cocal.policy.seconds import StepSeconds
 from cocal.runtime.progress import Progress
@@ -40,9 +40,8 @@ class RecordingGRPOTrainer(GRPOTrainer):
     The main process writes everything.
 
     Args:
-        recorder: writes rollouts, in the main process; None in the others.
-        seconds: keeps the time of the steps, in the main process; None in the others. Generation, recording and update
-            count; checkpoints do not.
+        recorder: writes rollouts and the time of the steps, in the main process; None in the others. Generation,
+            recording and update count; checkpoints do not.
         layers: zero-based block indices whose states are kept; none where no companion learns from the rollouts.
         policy: settings of the training.
         algorithm: which objective; decides the advantages.
@@ -57,7 +56,6 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self,
         *,
         recorder: RolloutRecorder | None,
-        seconds: StepSeconds | None,
         layers: Sequence[int],
         policy: PolicySettings,
         algorithm: Algorithm,
@@ -77,6 +75,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self.summary = ""
         """Of the last rollouts, for the progress line."""
         self.remove_callback(PrinterCallback)  # prints dictionaries
+        seconds = None if recorder is None else recorder.seconds
         self.add_callback(_StepCallback(self, policy.updates_per_step, seconds, stages, dtype, attributes))
 
     @property
@@ -159,7 +158,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         )
         rows = self._gathered(rows)
         if self._recorder is not None:
-            self._record(rows, verdicts, confidence, rewards)
+            self._record(rows, verdicts, rewards)
         return batch
 
     def _gathered(self, rows: list[dict]) -> list[dict]:
@@ -227,23 +226,19 @@ class RecordingGRPOTrainer(GRPOTrainer):
                         logprobs[i] = part.logprobs[k]
         return states, logprobs
 
-    def _record(self, rows: list[dict], verdicts: Verdicts, confidence: np.ndarray, rewards: Rewards) -> None:
-        texts = [row["text"] for row in rows]
-        frame = response_rows(
+    def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
+        sampled = sampled_rows(
             [row["completion"] for row in rows],
+            [row["text"] for row in rows],
+            PROMPT_FORMATS[self._algorithm],
             dataset=self._policy.dataset,
             question_ids=[row["question_id"] for row in rows],
             prompt_ids=[row["prompt_ids"] for row in rows],
-            texts=texts,
-            answers=[extract_answer(text) for text in texts],
-            verdicts=verdicts,
-            confidence=confidence,
             group_size=self.num_generations,
             step=self._rollout_step,
             first=(self._rollout_step - 1) * len(rows),
         )
-        calibration = np.nan if rewards.calibration is None else rewards.calibration
-        frame = frame.assign(reward_task=rewards.task, reward_calibration=calibration)
+        frame = rollout_rows(sampled, verdicts, rewards, self.num_generations)
         self._recorder.write(frame, np.stack([row["states"] for row in rows]) if self._layers else None)
         self.summary = (
             f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "

@@ -1,0 +1,1 @@
+"""Question sets: synthetic and registered ones, built, identified, and kept disjoint by text."""

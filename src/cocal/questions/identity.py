@@ -24,3 +24,8 @@ def golds_digest(questions: pd.DataFrame) -> str:
     """
     aliases = [list(some) for some in questions["aliases"]]
     return digest([questions["question_id"].tolist(), questions["answer"].tolist(), aliases])
+
+
+def questions_digests(questions: pd.DataFrame) -> dict[str, str]:
+    """Both digests, for the digest of a run that samples and judges in one: `questions` and `golds`."""
+    return {"questions": texts_digest(questions), "golds": golds_digest(questions)}

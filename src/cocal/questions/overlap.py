@@ -3,12 +3,14 @@
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from cocal.config.data import GivenSettings, Overlap, QuestionSourceSettings
 from cocal.errors import ContractError
+from cocal.store.damage import remedy
 
 _TYPESETTING = re.compile(r"\\(?:left|right|[cl]?dots|text)(?![a-z])|\\[dt](?=frac)")
 _TOKEN = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?|[-+*/^=<>|%!]")
@@ -78,3 +80,31 @@ def settle(
     if policy == "report":
         return training
     return training[~training["question_id"].isin(shared["training_id"])].reset_index(drop=True)
+
+
+def excluded_or_kept(
+    built: Mapping[str, pd.DataFrame], sources: Mapping[str, pd.DataFrame], policy: Overlap, folder: Path
+) -> pd.DataFrame:
+    """`overlaps` of the sources, with the column action: whether the built training set still asks the question.
+
+    Args:
+        built: all question sets, as `settle` left them.
+        sources: the registered training sets, as their sources have them.
+        policy: that was to be followed.
+        folder: of the built sets, for errors.
+
+    Raises:
+        ContractError: if a training question is left that the policy excludes.
+    """
+    shared = overlaps((dict(built) | dict(sources)).values())
+    asked = {name: set(frame["question_id"]) for name, frame in built.items()}
+    pairs = zip(shared["training_set"], shared["training_id"], strict=True)
+    shared["action"] = ["kept" if question in asked[name] else "excluded" for name, question in pairs]
+    if policy == "exclude" and (shared["action"] == "kept").any():
+        row = shared[shared["action"] == "kept"].iloc[0]
+        table = folder / f"{row['training_set']}.parquet"
+        raise ContractError(
+            f"{table} still asks {row['training_id']}, which is {row['question_id']} of {row['dataset']}; "
+            f"{remedy(table, 'rerun `cocal questions`')}"
+        )
+    return shared

@@ -8,11 +8,9 @@ import pandas as pd
 
 from cocal.checkpoints.loading import load_policy
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import PROMPT, resolve_layers
-from cocal.features.forward import batches_of_tokens, score
-from cocal.features.store import create_features
+from cocal.features.capture import PROMPT
+from cocal.features.extract import create_store, pooled_states
 from cocal.replay.checkpoints import StepCheckpoints
-from cocal.runtime.progress import through
 from cocal.store import atomic_path
 
 
@@ -40,34 +38,22 @@ def extract_prompts(
         for checkpoint, steps in checkpoints.spans(int(groups["step"].max())):
             first, last = np.searchsorted(groups["step"], [steps.start, steps.stop])
             prompts = groups["prompt_ids"].iloc[first:last].tolist()
-            model, tokenizer = load_policy(checkpoint)
-            layers, hidden = resolve_layers(settings.layers, model.config.num_hidden_layers), model.config.hidden_size
+            policy = load_policy(checkpoint)
             if writer is None:
-                writer = create_features(
+                writer = create_store(
                     partial,
+                    policy,
+                    settings,
                     responses=len(groups),
-                    layers=layers,
-                    hidden=hidden,
                     rows_per_chunk=int((groups["step"] == 1).sum()),
-                    dtype=settings.dtype,
-                    poolings=(PROMPT,),
                     attributes=attributes,
+                    poolings=(PROMPT,),
                 )
-            states = np.empty((len(prompts), len(layers), 1, hidden), dtype=np.float32)
-            batches = batches_of_tokens(list(map(len, prompts)), settings.batch_tokens)
             none = [()] * len(prompts)
-            for part in score(
-                model,
-                prompts,
-                none,
-                through(batches, f"{checkpoint.name}: prompt"),
-                layers=layers,
-                pad=tokenizer.pad_token_id,
-                poolings=(PROMPT,),
-            ):
-                states[part.rows] = part.features
-            asked = groups["question_id"].iloc[first:last].tolist()
-            writer.write(int(first), np.arange(first, last), asked, np.ones(last - first, dtype=np.int64), states)
+            what = f"{checkpoint.name}: prompt"
+            states = pooled_states(policy, writer.layout, prompts, none, settings.batch_tokens, what)
+            rows = groups.iloc[first:last].assign(response_id=np.arange(first, last), length=1)
+            writer.write_rows(int(first), rows, states)
 
 
 def first_of_groups(rollouts: pd.DataFrame) -> pd.DataFrame:

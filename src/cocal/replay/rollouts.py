@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from cocal.checkpoints.loading import load_policy
+from cocal.checkpoints.loading import Policy, load_policy
 from cocal.config.evaluation import FeatureSettings
 from cocal.errors import ContractError
-from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
+from cocal.features.extract import create_store, pooled_states
 from cocal.features.forward import batches_of_tokens, score
-from cocal.features.store import FeatureWriter, create_features, open_features
+from cocal.features.store import open_features
+from cocal.features.writer import FeatureWriter
 from cocal.replay.checkpoints import StepCheckpoints
 from cocal.runtime.progress import Progress
 from cocal.store import read_frame
@@ -65,16 +66,14 @@ def replay(
     for checkpoint, steps in checkpoints.spans(max(tables)):
         if done.size and done[steps.start - 1 : steps.stop - 1].all():
             continue
-        model, tokenizer = load_policy(checkpoint)
-        layers = resolve_layers(settings.layers, model.config.num_hidden_layers)
+        policy = load_policy(checkpoint)
         if writer is None:
-            writer = create_features(
+            writer = create_store(
                 run.path / "features.zarr",
+                policy,
+                settings,
                 responses=max(tables) * count,
-                layers=layers,
-                hidden=model.config.hidden_size,
                 rows_per_chunk=count,
-                dtype=settings.dtype,
                 attributes=attributes,
                 resume=run.resumed,
             )
@@ -85,36 +84,22 @@ def replay(
             if done[step - 1]:
                 continue
             started = time.monotonic()
-            tokens = _replay_step(writer, tables[step], step, count, model, tokenizer.pad_token_id, layers, settings)
+            tokens = _replay_step(writer, tables[step], step, policy, settings.batch_tokens)
             rate = tokens / (time.monotonic() - started)
             progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
     open_features(run.path / "features.zarr")  # refuses a store with gaps
     run.publish({"features.zarr": output})
 
 
-def _replay_step(
-    writer: FeatureWriter,
-    table: Path,
-    step: int,
-    count: int,
-    model,
-    pad: int,
-    layers: Sequence[int],
-    settings: FeatureSettings,
-) -> int:
-    """The states of one table; returns the tokens that were read."""
-    frame = read_frame(table, RESPONSES, _COLUMNS)
+def _replay_step(writer: FeatureWriter, table: Path, step: int, policy: Policy, batch_tokens: int) -> int:
+    """The states of one table, a chunk of the store; returns the tokens that were read."""
+    frame, count = read_frame(table, RESPONSES, _COLUMNS), writer.layout.rows_per_chunk
     if len(frame) != count:
         raise ContractError(f"{table}: holds {len(frame)} rollouts, the first step has {count}; all steps need as many")
     prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-    lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-    states = np.empty((count, len(layers), len(RESPONSE_POOLINGS), model.config.hidden_size), dtype=np.float32)
-    batches = batches_of_tokens(lengths, settings.batch_tokens)
-    for part in score(model, prompts, responses, batches, layers=layers, pad=pad):
-        states[part.rows] = part.features
-    ids, asked = frame["response_id"].to_numpy(), frame["question_id"].tolist()
-    writer.write((step - 1) * count, ids, asked, frame["length"].to_numpy(), states)
-    return sum(lengths)
+    states = pooled_states(policy, writer.layout, prompts, responses, batch_tokens)
+    writer.write_rows((step - 1) * count, frame, states)
+    return sum(map(len, prompts)) + sum(map(len, responses))
 
 
 class Rescorer:
@@ -134,13 +119,13 @@ class Rescorer:
         """float32 (length,) of each response of a rollout step; rounding above 0 is cut off."""
         path = self._checkpoints.of_step(step)
         if path != self._path:
-            self._model, self._tokenizer = load_policy(path)
+            self._policy = load_policy(path)
             self._path = path
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
         found: list = [None] * len(responses)
         batches = batches_of_tokens(lengths, self._batch_tokens)
-        pad = self._tokenizer.pad_token_id
-        for part in score(self._model, prompts, responses, batches, layers=(0,), pad=pad, logprobs=True):
+        pad = self._policy.pad
+        for part in score(self._policy.model, prompts, responses, batches, layers=(0,), pad=pad, logprobs=True):
             for place, values in zip(part.rows, part.logprobs, strict=True):
                 found[place] = np.minimum(values, np.float32(0))
         return found

@@ -10,15 +10,16 @@ from typing import Annotated
 import numpy as np
 import torch
 from pydantic import Field, RootModel
-from transformers import PreTrainedModel
 
+from cocal.checkpoints.loading import Policy
+from cocal.checkpoints.text import Tokens
 from cocal.companion.companions import Companions
 from cocal.companion.single import SingleMember
 from cocal.config.base import Count, Name
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
-from cocal.generation.engine import Engine, Sampling, Tokens
+from cocal.generation.engine import Engine, Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.runtime.progress import Progress
 from cocal.study.costs import Latency, TimeToConfidence, device_name
@@ -46,8 +47,7 @@ class SingleCompanion:
 
     Args:
         companions: fitted ones. The first is taken: they differ in their weights alone, so one is as fast as another.
-        model: policy whose states it reads, in evaluation mode; the companion moves to its device.
-        pad: padding token id.
+        policy: whose states it reads; the companion moves to its device.
         poolings: states that it has to read (`cocal.features.capture.capture`).
         source: where the companions come from, for errors.
 
@@ -55,10 +55,8 @@ class SingleCompanion:
         ContractError: if the companions read other states, or those of a policy of another size.
     """
 
-    def __init__(
-        self, companions: Companions, model: PreTrainedModel, *, pad: int, poolings: Sequence[str], source: str | Path
-    ):
-        spec, blocks, hidden = companions.spec, model.config.num_hidden_layers, model.config.hidden_size
+    def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
+        spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden
         if spec.poolings != tuple(poolings):
             raise ContractError(
                 f"{source}: the companions read {spec.pooling} states, here {'+'.join(poolings)} states are needed; "
@@ -69,23 +67,23 @@ class SingleCompanion:
                 f"{source}: the companions read {spec.inputs} numbers of layer {spec.layer}, but the policy has layers "
                 f"0 to {blocks - 1} and {len(poolings)} x {hidden} numbers; give companions of this policy"
             )
-        self._model, self._pad, self._spec = model, pad, spec
-        self._companion = SingleMember(companions, 0, model.device)
+        self._policy, self._spec = policy, spec
+        self._companion = SingleMember(companions, 0, self.device)
 
     @property
     def device(self) -> torch.device:
         """Of policy and companion."""
-        return self._model.device
+        return self._policy.model.device
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """In [0, 1]: one forward pass over prompt and response, without logits, and one prediction."""
         (scored,) = score(
-            self._model,
+            self._policy.model,
             [prompt],
             [response],
             [np.array([0])],
             layers=(self._spec.layer,),
-            pad=self._pad,
+            pad=self._policy.pad,
             poolings=self._spec.poolings,
         )
         return self.predict(torch.from_numpy(scored.features).reshape(1, -1))

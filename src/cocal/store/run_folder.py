@@ -21,6 +21,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path, settings_digest: str):
         self.path = Path(path)
+        self.settings_digest = settings_digest
         mark = self.path / _MARK
         if self.path.exists() and (not mark.exists() or mark.read_text() != settings_digest):
             logging.warning("%s: made with other settings; starting afresh", self.path)

@@ -135,6 +135,11 @@ def budget_methods(study: Study) -> list[str]:
     return _learnt_from(study, "rollouts", "resampled")
 
 
+def compares_budgets(study: Study) -> bool:
+    """Whether the study has both methods that are compared by budget."""
+    return {"cocal-binary", "postcal-binary"} <= set(available_methods(study))
+
+
 def _learnt_from(study: Study, *experiences: str) -> list[str]:
     """Companion methods that are evaluated on GRPO's responses."""
     return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
@@ -217,3 +222,8 @@ def macro_averages(study: Study, backbone: str) -> dict[str, list[str]]:
     """Groups of data sets whose unweighted mean is shown, by name."""
     domains = domains_of(study, backbone, "grpo", study.policy.steps)
     return {f"macro-{domain}": study.evaluation_sets(domain) for domain in domains}
+
+
+def generated_set(study: Study) -> str:
+    """The evaluation set whose questions are answered to time inference: the mathematical one with the most."""
+    return max(study.evaluation_sets("mathematics"), key=lambda name: study.datasets[name].size)

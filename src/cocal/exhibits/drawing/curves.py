@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from math import ceil
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullLocator
-from matplotlib.transforms import ScaledTranslation
 
 from cocal.config.methods import METHODS
 from cocal.exhibits.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 TITLES = {
     "accuracy": "Accuracy (%)",
@@ -32,7 +33,7 @@ _RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
 of small print."""
 
 
-def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
+def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
     """One curve a method, in the order of the rows.
 
     Args:
@@ -41,6 +42,8 @@ def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0
         steps: column on the horizontal axis, every value of which gets a tick.
         scale: factor of the values, such as 100 for percent.
     """
+    from matplotlib.transforms import ScaledTranslation
+
     methods = list(dict.fromkeys(panel["method"]))
     for place, method in enumerate(methods):
         curve = panel[panel["method"] == method]
@@ -60,12 +63,14 @@ def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0
     ax.margins(x=0.12, y=0.08)
 
 
-def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
+def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
     """Three ticks or more; none, and a word in the middle, where no value is defined.
 
     Args:
         panel: rows of one metric; column value.
     """
+    from matplotlib.ticker import MaxNLocator
+
     if panel["value"].isna().all():
         ax.set_yticks([])
         ax.text(0.5, 0.5, "undefined", transform=ax.transAxes, ha="center", va="center", **SMALL_PRINT)
@@ -73,8 +78,10 @@ def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
         ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
 
 
-def logarithmic(ax: Axes, steps: Sequence[int]) -> None:
+def logarithmic(ax: "Axes", steps: Sequence[int]) -> None:
     """A logarithmic axis of steps, each of them labelled."""
+    from matplotlib.ticker import NullLocator
+
     ax.set_xscale("log")
     ax.set_xticks(steps, [str(step) for step in steps])
     ax.xaxis.set_minor_locator(NullLocator())
@@ -87,13 +94,13 @@ def panel_row(
     *,
     height: float | None,
     label: str,
-    handles: Sequence[Artist],
+    handles: "Sequence[Artist]",
     source: str,
     width: float = TEXT_WIDTH,
     left: float = 0.34,
     between: float = 0.36,
     columns: int | None = None,
-) -> tuple[Figure, list[Axes]]:
+) -> "tuple[Figure, list[Axes]]":
     """Empty panels side by side; below them their label, the legend and the small print.
 
     All sizes are in inches.
@@ -108,6 +115,8 @@ def panel_row(
         between: room between two panels.
         columns: of the legend; None for all entries in one row.
     """
+    from matplotlib.figure import Figure
+
     panel = (width - left - _RIGHT - (len(titles) - 1) * between) / len(titles)
     height = panel if height is None else height
     columns = columns or len(handles)
@@ -129,8 +138,10 @@ def panel_row(
     return figure, panels
 
 
-def method_handles(methods: Sequence[str]) -> list[Line2D]:
+def method_handles(methods: Sequence[str]) -> "list[Line2D]":
     """Legend entries of the curves."""
+    from matplotlib.lines import Line2D
+
     return [Line2D([], [], label=METHODS[method].label, **_look(method)) for method in methods]
 
 

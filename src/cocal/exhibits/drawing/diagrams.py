@@ -6,18 +6,18 @@ hands something on.
 
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Polygon
-from matplotlib.path import Path
-from matplotlib.text import Text
 
 from cocal.exhibits.drawing.style import INK, TEXT_WIDTH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import FancyBboxPatch
+    from matplotlib.path import Path
+    from matplotlib.text import Text
 
 TASK = "#6b6b6b"
 """Whatever serves the task: the policy, its rewards and its updates."""
@@ -62,8 +62,10 @@ class Rect(NamedTuple):
         return self.bottom + self.height / 2
 
 
-def page(height: float) -> tuple[Figure, Axes]:
+def page(height: float) -> "tuple[Figure, Axes]":
     """A blank page of the width of the text, and the axes that cover it, one unit an inch."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(TEXT_WIDTH, height))
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, TEXT_WIDTH), ylim=(0, height))
@@ -73,18 +75,20 @@ def page(height: float) -> tuple[Figure, Axes]:
 
 def tint(colour: str, share: float = 0.16) -> tuple[float, float, float]:
     """A colour thinned with white: `share` of it is left."""
+    from matplotlib.colors import to_rgb
+
     red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
     return red, green, blue
 
 
-def label(ax: Axes, x: float, y: float, text: str, **style) -> Text:
+def label(ax: "Axes", x: float, y: float, text: str, **style) -> "Text":
     """Text, centred on the point unless `style` says otherwise."""
     middle = {"ha": "center", "va": "center_baseline", "fontsize": 7, "linespacing": 1.1, "zorder": 6}
     return ax.text(x, y, text, **middle | style)
 
 
 def box(
-    ax: Axes, rect: Rect, text: str = "", *, colour: str = TASK, fill: str = "", stripes: str = "", **style
+    ax: "Axes", rect: Rect, text: str = "", *, colour: str = TASK, fill: str = "", stripes: str = "", **style
 ) -> None:
     """A box with rounded corners and text in its middle; arrows pass behind it.
 
@@ -93,6 +97,8 @@ def box(
         stripes: a second colour, tints of which alternate with the filling.
         style: of the text.
     """
+    from matplotlib.patches import Polygon
+
     face = ax.add_patch(_rounded_box(rect, 0.04, facecolor=fill or tint(colour), edgecolor=colour))
     if stripes:
         width = 0.07
@@ -106,14 +112,18 @@ def box(
         label(ax, rect.x, rect.y, text, **style)
 
 
-def _rounded_box(rect: Rect, radius: float, **style) -> FancyBboxPatch:
+def _rounded_box(rect: Rect, radius: float, **style) -> "FancyBboxPatch":
+    from matplotlib.patches import FancyBboxPatch
+
     shape = f"round,pad=0,rounding_size={radius}"
     outline = {"linewidth": LINE, "zorder": 2} | style
     return FancyBboxPatch(rect[:2], rect.width, rect.height, boxstyle=shape, **outline)
 
 
-def pennant(ax: Axes, rect: Rect, text: str, *, colour: str = TASK) -> None:
+def pennant(ax: "Axes", rect: Rect, text: str, *, colour: str = TASK) -> None:
     """A span of time, pointing at what comes later."""
+    from matplotlib.patches import Polygon
+
     tip = rect.height / 2
     ends = [rect[:2], (rect.right - tip, rect.bottom), (rect.right, rect.y), (rect.right - tip, rect.top)]
     outline = [*ends, (rect.left, rect.top), (rect.left + tip, rect.y)]
@@ -121,20 +131,24 @@ def pennant(ax: Axes, rect: Rect, text: str, *, colour: str = TASK) -> None:
     label(ax, rect.x, rect.y, text, fontsize=SMALL)
 
 
-def region(ax: Axes, rect: Rect, colour: str = TASK) -> None:
+def region(ax: "Axes", rect: Rect, colour: str = TASK) -> None:
     """A pale field without outline, behind what belongs together."""
     ax.add_patch(_rounded_box(rect, 0.06, facecolor=tint(colour, 0.07), edgecolor="none", zorder=0))
 
 
-def arrow(ax: Axes, *corners: Point, colour: str = INK, heavy: bool = False) -> None:
+def arrow(ax: "Axes", *corners: Point, colour: str = INK, heavy: bool = False) -> None:
     """An arrow along straight lines with rounded corners."""
+    from matplotlib.patches import FancyArrowPatch
+
     length, half = (3.2, 1.8) if heavy else (2.6, 1.4)
     head = f"-|>,head_length={length},head_width={half}"
     stroke = {"linewidth": HEAVY if heavy else LINE, "color": colour, "joinstyle": "miter", "capstyle": "butt"}
     ax.add_patch(FancyArrowPatch(path=_rounded(corners), arrowstyle=head, mutation_scale=1, **stroke, zorder=1))
 
 
-def _rounded(corners: Sequence[Point]) -> Path:
+def _rounded(corners: Sequence[Point]) -> "Path":
+    from matplotlib.path import Path
+
     points = [np.asarray(corner, float) for corner in corners]
     vertices, codes = [points[0]], [Path.MOVETO]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -146,14 +160,18 @@ def _rounded(corners: Sequence[Point]) -> Path:
     return Path([*vertices, points[-1]], [*codes, Path.LINETO])
 
 
-def line(ax: Axes, start: Point, end: Point, colour: Colour = INK, **style) -> None:
+def line(ax: "Axes", start: Point, end: Point, colour: Colour = INK, **style) -> None:
     """A straight line."""
+    from matplotlib.lines import Line2D
+
     xs, ys = zip(start, end, strict=True)
     ax.add_line(Line2D(xs, ys, **{"color": colour, "linewidth": LINE, "zorder": 1, **style}))
 
 
-def mark(ax: Axes, x: float, y: float, good: bool, size: float = 0.07) -> None:
+def mark(ax: "Axes", x: float, y: float, good: bool, size: float = 0.07) -> None:
     """A tick (correct) or a cross (incorrect)."""
+    from matplotlib.lines import Line2D
+
     tick = [[(-0.5, 0), (-0.2, -0.5), (0.5, 0.5)]]
     cross = [[(-0.42, -0.42), (0.42, 0.42)], [(-0.42, 0.42), (0.42, -0.42)]]
     for stroke in tick if good else cross:
@@ -161,8 +179,10 @@ def mark(ax: Axes, x: float, y: float, good: bool, size: float = 0.07) -> None:
         ax.add_line(Line2D(xs, ys, color=INK, linewidth=0.9, solid_capstyle="round", solid_joinstyle="round", zorder=5))
 
 
-def sign(ax: Axes, x: float, y: float, plus: bool) -> None:
+def sign(ax: "Axes", x: float, y: float, plus: bool) -> None:
     """A merit (full, plus) or a drawback (empty, minus)."""
+    from matplotlib.patches import Circle
+
     ax.add_patch(Circle((x, y), 0.045, facecolor=INK if plus else "white", edgecolor=INK, linewidth=LINE, zorder=3))
     style = {"colour": "white" if plus else INK, "linewidth": 0.8, "zorder": 4}
     line(ax, (x - 0.025, y), (x + 0.025, y), **style)
@@ -170,7 +190,7 @@ def sign(ax: Axes, x: float, y: float, plus: bool) -> None:
         line(ax, (x, y - 0.025), (x, y + 0.025), **style)
 
 
-def sheet(ax: Axes, rect: Rect, colour: str = TASK, *, behind: int = 0, good: bool | None = None) -> None:
+def sheet(ax: "Axes", rect: Rect, colour: str = TASK, *, behind: int = 0, good: bool | None = None) -> None:
     """A written page, as one response or question.
 
     Args:
@@ -189,8 +209,10 @@ def sheet(ax: Axes, rect: Rect, colour: str = TASK, *, behind: int = 0, good: bo
         mark(ax, rect.x, rect.bottom + 0.27 * rect.height, good)
 
 
-def network(ax: Axes, rect: Rect, colour: str, layers: Sequence[int] = (4, 4, 3, 2, 1)) -> None:
+def network(ax: "Axes", rect: Rect, colour: str, layers: Sequence[int] = (4, 4, 3, 2, 1)) -> None:
     """A small feed-forward network, left to right."""
+    from matplotlib.patches import Circle
+
     radius = 0.021
     xs = np.linspace(rect.left + radius, rect.right - radius, len(layers))
     pitch = (rect.height - 2 * radius) / (max(layers) - 1)
@@ -203,19 +225,21 @@ def network(ax: Axes, rect: Rect, colour: str, layers: Sequence[int] = (4, 4, 3,
         ax.add_patch(Circle(node, radius, facecolor=colour, edgecolor="white", linewidth=0.3, zorder=4))
 
 
-def gauge(ax: Axes, rect: Rect, share: float, colour: str) -> None:
+def gauge(ax: "Axes", rect: Rect, share: float, colour: str) -> None:
     """A bar of which a share is filled."""
     for width, fill in ((rect.width, "white"), (share * rect.width, colour)):
         ax.add_patch(_rounded_box(rect._replace(width=width), 0.02, facecolor=fill, edgecolor=colour))
 
 
-def bolt(ax: Axes, x: float, y: float, colour: str, size: float = 0.17) -> None:
+def bolt(ax: "Axes", x: float, y: float, colour: str, size: float = 0.17) -> None:
     """A lightning bolt: two things are at odds here."""
+    from matplotlib.patches import Polygon
+
     outline = np.array([(0.12, 0.5), (-0.3, -0.08), (-0.02, -0.08), (-0.14, -0.5), (0.3, 0.12), (0.02, 0.12)])
     ax.add_patch(Polygon(outline * size + (x, y), facecolor=colour, edgecolor=INK, linewidth=0.4, zorder=5))
 
 
-def barred(ax: Axes, x: float, y: float) -> None:
+def barred(ax: "Axes", x: float, y: float) -> None:
     """Two short bars across a vertical arrow: no gradient flows back."""
     for shift in (-0.014, 0.014):
         line(ax, (x - 0.055, y + shift - 0.02), (x + 0.055, y + shift + 0.02), linewidth=0.9, zorder=4)

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-from matplotlib import rc_context
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from cocal.store import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TEXT_WIDTH = 5.5
 """Width of the text in inches; figures are drawn at the size they are printed in."""
@@ -67,11 +68,13 @@ _RC = {
 @contextmanager
 def paper_style() -> Iterator[None]:
     """The style, for the time of the block alone. Draw and save within it."""
+    from matplotlib import rc_context
+
     with rc_context(_RC):
         yield
 
 
-def save_figure(figure: Figure, path: Path, facts: Mapping[str, str]) -> None:
+def save_figure(figure: "Figure", path: Path, facts: Mapping[str, str]) -> None:
     """Write a figure as vector PDF and, beside it, as PNG. Neither carries a date or a version.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from cocal.exhibits.layout import Labelled
+from cocal.exhibits.base.layouts import Labelled
 from cocal.exhibits.typesetting.grid import Block, Cell, Group, Head, Row
 from cocal.exhibits.typesetting.numbers import HEADS
 from cocal.exhibits.typesetting.rank import Mark, marks

@@ -1,16 +1,20 @@
 """What the numbers of a table rest on: shares of responses, and the mark of values that rest on too little."""
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
-from cocal.exhibits.layout import Labelled, MainLayout
+from cocal.exhibits.base.layouts import Labelled
 from cocal.exhibits.typesetting.grid import Block, Cell, Group, Head, Row
 from cocal.exhibits.typesetting.wording import DOUBTFUL
 from cocal.metrics.quality import RATES, shortfalls
 from cocal.metrics.shown import metric_text
+
+if TYPE_CHECKING:
+    from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 
 _HEADS = {
     "valid_rate": "Valid",
@@ -28,11 +32,11 @@ _DOUBTS = {
 }
 
 
-def short_rates(numbers: pd.DataFrame, layout: MainLayout) -> dict[tuple[str, str], set[str]]:
+def short_rates(numbers: pd.DataFrame, layout: "AccuracyLayout") -> dict[tuple[str, str], set[str]]:
     """By dataset and method, the names of the shares below their floor; a macro average has those of all its datasets.
 
     Args:
-        numbers: what `cocal.exhibits.main.prepare_main` returns.
+        numbers: what `cocal.exhibits.typesetting.accuracy.prepare` returns.
     """
     found = {
         (dataset, method): set(shortfalls(rows[list(RATES)].iloc[0], layout.quality))
@@ -58,7 +62,7 @@ def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Seq
 
     Args:
         datasets: side by side.
-        numbers: what `cocal.exhibits.main.prepare_main` returns.
+        numbers: what `cocal.exhibits.typesetting.accuracy.prepare` returns.
     """
     known = [name for name in _HEADS if numbers[name].notna().any()]
     rates = numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])

@@ -40,7 +40,8 @@ class HookSettings(Model):
 async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
     """Correctness (`acc`), stated confidence (`conf`, NaN without a valid one) and the index of the response's first
     confidence token (`conf_start`)."""
-    from cocal.generation.rows import plain_texts, stated_confidences
+    from cocal.checkpoints.text import plain_texts
+    from cocal.generation.rows import stated_confidences
 
     tokenizer, algorithm = _tokenizer(args.hf_checkpoint), _settings().algorithm
     ids = list(sample.tokens[-sample.response_length :]) if sample.response_length else []

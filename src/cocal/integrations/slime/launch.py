@@ -48,7 +48,7 @@ class SlimePaths:
 
 
 def slime_command(
-    settings: PolicySettings, algorithm: Algorithm, places: SlimePaths, model: Mapping[str, Any]
+    settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths, model: Mapping[str, Any]
 ) -> list[str]:
     """`python3 train.py` with all its arguments.
 
@@ -58,26 +58,26 @@ def slime_command(
     Args:
         settings: protocol and machine.
         algorithm: which objective.
-        places: files of the run.
+        paths: files of the run.
         model: the checkpoint's config.json.
 
     Raises:
         ConfigError: if the model is not a dense Qwen3.
     """
     slime = settings.slime
-    saves = str(places.run / "checkpoints")
+    saves = str(paths.run / "checkpoints")
     arguments = {
         "--actor-num-nodes": slime.nodes,
         "--actor-num-gpus-per-node": slime.devices,
         "--colocate": None,
         **model_arguments(model),
-        "--hf-checkpoint": places.base,
-        "--ref-load": places.torch_dist,
+        "--hf-checkpoint": paths.base,
+        "--ref-load": paths.torch_dist,
         "--load": saves,
         "--save": saves,
         "--save-interval": math.gcd(*settings.stages),
-        "--save-hf": places.run / "hf" / "{rollout_id}",
-        "--prompt-data": places.prompts,
+        "--save-hf": paths.run / "hf" / "{rollout_id}",
+        "--prompt-data": paths.prompts,
         "--input-key": "prompt",
         "--label-key": "label",
         "--metadata-key": "metadata",
@@ -104,7 +104,7 @@ def slime_command(
         "--adam-beta2": settings.adam_betas[1],
         "--weight-decay": settings.weight_decay,
         "--clip-grad": settings.max_gradient_norm,
-        "--save-debug-rollout-data": places.dumps / "{rollout_id}.pt",
+        "--save-debug-rollout-data": paths.dumps / "{rollout_id}.pt",
     }
     if algorithm == "dcpo":
         arguments["--custom-advantage-function-path"] = f"{_HOOKS}.advantages"
@@ -159,12 +159,12 @@ def launch_command(settings: PolicySettings, command: list[str], per_node: str) 
     return [*start, *inside, "bash", per_node, str(slime.nodes), str(slime.devices), *command]
 
 
-def environment(settings: PolicySettings, places: SlimePaths, package: Path) -> dict[str, str]:
+def environment(settings: PolicySettings, paths: SlimePaths, package: Path) -> dict[str, str]:
     """Variables of slime's processes: Megatron, slime and this package can be imported; the hooks' settings."""
     return {
         "PYTHONPATH": f"{settings.slime.megatron}:{settings.slime.home}:{package}",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        "COCAL_SLIME": str(places.hooks),
+        "COCAL_SLIME": str(paths.hooks),
     }
 
 

@@ -6,102 +6,103 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
 import cocal
+from cocal.answers.equivalence import Verifier
+from cocal.checkpoints.importing import import_checkpoint
+from cocal.checkpoints.loading import read_vocabulary
+from cocal.config.backbone import BackboneSettings
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ContractError
-from cocal.integrations.importing import FORMATS
+from cocal.integrations.importing import FORMATS, Dumps, import_rollouts
 from cocal.integrations.slime.hooks import HookSettings
 from cocal.integrations.slime.launch import SlimePaths, environment, launch_command, read_config, slime_command
+from cocal.integrations.tables import StepTables
 from cocal.policy.objectives import PROMPT_FORMATS
+from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.seconds import StepSeconds
 from cocal.prompts import Prompts
 from cocal.store import write_text
 from cocal.store.run_folder import RunFolder
-from cocal.study.costs import write_cost
 
 
 def train_with_slime(
     settings: PolicySettings,
     algorithm: Algorithm,
     *,
-    places: SlimePaths,
+    backbone: BackboneSettings,
+    paths: SlimePaths,
     questions: pd.DataFrame,
     prompts: Prompts,
     verifier: VerifierSettings,
     per_node: str,
+    run: RunFolder,
+    outputs: Outputs,
 ) -> None:
-    """Run slime to the end; a killed run goes on from its last save. A finished one is not started again.
+    """Train to the end, import what slime left, and publish; a killed run goes on where it was.
 
     Args:
         settings: protocol and machine.
         algorithm: which objective.
-        places: files of the run.
+        backbone: depth and width that the checkpoints must have.
+        paths: files of the run.
         questions: training set (cocal.store.contracts.QUESTIONS).
         prompts: prompt set.
         verifier: bounds of the verifier.
         per_node: script that joins several nodes.
+        run: working folder, that of `paths`.
+        outputs: where stages, rollouts and the time of all attempts go, and their provenance.
 
     Raises:
-        ContractError: if slime fails.
+        ContractError: if slime fails, or leaves what is not of the protocol.
     """
-    _write_questions(settings, algorithm, questions, prompts, places.prompts)
-    hooks = HookSettings(policy=settings.rollout_settings(algorithm), algorithm=algorithm, verifier=verifier)
-    write_text(places.hooks, hooks.model_dump_json())
-    if _finished(settings, places):
-        return
-    command = slime_command(settings, algorithm, places, read_config(places.base))
+    _write_questions(settings, algorithm, questions, prompts, paths.prompts)
+    policy = settings.rollout_settings(algorithm)
+    write_text(paths.hooks, HookSettings(policy=policy, algorithm=algorithm, verifier=verifier).model_dump_json())
+    if not _finished(settings, paths):
+        _run_slime(settings, algorithm, paths, per_node)
+    for step in outputs.stages:
+        import_checkpoint(
+            paths.export(step),
+            run.path / f"step-{step}",
+            depth=backbone.depth,
+            width=backbone.width,
+            attributes=outputs.attributes,
+            base=paths.base,
+        )
+    with Verifier(verifier) as judge:
+        tables = StepTables(policy, algorithm, questions=questions, vocabulary=read_vocabulary(paths.base), judge=judge)
+        import_rollouts(
+            Dumps.of("slime", paths.dumps, settings.steps, "acc"),
+            tables,
+            RunFolder(run.path / "import", run.settings_digest),
+            Outputs({}, run.path / "rollouts", attributes=outputs.attributes),
+        )
+    RolloutRecorder(run, settings.steps, outputs.attributes).publish(outputs, items=settings.steps)
+
+
+def _run_slime(settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths, per_node: str) -> None:
+    """Run slime to the end; it goes on from its last save."""
+    command = slime_command(settings, algorithm, paths, read_config(paths.base))
     command = launch_command(settings, command, per_node)
-    write_text(places.run / "command.sh", shlex.join(command) + "\n")
+    write_text(paths.run / "command.sh", shlex.join(command) + "\n")
     package = Path(cocal.__file__).parents[1]
     logging.info("slime in %s: %s", settings.slime.home, shlex.join(command))
-    seconds, attempt, began = StepSeconds(places.run / "seconds.json"), time.time_ns(), time.monotonic()
-    done = subprocess.run(command, check=False, env={**os.environ, **environment(settings, places, package)})
+    seconds, attempt, began = StepSeconds(paths.run / "seconds.json"), time.time_ns(), time.monotonic()
+    done = subprocess.run(command, check=False, env={**os.environ, **environment(settings, paths, package)})
     seconds.record(attempt, time.monotonic() - began)
     if done.returncode:
         raise ContractError(
-            f"{places.run}: slime ended with status {done.returncode}; its messages stand above. The same command goes "
+            f"{paths.run}: slime ended with status {done.returncode}; its messages stand above. The same command goes "
             "on from its last save"
         )
-    if not _finished(settings, places):
-        raise ContractError(f"{places.run}: slime ended without the dumps of all steps or the checkpoint of the last")
-
-
-def publish(
-    settings: PolicySettings,
-    *,
-    places: SlimePaths,
-    run: RunFolder,
-    import_stage: Callable[[Path, Path], None],
-    import_dumps: Callable[[Path, Path], None],
-    outputs: Mapping[int, Path],
-    rollouts: Path,
-    cost: Path | None,
-) -> None:
-    """Give checkpoints and rollouts of a finished run their places, and remove the run.
-
-    Args:
-        settings: protocol.
-        places: files of the run.
-        run: its folder.
-        import_stage: checks a checkpoint and places it (cocal.checkpoints.importing).
-        import_dumps: makes tables of a folder of dumps (cocal.integrations.importing).
-        outputs: stage -> checkpoint folder.
-        rollouts: folder of the tables.
-        cost: file for the time of all attempts; none if it is not wanted.
-    """
-    for step in outputs:
-        import_stage(places.export(step), run.path / f"step-{step}")
-    import_dumps(places.dumps, run.path / "rollouts")
-    if cost is not None:
-        write_cost(cost, StepSeconds(run.path / "seconds.json").cost(items=settings.steps))
-    run.publish({"rollouts": rollouts} | {f"step-{step}": folder for step, folder in outputs.items()})
+    if not _finished(settings, paths):
+        raise ContractError(f"{paths.run}: slime ended without the dumps of all steps or the checkpoint of the last")
 
 
 def _write_questions(
@@ -118,9 +119,9 @@ def _write_questions(
     write_text(path, "".join(lines))
 
 
-def _finished(settings: PolicySettings, places: SlimePaths) -> bool:
+def _finished(settings: PolicySettings, paths: SlimePaths) -> bool:
     """Whether all dumps and the last checkpoint are there."""
-    if not places.dumps.is_dir() or not (places.export(settings.steps) / "config.json").exists():
+    if not paths.dumps.is_dir() or not (paths.export(settings.steps) / "config.json").exists():
         return False
-    dumps = FORMATS["slime"].files(places.dumps)
+    dumps = FORMATS["slime"].files(paths.dumps)
     return all(step in dumps for step in range(1, settings.steps + 1))

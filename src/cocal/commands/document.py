@@ -1,0 +1,21 @@
+"""`cocal document`: one LaTeX document of all tables."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Command-line interface."""
+    parser.add_argument("--tables", nargs="+", required=True, type=Path, metavar="FILE.tex", help="tables, in order")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE.tex", help="document to write")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the document."""
+    import logging
+
+    from cocal.exhibits.typesetting.document import document
+    from cocal.store import write_text
+
+    write_text(options.output, document(options.tables, options.output))
+    logging.getLogger(__name__).info("wrote %s", options.output)

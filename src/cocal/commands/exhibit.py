@@ -1,0 +1,62 @@
+"""`cocal exhibit NAME`: make a table or figure of the paper."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Command-line interface."""
+    from cocal.exhibits.base.registry import MODULES
+
+    parser.add_argument("exhibit", choices=MODULES, metavar="NAME", help=f"one of: {', '.join(MODULES)}")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="KIND=FILE",
+        help="a file that it reads, such as metrics=FILE.nc",
+    )
+    parser.add_argument(
+        "--inputs", action="append", nargs="+", default=[], metavar=("KIND", "FILE"), help="several files of one kind"
+    )
+    parser.add_argument(
+        "--layout", help="what it shows: JSON text, or the path of a YAML or JSON file; a diagram has none"
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        type=Path,
+        help="FILE.tex of a table, FILE.pdf of a figure; its other forms are written beside it",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read the inputs, prepare the numbers, and write the exhibit in all its forms."""
+    import logging
+
+    from cocal.config import parse_settings
+    from cocal.errors import ConfigError
+    from cocal.exhibits.base.inputs import read_inputs
+    from cocal.exhibits.base.output import write_figure, write_table
+    from cocal.exhibits.base.registry import module_of
+
+    for library in ("fontTools", "matplotlib"):  # they log every glyph at INFO
+        logging.getLogger(library).setLevel(logging.WARNING)
+    module = module_of(options.exhibit)
+    expected = getattr(module, "Layout", None)
+    if expected is None and options.layout:
+        raise ConfigError(f"--layout: {options.exhibit} is a diagram and shows no numbers; leave it out")
+    if expected is not None and not options.layout:
+        raise ConfigError(
+            f"--layout: {options.exhibit} needs one; the rules of the workflow print theirs (--printshellcmds)"
+        )
+    layout = parse_settings(expected, options.layout, "--layout") if expected else None
+    files: dict[str, Path | list[Path]] = {}
+    for word in options.input:
+        kind, equals, path = word.partition("=")
+        if not equals:
+            raise ConfigError(f"--input: {word!r} is not KIND=FILE, such as metrics=results/metrics/tiny.nc")
+        files[kind] = Path(path)
+    files |= {kind: [Path(path) for path in paths] for kind, *paths in options.inputs}
+    write = write_table if hasattr(module, "grid") else write_figure
+    write(module, layout, read_inputs(files), options.output)

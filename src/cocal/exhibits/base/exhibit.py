@@ -1,0 +1,73 @@
+"""What a module of an exhibit declares about the table or figure that it makes for a study."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from cocal.config.study import Study
+from cocal.exhibits.base.layouts import Layout
+from cocal.study.plan import available_methods
+
+Chapter = Literal["Main results", "Transfer", "Analysis", "Cost", "Study"]
+CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
+"""Chapters of the report, the most important first."""
+
+Files = str | Sequence[str]
+"""One file, or several of one kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One table or figure of a study.
+
+    Attributes:
+        name: Its file name without the ending; it also names its rule.
+        title: Its entry in the report, in a few words.
+        chapter: Its chapter in the report.
+        position: Its rank: the document of all tables and the chapters of the report are in this order.
+        caption: Its text in the report, in whole sentences.
+        layout: What it shows; None for a diagram, which shows no numbers.
+        inputs: The files that it reads, by kind (`cocal.exhibits.base.inputs`).
+        products: The outputs of other rules that hold these files, where they are folders; the files themselves
+            by default.
+        backbones: The backbones whose numbers it shows. It is made after their checks have passed.
+        module: The module of `cocal.exhibits` that makes it; the registry fills it in.
+    """
+
+    name: str
+    title: str
+    chapter: Chapter
+    position: float
+    caption: str
+    layout: Layout | None = None
+    inputs: Mapping[str, Files] = field(default_factory=dict)
+    products: Mapping[str, Files] = field(default_factory=dict)
+    backbones: tuple[str, ...] = ()
+    module: str = ""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of `cocal exhibit`: the module, the inputs and the layout."""
+        words = [self.module]
+        for kind, files in self.inputs.items():
+            words += ["--input", f"{kind}={files}"] if isinstance(files, str) else ["--inputs", kind, *files]
+        return words if self.layout is None else [*words, "--layout", self.layout.model_dump_json()]
+
+    @property
+    def waits_for(self) -> dict[str, Files]:
+        """The inputs of its rule, by kind, with the reports of the checks."""
+        checks = {"checks": [f"results/checks/{name}.json" for name in self.backbones]} if self.backbones else {}
+        return {**self.inputs, **self.products, **checks}
+
+
+class TableExhibit(Exhibit):
+    """An exhibit whose module has `prepare` and `grid`."""
+
+
+class FigureExhibit(Exhibit):
+    """An exhibit whose module has `draw`, and `prepare` unless it is a diagram."""
+
+
+def has_methods(study: Study, *names: str) -> bool:
+    """Whether a study can have these methods."""
+    return set(names) <= set(available_methods(study))

@@ -1,0 +1,64 @@
+"""How the files that exhibits show are read, by their kind."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.companion.spec import read_spec
+from cocal.errors import ConfigError
+from cocal.store import digest, read_dataset, read_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal.study.costs import Cost, Latency, read_cost
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def _cost(path: Path) -> Cost:
+    return read_cost(path, Cost)
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "metrics": read_dataset,
+    "predictions": lambda path: read_frame(path, PREDICTIONS),
+    "companions": read_spec,
+    "latency": lambda path: read_cost(path, Latency),
+    "training": _cost,
+    "sampling": _cost,
+    "fit": _cost,
+    "postcal_fit": _cost,
+}
+"""By kind: metric cubes, tables of predictions, specs in the folders of companions, inference times, and the times of
+policy training, of PostCal's sampling, and of the fits of CoCal's and PostCal's companions."""
+
+
+def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:
+    """What the files hold, by kind; a list where several were given.
+
+    Raises:
+        ConfigError: if a kind is unknown.
+        ContractError: if a file is missing or broken.
+    """
+    unknown = [kind for kind in files if kind not in READERS]
+    if unknown:
+        raise ConfigError(f"--input: {unknown[0]} is no kind of input; known are {', '.join(READERS)}")
+    return {
+        kind: READERS[kind](given) if isinstance(given, Path) else [READERS[kind](path) for path in given]
+        for kind, given in files.items()
+    }
+
+
+def input_digests(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of what was read, by kind, for the line that says what a table was made of."""
+    found = {}
+    for kind, given in inputs.items():
+        many = given if isinstance(given, list) else [given]
+        found[kind] = ", ".join(
+            one.attrs.get("digest", "unknown") if kind == "metrics" else digest(one) for one in many
+        )
+    return found
+
+
+def seeds_of(cube: "xr.Dataset") -> int:
+    """Number of companion seeds in a metric cube; its other label is their mean."""
+    return cube.sizes["seed"] - 1

@@ -1,0 +1,145 @@
+"""What exhibits show, as settings: the parts that several of them share. Each exhibit's own layout is in its module."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field, model_validator
+
+from cocal.config.base import Count, Model, Name
+from cocal.config.methods import MethodName
+from cocal.config.study import Study
+
+MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
+"""Macro averages, as `cocal.study.plan.macro_averages` names them."""
+
+
+class Labelled(Model):
+    """A data set or backbone and its name in print."""
+
+    name: Name
+    label: str
+
+
+def distinct(items: tuple[Labelled, ...]) -> tuple[Labelled, ...]:
+    """The items, if no name is repeated."""
+    if len({item.name for item in items}) != len(items):
+        raise ValueError("repeats a name")
+    return items
+
+
+def rising(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers, if each is greater than the one before."""
+    if list(numbers) != sorted(set(numbers)):
+        raise ValueError(f"must rise, not {list(numbers)}")
+    return numbers
+
+
+Labels = Annotated[tuple[Labelled, ...], Field(min_length=1), AfterValidator(distinct)]
+Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(rising)]
+Steps = Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(rising)]
+
+
+class Layout(Model):
+    """What every table and figure says of its numbers."""
+
+    called: ClassVar[str] = "layout"
+    """Name of its digest in the line that says what a table was made of."""
+
+    study: Name
+    """Study that the numbers come from."""
+    caption: str
+    """The study's sentence for every caption: what was measured."""
+
+    def identity(self) -> Any:
+        """What its digest is taken of."""
+        return self
+
+    def beside(self, *names: str) -> dict[str, Any]:
+        """An identity in which these fields stand beside the layout; those that are None are left out."""
+        apart = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {"layout": self.model_dump(mode="json", exclude=set(names)), **apart}
+
+
+class BackboneLayout(Layout):
+    """What every table and figure of one backbone names."""
+
+    backbone_label: str
+    """Name of the backbone in print."""
+
+
+class MethodsLayout(BackboneLayout):
+    """What every table and figure that compares methods names."""
+
+    methods: Annotated[tuple[MethodName, ...], Field(min_length=1)]
+    """Methods, in order."""
+
+    @model_validator(mode="after")
+    def _distinct_methods(self) -> "MethodsLayout":
+        if len(set(self.methods)) != len(self.methods):
+            raise ValueError("methods repeats a name")
+        return self
+
+
+class CurvesLayout(MethodsLayout):
+    """Layout of the figures that show a macro average over training steps."""
+
+    backbone: Name
+    macro: Name = MATHEMATICS
+    """Group of data sets whose macro average is drawn."""
+    macro_label: str = "macro average"
+    """Its name in print."""
+    steps: Steps
+    """Steps on the axes: the policy's stages, or the rollout steps that the companions learnt from."""
+    step: Count | None = None
+    """Step of the policy whose responses are scored, where it is one for all."""
+
+    def identity(self) -> Any:
+        """What its digest is taken of."""
+        return self.beside("step")
+
+    def facts(self) -> dict[str, str]:
+        """What the metadata of the figure's files say."""
+        return figure_facts(self, self.step)
+
+    @property
+    def source(self) -> str:
+        """Where the numbers come from, for the small print."""
+        return macro_source(self, self.step)
+
+
+def figure_facts(layout: BackboneLayout, step: int | None) -> dict[str, str]:
+    """What the metadata of a figure's files say of its numbers."""
+    facts = {"study": layout.study, "measured": layout.caption, "backbone": layout.backbone_label}
+    return facts if step is None else facts | {"step": str(step)}
+
+
+def macro_source(layout: BackboneLayout, step: int | None) -> str:
+    """Where a macro average comes from, for the small print."""
+    policy = "" if step is None else f"step-{step} policy, "
+    return f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
+
+
+def origin(study: Study) -> dict[str, str]:
+    """The fields of every layout."""
+    return {"study": study.study, "caption": study.caption}
+
+
+def of_backbone(study: Study, backbone: str) -> dict[str, str]:
+    """The fields of every layout of one backbone."""
+    return {**origin(study), "backbone_label": study.backbones[backbone].label}
+
+
+def labelled(study: Study, names: Iterable[str]) -> tuple[Labelled, ...]:
+    """Data sets with their names in print."""
+    return tuple(Labelled(name=name, label=study.datasets[name].label) for name in names)
+
+
+def curves(study: Study, methods: Iterable[str], steps: Iterable[int], step: int | None = None) -> CurvesLayout:
+    """Curves of the main backbone over steps."""
+    return CurvesLayout(
+        **of_backbone(study, study.main_backbone),
+        methods=tuple(methods),
+        backbone=study.main_backbone,
+        steps=tuple(steps),
+        step=step,
+    )

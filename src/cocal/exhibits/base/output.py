@@ -1,0 +1,71 @@
+"""Writing tables and figures in all their forms."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cocal.errors import ConfigError
+from cocal.exhibits.base.inputs import input_digests
+from cocal.exhibits.base.layouts import Layout
+from cocal.exhibits.drawing.style import paper_style, save_figure
+from cocal.exhibits.typesetting.html import page
+from cocal.exhibits.typesetting.latex import latex
+from cocal.metrics.shown import csv_text
+from cocal.store import digest, write_text
+
+logger = logging.getLogger(__name__)
+
+
+def write_table(module: ModuleType, layout: Layout, inputs: Mapping[str, Any], output: Path) -> None:
+    """Write a table as LaTeX and, beside it, as a web page and as its numbers.
+
+    Args:
+        module: The exhibit's module, with `prepare` and `grid`.
+        layout: What the table shows.
+        inputs: What its files hold, by kind.
+        output: The .tex file.
+
+    Raises:
+        ConfigError: if the output has another ending.
+    """
+    _check_ending(output, ".tex")
+    numbers = module.prepare(layout, **inputs)
+    made_of = {**input_digests(inputs), layout.called: digest(layout.identity())}
+    source = "; ".join([f"study {layout.study}", *(f"{name} {value}" for name, value in made_of.items())])
+    grid = module.grid(numbers, layout, source=source, **inputs)
+    write_text(output, latex(grid))
+    write_text(output.with_suffix(".html"), page(grid))
+    write_text(output.with_suffix(".csv"), csv_text(numbers))
+    logger.info("wrote %s, .html and .csv", output)
+
+
+def write_figure(module: ModuleType, layout: Layout | None, inputs: Mapping[str, Any], output: Path) -> None:
+    """Draw a figure as PDF and, beside it, as PNG; where it shows numbers, write them too.
+
+    Args:
+        module: The exhibit's module, with `draw`, and `prepare` unless it is a diagram.
+        layout: What the figure shows; None for a diagram.
+        inputs: What its files hold, by kind.
+        output: The .pdf file.
+
+    Raises:
+        ConfigError: if the output has another ending.
+    """
+    _check_ending(output, ".pdf")
+    if layout is None:
+        with paper_style():
+            save_figure(module.draw(), output, {"diagram": output.stem})
+        logger.info("wrote %s and .png", output)
+        return
+    numbers = module.prepare(layout, **inputs)
+    with paper_style():
+        save_figure(module.draw(numbers, layout), output, layout.facts() | {"digest": digest(layout.identity())})
+    write_text(output.with_suffix(".csv"), csv_text(numbers))
+    logger.info("wrote %s, .png and .csv", output)
+
+
+def _check_ending(output: Path, ending: str) -> None:
+    if output.suffix != ending:
+        raise ConfigError(f"--output: {output} must end in {ending}; the other files are written beside it")

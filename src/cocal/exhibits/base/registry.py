@@ -1,0 +1,58 @@
+"""Which exhibits there are. Every module of `cocal.exhibits` is one; nothing else has to be told of it."""
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from operator import attrgetter
+from types import ModuleType
+
+from cocal import exhibits
+from cocal.config.methods import declarations
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import CHAPTERS, Exhibit, TableExhibit
+from cocal.store.code import code_digest
+
+MODULES: tuple[str, ...] = tuple(module.name for module in pkgutil.iter_modules(exhibits.__path__) if not module.ispkg)
+"""Names of the modules in `cocal.exhibits`."""
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of this name."""
+    return import_module(f"cocal.exhibits.{name}")
+
+
+def exhibits_of(study: Study, wrong: Mapping[str, int]) -> list[Exhibit]:
+    """The tables and figures that a study shows, in their order.
+
+    Args:
+        study: The study as its file has it, with relative paths.
+        wrong: By question set, how many of its rows are known to be wrong (`cocal.questions.registry.known_wrong`).
+    """
+    found = [replace(one, module=name) for name in MODULES for one in module_of(name).of_study(study, wrong)]
+    return sorted(found, key=attrgetter("position"))
+
+
+def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[str, str]]:
+    """Category and labels of an exhibit in the report.
+
+    The report sorts chapters and entries by their text, so both begin with a number. There is only one label: the
+    report would turn a second one that halves a chapter into a switch that hides one half.
+
+    Args:
+        exhibit: One of `shown`.
+        shown: All exhibits of the study, in their order.
+    """
+    chapter = CHAPTERS.index(exhibit.chapter) + 1
+    names = [one.name for one in shown if one.chapter == exhibit.chapter]
+    entry = f"{chapter}.{names.index(exhibit.name) + 1:0{len(str(len(names)))}d} {exhibit.title}"
+    return f"{chapter} {exhibit.chapter}", {"table or figure": entry}
+
+
+def exhibit_code(exhibit: Exhibit, study: Study) -> str:
+    """Digest of the code that makes an exhibit, with the declarations of the methods that it names and colours: those
+    of its layout, or those of the study where its module chooses them."""
+    write = "write_table" if isinstance(exhibit, TableExhibit) else "write_figure"
+    shared = (f"cocal.exhibits.base.output:{write}", "cocal.exhibits.base.inputs:read_inputs")
+    methods = getattr(exhibit.layout, "methods", study.estimators.methods) if exhibit.layout else ()
+    return code_digest(*shared, f"cocal.exhibits.{exhibit.module}", *declarations(methods))

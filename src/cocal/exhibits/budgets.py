@@ -1,0 +1,47 @@
+"""Confidence quality of CoCal and PostCal at matched budgets (fig:rq4_cocal_vs_posthoc)."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.drawing.prefixes import prefixes_figure, prepare_prefixes
+from cocal.study.results import metrics_file
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+Layout = CurvesLayout
+_METHODS = ("cocal-binary", "postcal-binary")
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has both methods."""
+    if has_methods(study, *_METHODS):
+        yield FigureExhibit(
+            name="budgets",
+            title="CoCal and PostCal at matched budgets",
+            chapter="Analysis",
+            position=61,
+            caption="CoCal and PostCal learnt from equal budgets of rollout steps, with binary supervision, and are "
+            "compared on the responses of the final policy (appendix E.1). The best pass of each method is chosen "
+            "on a fixed pool: its responses of all steps to the held-out questions. The whiskers show the standard "
+            "deviation over the seeds.",
+            layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
+            inputs={"metrics": metrics_file(study.main_backbone, "-budgets")},
+            backbones=(study.main_backbone,),
+        )
+
+
+def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+    """ECE and AUROC; see `cocal.exhibits.drawing.prefixes.prepare_prefixes`."""
+    return prepare_prefixes(layout, metrics)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+    """A panel of the ECE and one of the AUROC."""
+    return prefixes_figure(numbers, layout, "Matched budget (rollout steps)")

@@ -1,0 +1,360 @@
+"""Reliability diagrams with confidence histograms (figures 3 and "full reliability diagrams" of the paper)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cocal.config.base import Count, Name
+from cocal.config.methods import METHODS
+from cocal.config.study import Study
+from cocal.errors import ContractError
+from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.layouts import Labels, MethodsLayout, figure_facts, labelled, of_backbone
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
+from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.typesetting.wording import counted
+from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
+from cocal.metrics.cells import policy_cell
+from cocal.metrics.cube import UNSEEDED
+from cocal.metrics.shown import metric_text
+from cocal.study.plan import available_methods, evaluated_cells
+from cocal.study.results import predictions_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+FEW = 10
+"""Bins of fewer responses are pale: their accuracy is mostly chance (standard error up to 0.16 at ten)."""
+
+_OVER = {"facecolor": "white", "edgecolor": INK, "hatch": "////////", "linewidth": 0.4}
+_UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "--------", "linewidth": 0.4}
+_PALE = "#a9a9a9"
+_PALE_GAP = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
+_IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
+_LINE = 0.11
+"""Height of a line of small print; this and all sizes below are in inches."""
+_NARROW = 1.5
+"""Width below which a panel's title is broken into lines."""
+_TITLE = 9.7
+"""Width of the longest line of a title, in sizes of its type."""
+
+
+class ReliabilityLayout(MethodsLayout):
+    """What the figures show: one row of panels a dataset, one column a method."""
+
+    datasets: Labels
+    """Evaluation sets, in order."""
+    backbone: Name
+    seed: int = 42
+    """Companion seed that is drawn: averaged seeds would have no whole counts."""
+    bins: Count = 10
+    step: Count
+    """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
+
+    def identity(self) -> dict[str, Any]:
+        """What its digest is taken of."""
+        return self.beside("step")
+
+    def facts(self) -> dict[str, str]:
+        """What the metadata of the figure's files say."""
+        return figure_facts(self, self.step)
+
+
+def reliability_methods(study: Study) -> tuple[str, ...]:
+    """`reports.reliability_methods`, those that the study has."""
+    available = available_methods(study)
+    return tuple(m for m in study.reports.reliability_methods if m in available)
+
+
+def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:
+    """Diagrams of some data sets, where the study has a method that they show.
+
+    Args:
+        study: The study.
+        datasets: Names of the data sets.
+        fields: Name, title, position and caption of the figure.
+    """
+    if reliability_methods(study):
+        backbone, final = study.main_backbone, study.policy.steps
+        yield FigureExhibit(
+            **fields,
+            chapter="Main results",
+            layout=ReliabilityLayout(
+                **of_backbone(study, backbone),
+                datasets=labelled(study, datasets),
+                methods=reliability_methods(study),
+                backbone=backbone,
+                seed=study.reports.reliability_seed,
+                bins=study.metrics.bins,
+                step=final,
+            ),
+            inputs={
+                "predictions": [
+                    predictions_file(backbone, algorithm, step)
+                    for algorithm, step in evaluated_cells(study, backbone)
+                    if step in (0, final)
+                ]
+            },
+            backbones=(backbone,),
+        )
+
+
+def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The numbers of the diagrams, one bin a row.
+
+    Args:
+        layout: What the figure shows.
+        predictions: Tables of the contract `PREDICTIONS`.
+
+    Returns:
+        Columns dataset, method, seed (-1 without), left and right (edges of the bin, right-closed), count,
+        accuracy and mean_confidence (NaN for an empty bin); and, the same for all bins of a panel, n, n_valid,
+        ece and auroc of the seed drawn, seeds (their number, 0 without) and ece_of_seeds and auroc_of_seeds (means
+        over the seeds, as in tables/main). In the order of the data sets, methods, bins.
+
+    Raises:
+        ContractError: if a panel has no predictions.
+    """
+    tables = pd.concat(predictions, ignore_index=True)
+    of_backbone = tables[tables["backbone"] == layout.backbone]
+    edges = bin_edges(layout.bins)
+    panels = []
+    for dataset in (one.name for one in layout.datasets):
+        on_dataset = of_backbone[of_backbone["dataset"] == dataset]
+        for method in layout.methods:
+            algorithm, policy_step = policy_cell(method, layout.step)
+            of_method = on_dataset[
+                (on_dataset["method"] == method)
+                & (on_dataset["algorithm"] == algorithm)
+                & (on_dataset["step"] == policy_step)
+            ]
+            by_seed = dict(iter(of_method.sort_values("response_id").groupby("seed")))
+            drawn = UNSEEDED if UNSEEDED in by_seed else layout.seed
+            if drawn not in by_seed:
+                raise ContractError(
+                    f"predictions: none of method {method!r} (seed {layout.seed}) on {dataset}, backbone "
+                    f"{layout.backbone}, {algorithm}, step {policy_step}; add their file, or leave the panel out of "
+                    "the layout"
+                )
+            confidence, valid, correct = _columns(by_seed[drawn])
+            shown = reliability_bins(confidence[valid], correct[valid], layout.bins)
+            metrics = {each: evaluate(*_columns(rows), layout.bins) for each, rows in by_seed.items()}
+            panels.append(
+                pd.DataFrame(
+                    {
+                        "dataset": dataset,
+                        "method": method,
+                        "seed": drawn,
+                        "left": edges[:-1],
+                        "right": edges[1:],
+                        **shown._asdict(),
+                        "n": len(valid),
+                        "n_valid": int(valid.sum()),
+                        **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
+                        "seeds": 0 if drawn == UNSEEDED else len(by_seed),
+                        **{
+                            f"{name}_of_seeds": np.mean([of_seed[name] for of_seed in metrics.values()])
+                            for name in CONFIDENCE_QUALITY
+                        },
+                    }
+                )
+            )
+    return pd.concat(panels, ignore_index=True)
+
+
+def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, colour: str) -> None:
+    """One reliability diagram above its histogram of confidences.
+
+    Bars reach to the accuracy of non-empty bins, a cap marks it. The gap between the accuracy and the bin's mean
+    confidence is hatched above the bar where confidence is too high, and barred within it where it is too low. Bins
+    of fewer than `FEW` responses are pale, and so are their gaps. Empty bins stay blank.
+
+    Args:
+        panel: rows of `prepare` of one dataset and method.
+    """
+    from matplotlib.patheffects import withStroke
+    from matplotlib.ticker import MaxNLocator
+
+    filled = panel[panel["count"] > 0]
+    few, over = filled["count"] < FEW, filled["mean_confidence"] > filled["accuracy"]
+    for bins, face, cap, gap in (
+        (filled[few], _paler(colour), _PALE, _PALE_GAP),
+        (filled[~few & over], colour, INK, _OVER),
+        (filled[~few & ~over], colour, INK, _UNDER),
+    ):
+        left, width = bins["left"], bins["right"] - bins["left"]
+        low = bins[["accuracy", "mean_confidence"]].min(axis=1)
+        high = bins[["accuracy", "mean_confidence"]].max(axis=1)
+        ax_top.bar(left, bins["accuracy"], width, align="edge", color=face, edgecolor="white", linewidth=0.4)
+        ax_top.bar(left, high - low, width, bottom=low, align="edge", **gap)
+        ax_top.hlines(bins["accuracy"], left, bins["right"], color=cap, linewidth=1.1)
+    halo = [withStroke(linewidth=1.7, foreground="white")]  # the diagonal must show on dark bars
+    ax_top.plot([0, 1], [0, 1], **_IDEAL, zorder=3, path_effects=halo)
+    ax_top.set(xlim=(0, 1), ylim=(0, 1.02), xticks=[0, 0.5, 1])
+    ax_top.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax_top.set_yticks(np.arange(0.25, 1, 0.5), minor=True)
+    ax_top.tick_params(labelbottom=False)
+
+    left, width = filled["left"], filled["right"] - filled["left"]
+    ax_bottom.bar(left, filled["count"], width, align="edge", color=colour, edgecolor="white", linewidth=0.4)
+    ax_bottom.set(xlim=(0, 1))
+    ax_bottom.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax_bottom.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+
+
+def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
+    """All diagrams: a row of panels for each dataset, a column for each method.
+
+    Args:
+        numbers: What `prepare` returns.
+        layout: What the figure shows. Study, backbone and step are printed small below, so that a figure taken out of
+            its document still says what was measured.
+    """
+    from matplotlib.figure import Figure
+
+    source = f"{layout.study} study, {layout.backbone_label}, step {layout.step}"
+    panels = dict(iter(numbers.groupby(["dataset", "method"], sort=False)))
+    methods = list(dict.fromkeys(numbers["method"]))
+    grid = _Grid.of(len(layout.datasets), len(methods))
+    figure = Figure(figsize=(TEXT_WIDTH, grid.height))
+    for row, dataset in enumerate(layout.datasets):
+        in_row = [panels[dataset.name, method] for method in methods]
+        most = max(1, *(panel["count"].max() for panel in in_row))  # an all-invalid row has an axis, too
+        for column, (method, panel) in enumerate(zip(methods, in_row, strict=True)):
+            diagram = figure.add_axes(grid.box(column, grid.diagram_top(row), grid.diagram))
+            histogram = figure.add_axes(grid.box(column, grid.histogram_top(row), grid.histogram))
+            plot_reliability(diagram, histogram, panel, METHODS[method].colour)
+            histogram.set_ylim(0, 1.05 * most)
+            _panel_titles(diagram, histogram, panel.iloc[0], METHODS[method].label if row == 0 else None, grid)
+            for ax, name in ((diagram, "Accuracy"), (histogram, "Count")):
+                ax.tick_params(labelleft=column == 0)
+                if column == 0:
+                    ax.set_ylabel(name)
+                    ax.yaxis.set_label_coords(-0.27 / grid.panel, 0.5)  # aligned, whatever the numbers' width
+        x, y = 0.09, (grid.diagram_top(row) + grid.histogram_top(row) + grid.histogram) / 2
+        figure.text(*grid.point(x, y), dataset.label, rotation=90, ha="center", va="center", fontweight="bold")
+    seeded = numbers[numbers["seeds"] > 1]
+    if len(seeded):
+        seed, seeds = (int(seeded[name].iloc[0]) for name in ("seed", "seeds"))
+        source = f"{source}; companions of seed {seed}, in brackets the mean of {counted(seeds, 'seed')}"
+    _captions(figure, grid, source)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Places of the panels in inches from the top left."""
+
+    rows: int
+    panel: float
+    """Width of a panel."""
+    diagram: float
+    histogram: float
+    narrow: bool
+    left = 0.62
+    right = 0.06
+    bottom = 0.81
+    between = 0.16
+    columns_apart = 0.13
+
+    @classmethod
+    def of(cls, rows: int, columns: int) -> "_Grid":
+        panel = (TEXT_WIDTH - cls.left - cls.right - (columns - 1) * cls.columns_apart) / columns
+        natural = cls(rows, panel, 1.15, 0.42, panel < _NARROW)
+        scale = min(1.0, 1 - (natural.height - PAGE_HEIGHT) / (rows * (natural.diagram + natural.histogram)))
+        return replace(natural, diagram=scale * natural.diagram, histogram=scale * natural.histogram)
+
+    @property
+    def top(self) -> float:
+        return 0.36 + 2 * _LINE * self.narrow
+
+    @property
+    def rows_apart(self) -> float:
+        return 0.34 + _LINE * self.narrow
+
+    @property
+    def pitch(self) -> float:
+        return self.diagram + self.between + self.histogram + self.rows_apart
+
+    @property
+    def height(self) -> float:
+        return self.top + self.rows * self.pitch - self.rows_apart + self.bottom
+
+    def diagram_top(self, row: int) -> float:
+        return self.top + row * self.pitch
+
+    def histogram_top(self, row: int) -> float:
+        return self.diagram_top(row) + self.diagram + self.between
+
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        """Inches as fractions of the figure, from the bottom left."""
+        return x / TEXT_WIDTH, 1 - y / self.height
+
+    def box(self, column: int, top: float, size: float) -> tuple[float, float, float, float]:
+        x, y = self.point(self.left + column * (self.panel + self.columns_apart), top + size)
+        return x, y, self.panel / TEXT_WIDTH, size / self.height
+
+
+def _panel_titles(diagram: "Axes", histogram: "Axes", one: pd.Series, label: str | None, grid: _Grid) -> None:
+    metrics = []
+    for name in CONFIDENCE_QUALITY:
+        of_seeds = f" ({metric_text(name, one[f'{name}_of_seeds'])})" if one["seeds"] > 1 else ""
+        metrics.append(f"{name.upper()} {metric_text(name, one[name])}{of_seeds}")
+    text = ("\n" if grid.narrow else "   ").join(metrics)
+    diagram.text(
+        0.5,
+        1 + 0.03 / grid.diagram,
+        text,
+        transform=diagram.transAxes,
+        ha="center",
+        va="bottom",
+        fontsize=min(7, 72 * (grid.panel + grid.columns_apart) / _TITLE),
+        linespacing=1.1,
+    )
+    if label:
+        above = 72 * (0.05 + _LINE * (1.2 + grid.narrow))
+        diagram.set_title(
+            label.replace(" (", "\n(") if grid.narrow else label, fontweight="bold", pad=above, linespacing=0.95
+        )
+    some_invalid = one["n_valid"] < one["n"]
+    n = f"{one['n_valid']:,} of {one['n']:,} valid" if some_invalid else f"n = {one['n']:,}"
+    histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)
+
+
+def _captions(figure: "Figure", grid: _Grid, source: str) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    middle = (grid.left + TEXT_WIDTH - grid.right) / 2
+    figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
+    figure.legend(
+        handles=[
+            Patch(facecolor="#8a8a8a", edgecolor="white", label="accuracy"),
+            Line2D([], [], **_IDEAL, label="ideal calibration"),
+            Patch(**_OVER, label="confidence above accuracy"),
+            Patch(**(_UNDER | {"facecolor": "#d6d6d6"}), label="confidence below accuracy"),
+            Patch(facecolor=_paler("#8a8a8a"), edgecolor=_PALE, linewidth=0.4, label=f"fewer than {FEW} responses"),
+        ],
+        loc="lower center",
+        bbox_to_anchor=grid.point(middle, grid.height - 0.18),
+        ncols=3,
+        **LEGEND,
+    )
+    figure.text(*grid.point(middle, grid.height - 0.04), source, ha="center", va="bottom", **SMALL_PRINT)
+
+
+def _columns(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Confidence, validity and correctness, as `cocal.metrics.calibration.evaluate` takes them."""
+    return tuple(rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
+
+
+def _paler(colour: str) -> tuple[float, ...]:
+    """A quarter of the colour on white."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(0.75 + 0.25 * part for part in to_rgb(colour))

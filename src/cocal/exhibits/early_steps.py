@@ -1,0 +1,46 @@
+"""Confidence quality of companions of the first rollout steps (fig:early_step_cocal)."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.drawing.prefixes import prefixes_figure, prepare_prefixes
+from cocal.study.results import metrics_file
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+Layout = CurvesLayout
+_METHODS = ("cocal-group", "cocal-binary")
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has both of CoCal's companions."""
+    if has_methods(study, *_METHODS):
+        yield FigureExhibit(
+            name="early_steps",
+            title="The first rollout steps",
+            chapter="Analysis",
+            position=63,
+            caption="Companions that learnt from the first few rollout steps alone, on the responses of the first "
+            "stage's policy (appendix C.2); their validation responses are of the same steps. The whiskers show the "
+            "standard deviation over the seeds.",
+            layout=curves(study, _METHODS, study.reports.early_steps, study.policy.stages[0]),
+            inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
+            backbones=(study.main_backbone,),
+        )
+
+
+def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+    """ECE and AUROC; see `cocal.exhibits.drawing.prefixes.prepare_prefixes`."""
+    return prepare_prefixes(layout, metrics)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+    """A panel of the ECE and one of the AUROC."""
+    return prefixes_figure(numbers, layout, "Rollout steps learnt from")

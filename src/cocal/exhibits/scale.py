@@ -1,0 +1,28 @@
+"""The main table of the second backbone (appendix F.1)."""
+
+from collections.abc import Iterator, Mapping
+
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.typesetting import accuracy
+from cocal.exhibits.typesetting.accuracy import CAPTION, accuracy_layout, main_methods
+from cocal.study.results import metrics_file
+
+Layout, prepare, grid = accuracy.AccuracyLayout, accuracy.prepare, accuracy.grid
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table, where the study has a second backbone and a method that it shows."""
+    second = next((name for name in study.backbones if name != study.main_backbone), None)
+    if second and main_methods(study):
+        yield TableExhibit(
+            name="scale",
+            title=f"Main table of {study.backbones[second].label}",
+            chapter="Main results",
+            position=60,
+            caption="The main table of the second backbone (appendix F.1). Unlike the paper's it shows PostCal too. "
+            + CAPTION,
+            layout=accuracy_layout(study, wrong, backbone=second, label="scale"),
+            inputs={"metrics": metrics_file(second)},
+            backbones=(second,),
+        )

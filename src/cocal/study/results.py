@@ -1,0 +1,24 @@
+"""Where the files of a study lie below results/."""
+
+EXPERIENCES = {"rollouts": "grpo", "resampled": "postcal", "prompts": "prompts"}
+"""By what companions learnt from, the name of their folder."""
+
+
+def metrics_file(backbone: str, kind: str = "") -> str:
+    """Metric cube of a backbone: of its main cells, or of a kind of comparison such as "-sweep"."""
+    return f"results/metrics/{backbone}{kind}.nc"
+
+
+def predictions_file(backbone: str, algorithm: str, step: int, kind: str = "") -> str:
+    """Predictions on the responses of a checkpoint."""
+    return f"results/predictions/{backbone}/{algorithm}/step-{step}{kind}.parquet"
+
+
+def companion_folder(backbone: str, experience: str) -> str:
+    """Folder of the companions that learnt from "rollouts", "resampled" responses or "prompts"."""
+    return f"results/companions/{backbone}/{EXPERIENCES[experience]}"
+
+
+def cost_file(backbone: str, what: str) -> str:
+    """Measured times of a kind of work."""
+    return f"results/costs/{backbone}/{what}.json"
