@@ -31,8 +31,10 @@ os.environ.update(
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
 # Relative paths of a study start at the repository, also with --directory.
 STUDY_FILE = next(iter(workflow.configfiles), Path(workflow.basedir) / "config/config.yaml")
-CONFIGURED = configured_study(workflow.configfiles or [STUDY_FILE], config)
-STUDY = counted(located(CONFIGURED, workflow.basedir, Path.cwd()))
+CONFIGURED = counted(
+    configured_study(workflow.configfiles or [STUDY_FILE], config), workflow.basedir
+)
+STUDY = located(CONFIGURED, workflow.basedir, Path.cwd())
 # Snakemake tells a Snakefile in no other way what it is asked for; these neither plan nor change results.
 if {"--unlock", "--lint"}.isdisjoint(sys.argv):
     refuse_other_study("results", STUDY.study, STUDY_FILE)

@@ -45,8 +45,12 @@ def load_files(sources: Mapping[str, FileSettings]) -> dict[str, list[Question]]
     return {name: _questions(name, Path(source.path)) for name, source in sources.items()}
 
 
-def counted(study: Study) -> Study:
+def counted(study: Study, root: str | Path = "") -> Study:
     """The study with the number of questions of every set that is read from a file: jobs are planned from it.
+
+    Args:
+        study: As it was configured.
+        root: Folder that relative paths start at.
 
     Raises:
         ConfigError: if a file is missing, or has another number of questions than the study says, or fewer
@@ -55,7 +59,7 @@ def counted(study: Study) -> Study:
     """
     datasets = dict(study.datasets)
     for name, source in study.question_sets.files.items():
-        count = len(_records(name, Path(source.path)))
+        count = len(_records(name, Path(root) / source.path))
         if source.questions not in (None, count):
             raise ConfigError(
                 f"datasets.{name}: source.questions = {source.questions}, but {source.path} has {count} records"
