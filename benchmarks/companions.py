@@ -3,13 +3,16 @@
 Every comparison alternates ours and its peer in one process and takes the best of each. On a CPU both have one thread
 and times are processor time, in which other work on the machine does not show. Peers: plain PyTorch modules trained
 over slices of a tensor, the leanest way to write it; the same over a DataLoader; scikit-learn's MLPRegressor, which
-knows no layer normalisation, GELU or dropout and so does less. A pass over the data is timed: fits repeat it. Times on
-a GPU stand beside the paper's, which are of one companion on a B200 (table of costs).
+knows no layer normalisation, GELU or dropout and so does less; and our own steps written out without autograd, which
+the package would use if autograd took more than 1.5 times as long at embedded widths or noticeably longer at paper
+widths. A pass over the data is timed: fits repeat it. Times on a GPU stand beside the paper's, which are of one
+companion on a B200 (table of costs).
 """
 
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -23,6 +26,7 @@ from cocal.companion.single import SingleMember
 from cocal.companion.spec import CompanionSpec
 from cocal.companion.training import Training, matmul_precision
 from cocal.config.evaluation import CompanionSettings
+from written_out import WrittenOut
 
 EMBEDDED = "embedded widths, 192 -> 64/32/16/8", CompanionSettings(widths=(64, 32, 16, 8)), 192
 PAPER = "paper widths, 8,192 -> 2,048/1,024/512/256", CompanionSettings(), 8192
@@ -73,7 +77,12 @@ def _fits(case: str, settings: CompanionSettings, inputs: int, responses: int, r
     def sklearn() -> Callable[[], object]:
         return lambda: [_sklearn_pass(settings, features, wanted[target, 0], seed) for target, seed in members]
 
+    def written_out() -> Callable[[], object]:
+        training = WrittenOut(build_model(settings, inputs), settings)
+        return lambda: training.run(_slices(features, wanted, settings.batch_size))
+
     peers = {
+        "the same steps without autograd": written_out,
         "ten plain PyTorch loops over slices": lambda: sequential(sliced),
         "ten plain PyTorch loops over a DataLoader": lambda: sequential(loaded),
         "ten MLPRegressors of scikit-learn": sklearn,
@@ -143,14 +152,25 @@ def _on_gpu(responses: int) -> list[dict]:
             with matmul_precision(precision):
                 for _ in range(settings.passes):
                     trainer.run(_slices(features[training], wanted[:, :, training], settings.batch_size))
-                    for batch in features[validation].split(settings.batch_size):
-                        model(batch)
+                    with torch.inference_mode():
+                        for batch in features[validation].split(settings.batch_size):
+                            model(batch)
 
         torch.cuda.reset_peak_memory_stats()
         case = f"{name}: {responses:,} responses, ten companions, {settings.passes} passes, products in {precision}"
         row = _row("companions on GPU", case, "the paper's one companion, B200", _seconds(fit, device), PAPER_FIT)
         peak = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB on the GPU, features included"
         rows.append(row | {"note": peak})
+    steps = {}
+    for kind in (Training, WrittenOut):
+        trainer = kind(build_model(settings, inputs).to(device), settings)
+        for _ in range(2):  # the first pass warms up
+            work = partial(trainer.run, _slices(features[:25_600], wanted[:, :, :25_600], settings.batch_size))
+            steps[kind] = _seconds(work, device)
+        del trainer
+    case = f"{name}: 25,600 responses, ten companions, one pass"
+    peer = "the same steps without autograd"
+    rows.append(_row("companions on GPU", case, peer, steps[Training], steps[WrittenOut], items=100, of="step"))
     alone, one = SingleMember(_untrained(settings, inputs), 0, device), features[:1].float()
 
     def predict() -> None:

@@ -1,9 +1,10 @@
-"""Gradient steps that are written out, against autograd and plain PyTorch modules."""
+"""Gradient steps of stacked members, against plain PyTorch modules."""
 
 import gc
+import importlib
 import weakref
+from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -27,14 +28,21 @@ def batch(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tenso
 
 def plain(model: CompanionMLP, member: int) -> nn.Sequential:
     """One member as plain modules."""
+    sizes = [linear.weight.shape[2] for linear in (*model.linears, model.output)]
     layers = []
-    for linear, norm in zip(model.linears, model.norms, strict=True):
-        layers += [nn.Linear(*linear.weight.shape[:0:-1]), nn.LayerNorm(norm.weight.shape[1]), nn.GELU()]
-        layers[-3].load_state_dict({name: value[member] for name, value in linear.state_dict().items()})
-        layers[-2].load_state_dict({name: value[member] for name, value in norm.state_dict().items()})
-    output = nn.Linear(model.output.weight.shape[2], 1)
-    output.load_state_dict({name: value[member] for name, value in model.output.state_dict().items()})
-    return nn.Sequential(*layers, output, nn.Sigmoid(), nn.Flatten(0))
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs), nn.GELU()]
+    one = nn.Sequential(*layers, nn.Linear(sizes[-1], 1), nn.Sigmoid(), nn.Flatten(0))
+    with torch.no_grad():
+        for mine, stacked in zip(one.parameters(), parameters(model), strict=True):
+            mine.copy_(stacked[member])
+    return one
+
+
+def parameters(model: CompanionMLP) -> list[nn.Parameter]:
+    """In the order of the layers."""
+    modules = [module for pair in zip(model.linears, model.norms, strict=True) for module in pair]
+    return [parameter for module in (*modules, model.output) for parameter in module.parameters()]
 
 
 def perturbed(settings: CompanionSettings = SETTINGS) -> CompanionMLP:
@@ -47,7 +55,7 @@ def perturbed(settings: CompanionSettings = SETTINGS) -> CompanionMLP:
     return model
 
 
-def test_gradients_of_every_parameter_are_those_of_autograd(monkeypatch):
+def test_gradients_of_every_parameter_are_those_of_the_member_alone(monkeypatch):
     model = perturbed()
     monkeypatch.setattr(model, "initialise", lambda: [torch.Generator() for _ in SETTINGS.seeds])
     members = [plain(model, member) for member in range(model.members)]
@@ -57,18 +65,27 @@ def test_gradients_of_every_parameter_are_those_of_autograd(monkeypatch):
         loss = nn.functional.mse_loss(one(features), wanted[member // 3, 0])
         loss.backward()
         assert losses[member].item() == pytest.approx(loss.item(), rel=1e-5)
-        modules = [module for pair in zip(model.linears, model.norms, strict=True) for module in pair]
-        stacked = [parameter for module in (*modules, model.output) for parameter in module.parameters()]
-        for expected, found in zip(one.parameters(), stacked, strict=True):
+        for expected, found in zip(one.parameters(), parameters(model), strict=True):
             torch.testing.assert_close(found.grad[member], expected.grad, rtol=1e-4, atol=1e-6)
             assert expected.grad.abs().max() > 1e-4
+
+
+def test_the_peer_of_the_benchmark_takes_the_same_steps(repository, monkeypatch):
+    """At widths that are powers of two, to the last bit."""
+    monkeypatch.syspath_prepend(str(repository / "benchmarks"))
+    peer = importlib.import_module("written_out").WrittenOut
+    settings = SETTINGS.model_copy(update={"widths": (8, 4), "dropout": (0.5,)})
+    features, wanted = batch()
+    unequal = [(features[:10], wanted[:, :, :10]), (features[10:], wanted[:, :, 10:])] * 3
+    mine, other = (kind(build_model(settings, INPUTS), settings).run(unequal) for kind in (Training, peer))
+    assert torch.equal(mine, other)
 
 
 def test_predictions_are_those_of_plain_modules():
     model = perturbed()
     features, _ = batch()
     expected = torch.stack([plain(model, member)(features) for member in range(model.members)])
-    torch.testing.assert_close(model(features), expected.detach())
+    torch.testing.assert_close(model(features), expected)
 
 
 def test_bfloat16_features_are_used_as_their_float32_values():
@@ -120,13 +137,14 @@ def test_members_of_one_seed_start_equal_and_are_told_apart_by_what_they_learn()
     features, wanted = batch()
     start = model(features).view(2, 3, BATCH)
     assert torch.equal(start[0], start[1])
-    assert not np.isclose(start[0, 0], start[0, 1]).all()
+    assert not torch.isclose(start[0, 0], start[0, 1]).all()
     Training(model, SETTINGS).run([(features, wanted)] * 5)
-    assert (model(features).view(2, 3, BATCH)[0] - model(features).view(2, 3, BATCH)[1]).abs().min() > 1e-6
+    group, binary = model(features).view(2, 3, BATCH)
+    assert (group - binary).abs().min() > 1e-6
 
 
 def test_nothing_outlives_its_training():
-    """Gradients, moments and, on a GPU, graphs of one fit must not lie about beside the next one's."""
+    """Gradients and moments of one fit must not lie about beside the next one's."""
     gc.collect()
     gc.disable()
     try:

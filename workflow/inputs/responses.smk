@@ -1,17 +1,19 @@
 # What the rules of responses and of their hidden states ask for.
 # Of the rules that sample or ask the judge.
-ENGINES = {STUDY.generation.engine.kind}
+ENGINES = [STUDY.generation.engine]
 JUDGE_TEXTS = ""
 if STUDY.judge.kind == "llm":
-    ENGINES.add(STUDY.judge.engine.kind)
+    ENGINES.append(STUDY.judge.engine)
     JUDGE_TEXTS = (
         f"prompts:{JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest}"
     )
 # The file that says that a judge of the hub is here.
 JUDGE = ["results/judge.json"] if STUDY.judge.kind == "llm" and not STUDY.judge.local else []
-# What they run in a process of its own.
-ENGINE_CODE = ["cocal.generation.vllm_process.worker"] if "vllm" in ENGINES else []
-GENERATION_ENVIRONMENT = "../../envs/vllm.yaml" if "vllm" in ENGINES else "../../envs/cocal.yaml"
+# What opens them, by name, and what they run in processes of their own.
+ENGINE_CODE = [name for engine in ENGINES for name in (engine.opens, *engine.kept_apart)]
+GENERATION_ENVIRONMENT = (
+    f"../../envs/{'vllm' if any(engine.kind == 'vllm' for engine in ENGINES) else 'cocal'}.yaml"
+)
 
 
 def response_texts(domain):

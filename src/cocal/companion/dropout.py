@@ -40,6 +40,5 @@ class Dropout:
             drawn = torch.empty(len(self._generators), count, width, device=self._device)
             for one, generator in zip(drawn, self._generators, strict=True):
                 one.bernoulli_(1 - rate, generator=generator)
-            mask = torch.empty(len(self._generators), width, count, device=self._device)
-            masks.append(torch.mul(drawn.transpose(1, 2), 1 / (1 - rate) if rate < 1 else 0, out=mask))
+            masks.append(drawn.mT.contiguous().mul_(1 / (1 - rate) if rate < 1 else 0))
         return masks

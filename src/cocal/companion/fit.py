@@ -95,13 +95,13 @@ def fit_companions(
     training, validation = _batches(settings, features, layer, poolings, longest, order, memory, device)
     for prefix, (for_training, for_validation) in parts.items():
         model = build_model(settings, inputs).to(device)
+        wanted, truth = (labels.to(device) for labels in _labels(settings, rollouts, for_training, for_validation))
         with matmul_precision(settings.matmul):
             best, history = _fit(
                 settings,
                 model,
-                _Labels(settings, rollouts, for_training, for_validation, device),
-                training,
-                validation,
+                (training, wanted),
+                (validation, truth),
                 None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
                 lambda detail, steps=prefix.steps: progress.add(steps, f"{steps} steps: {detail}"),
             )
@@ -179,42 +179,29 @@ def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, prefix: Prefix) -> 
     return rows[0], rows[1]
 
 
-class _Labels:
-    """What a fit learns and is judged by, on its device.
-
-    Attributes:
-        wanted: float32 (targets, 1, n), of the training responses.
-        truth: float32 (m,), correctness of the validation responses.
-    """
-
-    def __init__(
-        self,
-        settings: CompanionSettings,
-        rollouts: pd.DataFrame,
-        training: np.ndarray,
-        validation: np.ndarray,
-        device: torch.device,
-    ):
-        correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
-        wanted = [
-            confidence_targets(target, correct[training], group_accuracy[training]) for target in settings.targets
-        ]
-        self.wanted = torch.from_numpy(np.stack(wanted)[:, None]).to(device)
-        self.truth = torch.from_numpy(correct[validation].astype(np.float32)).to(device)
+def _labels(
+    settings: CompanionSettings, rollouts: pd.DataFrame, training: np.ndarray, validation: np.ndarray
+) -> list[Tensor]:
+    """What the members learn of the training rows, float32 (targets, 1, n), and correctness of the validation rows,
+    float32 (m,)."""
+    correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
+    wanted = [confidence_targets(target, correct[training], group_accuracy[training]) for target in settings.targets]
+    return [torch.from_numpy(np.stack(wanted)[:, None]), torch.from_numpy(correct[validation].astype(np.float32))]
 
 
 def _fit(
     settings: CompanionSettings,
     model: CompanionMLP,
-    labels: _Labels,
-    training: Batches,
-    validation: Batches,
+    training: tuple[Batches, Tensor],
+    validation: tuple[Batches, Tensor],
     shuffling: np.random.Generator | None,
     report: Callable[[str], None],
 ) -> tuple[tuple[int, ...], pd.DataFrame]:
     """Train all members of a new `model`; best pass of each member, and the history.
 
     Args:
+        training: features, and what to learn, float32 (targets, 1, n), on the model's device.
+        validation: features, and correctness, float32 (m,), there too.
         shuffling: draws the order of the training responses in every pass; none for chronological order.
         report: told about every pass.
     """
@@ -222,11 +209,12 @@ def _fit(
     trainer = Training(model, settings)
     best = _Best(model)
     history = []
-    count = labels.wanted.shape[2]
+    batches, wanted = training
+    count = wanted.shape[2]
     for number in range(1, settings.passes + 1):
         order = None if shuffling is None else shuffling.permutation(count)
-        loss = trainer.run((batch, labels.wanted[:, :, places]) for places, batch in training.of(count, order))
-        error = _validate(model, validation, labels.truth)
+        loss = trainer.run((batch, wanted[:, :, places]) for places, batch in batches.of(count, order))
+        error = _validate(model, *validation)
         best.update(number, error)
         history.append(_record(number, members, loss, error))
         report(f"pass {number} of {settings.passes}, {_summary(history[-1])}")

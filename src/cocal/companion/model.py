@@ -1,8 +1,9 @@
-"""The companion (equation 3): several independent ones, stacked, in one module.
+"""The companion (equation 3): several independent ones in one module, stacked along the first dimension.
 
-Hidden states run units by responses, (members, units, n): the first layer of all members is then one large product,
-whose result needs no rearranging for the batched products after it, and sums over a layer's units run over contiguous
-responses.
+A member is a plain PyTorch model: at each hidden layer linear -> LayerNorm -> GELU -> dropout, at the output linear ->
+sigmoid (appendix A.1). Members share the features and nothing else, so the loss of one has no gradient in another.
+
+Hidden states run units by responses, (members, units, n). The first layer of all members is then one large product.
 """
 
 import math
@@ -18,15 +19,18 @@ EPSILON = 1e-5
 
 
 class StackedLinear(nn.Module):
-    """One linear layer per member."""
+    """One `torch.nn.Linear` per member: (members, inputs, n), or (inputs, n) for all alike -> (members, outputs, n)."""
 
     def __init__(self, members: int, inputs: int, outputs: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(members, outputs, inputs))
         self.bias = nn.Parameter(torch.empty(members, outputs))
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        return linear(self.weight, self.bias[:, :, None], inputs)
+    def forward(self, hidden: Tensor) -> Tensor:
+        if hidden.ndim == 2:
+            together = torch.addmm(self.bias.flatten()[:, None], self.weight.flatten(0, 1), hidden)
+            return together.unflatten(0, self.bias.shape)
+        return torch.baddbmm(self.bias[:, :, None], self.weight, hidden)
 
     @torch.no_grad()
     def initialise(self, members: slice, generator: torch.Generator) -> None:
@@ -39,45 +43,44 @@ class StackedLinear(nn.Module):
 
 
 class StackedLayerNorm(nn.Module):
-    """Weight and bias of one layer normalisation per member; `normalise_` does the rest."""
+    """One `torch.nn.LayerNorm` per member, over the units: (members, width, n) -> (members, width, n)."""
 
     def __init__(self, members: int, width: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(members, width))
         self.bias = nn.Parameter(torch.zeros(members, width))
 
-    def forward(self, normal: Tensor) -> Tensor:
-        return (normal * self.weight[:, :, None]).add_(self.bias[:, :, None])
+    def forward(self, hidden: Tensor) -> Tensor:
+        return _LayerNorm.apply(hidden, self.weight, self.bias)
 
 
-def linear(weight: Tensor, bias: Tensor, inputs: Tensor) -> Tensor:
-    """One linear layer per member: (members, outputs, n).
+class _LayerNorm(torch.autograd.Function):
+    """Normalisation over the units, of which PyTorch has none but over the last dimension.
 
-    Args:
-        weight: (members, outputs, inputs).
-        bias: (members, outputs, 1).
-        inputs: (members, inputs, n); or (inputs, n) for all members alike, who then share one product.
+    Its own gradient keeps three tensors where autograd would keep one an operation.
     """
-    if inputs.ndim == 2:
-        return torch.addmm(bias.flatten(0, 1), weight.flatten(0, 1), inputs).view(*bias.shape[:2], -1)
-    return torch.baddbmm(bias, weight, inputs)
 
+    @staticmethod
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        normal = hidden - hidden.mean(1, keepdim=True)
+        scale = (normal * normal).mean(1, keepdim=True).add_(EPSILON).rsqrt_()
+        normal.mul_(scale)
+        ctx.save_for_backward(normal, scale, weight)
+        return (normal * weight[:, :, None]).add_(bias[:, :, None])
 
-def normalise_(hidden: Tensor) -> Tensor:
-    """Give `hidden` mean 0 and variance 1 over the units; the factor (members, 1, n) that gave the variance."""
-    share = 1 / hidden.shape[1]
-    hidden.sub_(hidden.sum(1, keepdim=True).mul_(share))
-    scale = (hidden * hidden).sum(1, keepdim=True).mul_(share).add_(EPSILON).rsqrt_()
-    hidden.mul_(scale)
-    return scale
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """With g = weight x gradient: scale x (g - mean of g - normal x mean of (g x normal)), means over the units."""
+        normal, scale, weight = ctx.saved_tensors
+        along = gradient * normal
+        row = weight[:, None] / weight.shape[1]
+        means = (normal * torch.bmm(row, along)).add_(torch.bmm(row, gradient))
+        before = (gradient * weight[:, :, None]).sub_(means).mul_(scale)
+        return before, along.sum(2), gradient.sum(2)
 
 
 class CompanionMLP(nn.Module):
-    """Companions that see the same inputs in the same order, trained in one pass.
-
-    Each hidden layer is linear -> LayerNorm -> GELU -> dropout, the output linear -> sigmoid (equation 3,
-    appendix A.1). Members share nothing but the inputs. This module predicts; `cocal.companion.training` trains it,
-    dropout included.
+    """Companions that see the same features in the same order.
 
     Args:
         inputs: width of the features.
@@ -88,14 +91,12 @@ class CompanionMLP(nn.Module):
 
     def __init__(self, inputs: int, widths: Sequence[int], seeds: Sequence[int], targets: int):
         super().__init__()
-        sizes = (inputs, *widths)
-        members = targets * len(seeds)
-        self.inputs = inputs
         self.seeds = tuple(seeds)
         self.targets = targets
-        self.linears = nn.ModuleList(StackedLinear(members, *pair) for pair in pairwise(sizes))
-        self.norms = nn.ModuleList(StackedLayerNorm(members, width) for width in widths)
-        self.output = StackedLinear(members, sizes[-1], 1)
+        sizes = (inputs, *widths)
+        self.linears = nn.ModuleList(StackedLinear(self.members, *pair) for pair in pairwise(sizes))
+        self.norms = nn.ModuleList(StackedLayerNorm(self.members, width) for width in widths)
+        self.output = StackedLinear(self.members, sizes[-1], 1)
 
     @property
     def members(self) -> int:
@@ -115,20 +116,22 @@ class CompanionMLP(nn.Module):
         Returns:
             The generator of each seed, where plain PyTorch's stands after building the model.
         """
-        generators = []
-        for place, seed in enumerate(self.seeds):
-            generator = torch.Generator().manual_seed(seed)
+        generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
+        for place, generator in enumerate(generators):
             for layer in (*self.linears, self.output):
                 layer.initialise(slice(place, None, len(self.seeds)), generator)
-            generators.append(generator)
         return generators
 
-    @torch.inference_mode()
-    def forward(self, features: Tensor) -> Tensor:
-        """Confidences float32 (members, n) in [0, 1] for features (n, inputs) of any float format; drops no unit."""
+    def forward(self, features: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+        """Confidences of n responses, float32 (members, n) in [0, 1].
+
+        Args:
+            features: of any float format (n, inputs).
+            masks: dropout factors (seeds, width, n) of the first hidden layers; without them no unit is dropped.
+        """
         hidden = features.float().T
-        for layer, norm in zip(self.linears, self.norms, strict=True):
-            hidden = layer(hidden)
-            normalise_(hidden)
-            hidden = functional.gelu(norm(hidden))
+        for place, (linear, norm) in enumerate(zip(self.linears, self.norms, strict=True)):
+            hidden = functional.gelu(norm(linear(hidden)))
+            if place < len(masks):
+                hidden = (hidden.unflatten(0, (self.targets, -1)) * masks[place]).flatten(0, 1)
         return torch.sigmoid(self.output(hidden).squeeze(1))

@@ -1,18 +1,18 @@
-"""One companion for one response at a time, as fast as the device allows."""
+"""One companion for one response at a time, at the least cost a call.
+
+Each layer is three operations on plain tensors. At the embedded widths a prediction takes about 1.8 times as long in
+a plain PyTorch module, most of whose time goes into its modules' calls.
+"""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from cocal.companion.companions import Companions
-from cocal.companion.graphs import Replayed, called
-from cocal.companion.model import EPSILON
 
 
 class SingleMember:
-    """One member of stacked companions: plain tensors and as few operations as there are layers, times three.
-
-    On a GPU they are replayed as one CUDA graph.
+    """One member of stacked companions.
 
     Args:
         companions: fitted ones.
@@ -32,15 +32,12 @@ class SingleMember:
         ]
         self._output = own(model.output.weight), own(model.output.bias)
         self._device = device
-        self._call = Replayed() if device.type == "cuda" else called
 
     @torch.inference_mode()
     def predict(self, features: Tensor) -> float:
         """Confidence in [0, 1] of features float32 (1, inputs), on the device or not."""
-        return self._call(self._forward, features.to(self._device)).item()
-
-    def _forward(self, hidden: Tensor) -> Tensor:
+        hidden = features.to(self._device)
         for weight, bias, scale, shift in self._layers:
             hidden = functional.linear(hidden, weight, bias)
-            hidden = functional.gelu(torch.layer_norm(hidden, scale.shape, scale, shift, EPSILON))
-        return torch.sigmoid(functional.linear(hidden, *self._output))
+            hidden = functional.gelu(functional.layer_norm(hidden, scale.shape, scale, shift))
+        return torch.sigmoid(functional.linear(hidden, *self._output)).item()

@@ -1,6 +1,7 @@
-"""Settings of the engines that generate."""
+"""Settings of the engines that generate. Each names the function that opens its engine, which is imported when it is
+asked for, and takes settings, checkpoint and, where it is loaded already, the policy."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, RootModel
 
@@ -9,6 +10,9 @@ from cocal.config.base import Count, Model, Positive
 
 class TransformersSettings(Model):
     """Decoding with transformers, in this process."""
+
+    opens: ClassVar[str] = "cocal.generation.transformers_engine:open_transformers"
+    kept_apart: ClassVar[tuple[str, ...]] = ()
 
     kind: Literal["transformers"] = "transformers"
     batch_size: Count = 256
@@ -21,6 +25,10 @@ class TransformersSettings(Model):
 
 class VllmSettings(Model):
     """vLLM in a process and an environment of its own, one fresh engine a checkpoint."""
+
+    opens: ClassVar[str] = "cocal.generation.vllm_engine:open_vllm"
+    kept_apart: ClassVar[tuple[str, ...]] = ("cocal.generation.vllm_process.worker",)
+    """Modules that run in a process of their own, which the engine does not import."""
 
     kind: Literal["vllm"]
     python: str | None = None

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
-from cocal.checkpoints.loading import Policy, load_policy, stored_end_tokens
-from cocal.config.engine import EngineSettings, VllmSettings
+from cocal.checkpoints.loading import Policy
+from cocal.config.engine import EngineSettings
 from cocal.generation.engine import Engine
 
 
@@ -23,12 +24,6 @@ def open_engine(settings: EngineSettings, checkpoint: Path, policy: Policy | Non
         ConfigError: if the engine cannot start with these settings.
         EngineError: if its process does not start.
     """
-    if isinstance(settings, VllmSettings):
-        from cocal.generation.vllm_engine import VllmEngine
-
-        with VllmEngine.open(settings, checkpoint, stored_end_tokens(checkpoint)) as engine:
-            yield engine
-        return
-    from cocal.generation.transformers_engine import TransformersEngine
-
-    yield TransformersEngine.of(policy or load_policy(checkpoint), settings.batch_size)
+    module, _, function = settings.opens.partition(":")
+    with getattr(import_module(module), function)(settings, checkpoint, policy) as engine:
+        yield engine

@@ -1,14 +1,17 @@
 """The transformers engine: decoding with a Hugging Face model, one seed a response."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
 from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
-from cocal.checkpoints.loading import Policy
+from cocal.checkpoints.loading import Policy, load_policy
 from cocal.checkpoints.text import Tokens
+from cocal.config.engine import TransformersSettings
 from cocal.features.forward import batches_of_rows, batches_of_tokens
 from cocal.generation.engine import Completion, Sampling
 from cocal.runtime.progress import through
@@ -66,6 +69,14 @@ class SeededSampler:
     def keep(self, rows: torch.Tensor) -> None:
         """Go on with these rows alone."""
         self._noise, self._drawn = self._noise[rows], self._drawn[rows]
+
+
+@contextmanager
+def open_transformers(
+    settings: TransformersSettings, checkpoint: Path, policy: Policy | None = None
+) -> Iterator["TransformersEngine"]:
+    """A checkpoint in this process; it is loaded unless the policy is given."""
+    yield TransformersEngine.of(policy or load_policy(checkpoint), settings.batch_size)
 
 
 class TransformersEngine:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cocal.checkpoints.loading import require_complete
+from cocal.checkpoints.loading import Policy, require_complete, stored_end_tokens
 from cocal.checkpoints.text import Tokens
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError
@@ -22,6 +22,20 @@ if TYPE_CHECKING:
 
 _COLDEST = 0.01
 """vLLM takes a lower temperature for this one, without an error."""
+
+
+@contextmanager
+def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator["VllmEngine"]:
+    """A checkpoint in a fresh process, which is gone when the context ends. It loads the checkpoint itself.
+
+    Raises:
+        ContractError: if the checkpoint is not complete.
+        ConfigError: if vLLM cannot start with these settings.
+        EngineError: if it does not start.
+    """
+    require_complete(checkpoint)
+    with open_process(settings, checkpoint) as process:
+        yield VllmEngine(process, stored_end_tokens(checkpoint))
 
 
 class VllmEngine:
@@ -39,20 +53,6 @@ class VllmEngine:
     def __init__(self, process: "VllmProcess", ends: Iterable[int]):
         self._process = process
         self._ends = sorted(ends)
-
-    @classmethod
-    @contextmanager
-    def open(cls, settings: VllmSettings, checkpoint: Path, ends: Iterable[int]) -> Iterator["VllmEngine"]:
-        """A checkpoint in a fresh process, which is gone when the context ends.
-
-        Raises:
-            ContractError: if the checkpoint is not complete.
-            ConfigError: if vLLM cannot start with these settings.
-            EngineError: if it does not start.
-        """
-        require_complete(checkpoint)
-        with open_process(settings, checkpoint) as process:
-            yield cls(process, ends)
 
     @property
     def label(self) -> str:
