@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
+from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.exhibits.cross_iteration import cross_iteration_figure, plot_cross_iteration, prepare_cross_iteration, shades
 from cocal.exhibits.cross_policy import cross_policy_figure
@@ -221,8 +222,8 @@ def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_h
             native, companion = lines[policy], lines[f"cocal-on-{policy}"]
             assert native.get_marker() == companion.get_marker()
             assert to_hex(companion.get_markerfacecolor()) == "#ffffff"
-            assert native.get_markerfacecolor() == METHOD_COLOURS[policy]
-            assert companion.get_color() == METHOD_COLOURS["cocal-binary"]
+            assert native.get_markerfacecolor() == METHODS[policy].colour
+            assert companion.get_color() == METHODS["cocal-binary"].colour
         for method, box in zip(POLICIES, ax.containers, strict=True):
             rows = panel[(panel["method"] == method) & (panel["metric"] == metric)]
             assert box.lines[0].get_xydata() == pytest.approx(rows[["step", "value"]].to_numpy())

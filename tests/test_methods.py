@@ -47,7 +47,6 @@ def estimate(methods, responses, inputs):
     return {Estimator(method.name): HEADS[responses.evaluated["response_id"] % 2] for method in methods}
 '''
 SHOWN = ["verbal", "coin", "cocal-binary"]
-FILES = {"output": "tex", "html": "html", "csv": "csv"}
 HEADS = "import numpy as np\n\nHEADS = np.array([0.25, 0.75])\nUNUSED = 1\n"
 
 
@@ -174,14 +173,15 @@ def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):
     write_frame(tmp_path / "p.parquet", predictions, PREDICTIONS, {})
     cube = metric_cube(predictions, MetricSettings(resamples=0), {"macro": ["amc"]})
     write_dataset(tmp_path / "m.nc", cube, {"digest": "aaaa"})
-    layout = {"study": "s", "caption": "c", "backbone_label": "Tiny A", "methods": SHOWN}
-    layout["datasets"] = [{"name": "amc", "label": "AMC"}]
-    outputs = [f"--{flag}={tmp_path / 'm'}.{suffix}" for flag, suffix in FILES.items()]
-    flags = ["--metrics", str(tmp_path / "m.nc"), "--backbone=tiny-a", "--step=60"]
-    assert main(["table", "main", *flags, "--layout", json.dumps(layout | {"macro": "macro"}), *outputs]) == 0
+    layout = {"study": "s", "caption": "c", "backbone_label": "Tiny A", "methods": SHOWN, "backbone": "tiny-a"}
+    layout |= {"datasets": [{"name": "amc", "label": "AMC"}], "macro": "macro", "step": 60}
+    table = {"label": "main", "sets": "mathematical set"}
+    flags = [f"--input=metrics={tmp_path / 'm.nc'}", f"--output={tmp_path / 'm.tex'}"]
+    assert main(["exhibit", "main", *flags, "--layout", json.dumps(layout | table)]) == 0
     assert "Coin toss & " in (tmp_path / "m.tex").read_text()
-    flags = ["--predictions", str(tmp_path / "p.parquet"), "--step=60", f"--output={tmp_path / 'r.pdf'}"]
-    assert main(["figure", "reliability", *flags, "--layout", json.dumps(layout | {"backbone": "tiny-a"})]) == 0
+    del layout["macro"]
+    flags = ["--inputs", "predictions", str(tmp_path / "p.parquet"), f"--output={tmp_path / 'r.pdf'}"]
+    assert main(["exhibit", "reliability", *flags, "--layout", json.dumps(layout)]) == 0
     assert set(pd.read_csv(tmp_path / "r.csv")["method"]) == {*SHOWN}
 
 

@@ -52,6 +52,9 @@ def content(repository) -> dict:
     vllm = {"kind": "vllm", "python": "venv/bin/python"}
     content["judge"] = {"kind": "llm", "checkpoint": "./judge", "prompts": "wording", "engine": vllm}
     content["generation"]["engine"] = {"kind": "vllm", "python": "python3"}
+    content["datasets"]["mine"] = content["datasets"]["smoke-small"] | {
+        "source": {"kind": "file", "path": "data/mine.jsonl"}
+    }
     content["policy"]["slime"] = {"torch_dist": {"folder": "runs/torch"}}
     return content
 
@@ -68,6 +71,7 @@ def test_relative_paths_start_at_the_repository(tmp_path, content):
         backbone.path: "owner/name",
         training.stages[2]: "runs/iter1",
         training.rollouts.path: "runs/dump",
+        moved.datasets["mine"].source.path: "data/mine.jsonl",
         moved.sources.registry: "config/datasets.yaml",
         moved.judge.checkpoint: "judge",
         moved.judge.prompts: "wording",

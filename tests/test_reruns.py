@@ -254,6 +254,10 @@ EDITS = {
     "reports.budgets": ([2, 4], after("companions", "postcal_companions", without=SECOND)),
 }
 """Key -> another value, and what runs again."""
+_MAIN = {"table_main", "table_ood", "table_scale", "figure_reliability", "figure_reliability_all"}
+ANY_METHOD = {f"table_{name}" for name in ("cost", "token_aggregation", "pre_generation", "time_to_confidence", "all")}
+ANY_METHOD |= {"figure_layers"}
+"""What follows the looks of all the study's methods, for it names none in its layout; and the document of tables."""
 SHAPE = {"study", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
 SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
 """Keys that no other value fits alone, or that make it another study."""
@@ -306,6 +310,19 @@ def test_an_edit_of_the_study_reruns_what_depends_on_it(planner, key):
     [
         ("policy/rewards.py", "def group_advantages", "# a comment\n\n\ndef group_advantages", set()),
         ("estimators/p_true.py", "= responses.", "= 1 - responses.", after("predictions", without=OF_COUPLED)),
+        ("estimators/stated.py", "= responses.", "= 1 - responses.", after("predictions")),
+        ("estimators/verbal.py", 'label="Verbal"', 'label="Stated"', _MAIN | ANY_METHOD),
+        (
+            "estimators/cocal_binary.py",
+            "#3035c4",
+            "#3035c5",
+            (
+                MEASURED_TABLES
+                | MEASURED_FIGURES
+                | {"table_main_step2", "table_all", "figure_overview", "figure_paradigms"}
+            )
+            - {"figure_cross_policy"},
+        ),
         ("exhibits/overview.py", "overview_figure()", "overview_figure(_new=1)", {"figure_overview"}),
         ("prompts/tiny/verbal.txt", "${question}", "Please. ${question}", after("backbone")),
     ],

@@ -12,7 +12,7 @@ from cocal.runtime import joblog
 
 COMMANDS = {
     "sources": "download and verify the files of registered question sets",
-    "questions": "build the question sets of a study, synthetic and registered",
+    "questions": "build the question sets of a study: synthetic, registered, from files",
     "overlap": "report the evaluation questions that the sources of training ask too",
     "hub": "download a pinned checkpoint of the Hugging Face hub into its cache",
     "backbone": "make a base policy: pre-train a tiny one, or check an existing checkpoint",

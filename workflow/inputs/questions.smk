@@ -14,6 +14,15 @@ def source_of_set(wildcards):
     return source_files(wildcards.dataset)
 
 
+def user_files(*names):
+    """The files of a user that these sets are read from."""
+    return [source.path for name, source in QUESTION_SETS.files.items() if name in names]
+
+
+def user_file_of_set(wildcards):
+    return user_files(wildcards.dataset)
+
+
 def other_sets(wildcards):
     """The sets that this one is compared with when it is built."""
     return [

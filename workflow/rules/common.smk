@@ -15,6 +15,7 @@ from cocal.judging.prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.prompts import Prompts
+from cocal.questions.files import counted
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
@@ -30,7 +31,9 @@ os.environ.update(
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
 # Relative paths of a study start at the repository, also with --directory.
 STUDY_FILE = next(iter(workflow.configfiles), Path(workflow.basedir) / "config/config.yaml")
-CONFIGURED = configured_study(workflow.configfiles or [STUDY_FILE], config)
+CONFIGURED = counted(
+    configured_study(workflow.configfiles or [STUDY_FILE], config), workflow.basedir
+)
 STUDY = located(CONFIGURED, workflow.basedir, Path.cwd())
 # Snakemake tells a Snakefile in no other way what it is asked for; these neither plan nor change results.
 if {"--unlock", "--lint"}.isdisjoint(sys.argv):

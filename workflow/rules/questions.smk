@@ -1,4 +1,5 @@
-# Question sets, each in a job of its own: registered ones from their sources, synthetic ones from a seed.
+# Question sets, each in a job of its own: registered ones from their sources, those of a
+# user from a file, synthetic ones from a seed.
 if REGISTRY.sets:
 
     # On the machine that runs Snakemake, which has a network where compute nodes have none. Files stay in the cache,
@@ -30,6 +31,7 @@ if REGISTRY.sets:
 rule questions:
     input:
         source=ancient(source_of_set),
+        file=user_file_of_set,
         others=other_sets,
     output:
         "results/questions/{dataset}.parquet",
@@ -53,6 +55,7 @@ rule questions:
 rule overlap:
     input:
         sources=ancient(source_files(*TRAINING_SETS)),
+        files=user_files(*TRAINING_SETS),
         questions=expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
     output:
         "results/checks/overlap.csv",

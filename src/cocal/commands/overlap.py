@@ -25,6 +25,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.data import QuestionSetsSettings
     from cocal.questions.build import build_questions
+    from cocal.questions.files import load_files
     from cocal.questions.loaders import load_registered
     from cocal.questions.overlap import excluded_or_kept
     from cocal.questions.registry import Registry
@@ -34,15 +35,15 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
     built = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS) for name in settings.datasets}
-    # a registered training set as its source has it: what was excluded is not in the built one
-    training = {
-        name: source for name, source in settings.registered.items() if settings.datasets[name].role == "training"
-    }
+    # a given training set as its source has it: what was excluded is not in the built one
+    training = {name for name, dataset in settings.datasets.items() if dataset.role == "training"}
+    registered = {name: source for name, source in settings.registered.items() if name in training}
+    files = {name: source for name, source in settings.files.items() if name in training}
     sources = build_questions(
-        {name: settings.datasets[name] for name in training},
+        {name: settings.datasets[name] for name in (*registered, *files)},
         settings.world,
         settings.seed,
-        load_registered(training, registry, options.cache),
+        load_registered(registered, registry, options.cache) | load_files(files),
     )
     shared = excluded_or_kept(built, sources, settings.overlap, options.questions)
     write_text(options.output, shared.to_csv(index=False))

@@ -20,11 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Count the jobs that are left to do with a dry-run, estimate the rest from the configuration, print."""
     from cocal.config import load_study, parse_settings
+    from cocal.questions.files import counted
     from cocal.store.owner import owner_of
     from cocal.study.estimate import Assumptions
     from cocal.study.forecast import assumptions_listed, forecast, jobs_left
 
-    study = load_study(options.study)
+    study = counted(load_study(options.study))
     beside = Path("studies") / study.study
     here = not beside.exists() and owner_of("results") in (None, study.study)
     directory = options.directory or (Path() if here else beside)

@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.data import QuestionSetsSettings
     from cocal.questions.build import build_questions
+    from cocal.questions.files import load_files
     from cocal.questions.loaders import load_registered
     from cocal.questions.overlap import settle
     from cocal.questions.registry import Registry
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
     others = [read_frame(path, QUESTIONS) for path in options.others]
-    loaded = load_registered(settings.registered, registry, options.cache)
+    loaded = load_registered(settings.registered, registry, options.cache) | load_files(settings.files)
     taken = [text for frame in others for text in frame["question"]]
     frames = build_questions(settings.datasets, settings.world, settings.seed, loaded, taken)
     evaluation = [frame for frame in (*others, *frames.values()) if frame["split"].iloc[0] == "evaluation"]

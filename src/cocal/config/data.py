@@ -1,4 +1,4 @@
-"""Settings of the question sets: of the registered ones, and of the synthetic world behind the others."""
+"""Settings of the question sets: registered ones, those in files of a user, and synthetic ones with their world."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -44,29 +44,44 @@ class SyntheticFactsSettings(Model):
         return self
 
 
-class RegisteredSettings(Model):
-    """A public question set, from the registry (cocal.questions.registry)."""
+class GivenSettings(Model):
+    """A question set that is read, not drawn."""
 
-    kind: Literal["registered"]
-    name: Name
-    """Its name in the registry."""
     questions: Count | None = None
-    """Number of its questions: jobs are planned from it before the files are here, and another number is refused.
-    Only a training set whose number the registry does not know may do without."""
+    """Number of its questions; another number is refused. Jobs are planned from it, before the files of a registered
+    set are here: of those, only a training set whose number the registry does not know may do without."""
     limit: Count | None = None
     """Only the first so many questions, for trials."""
-    corrections: bool = False
-    """Whether rows that the registry knows to be wrong are mended. By default the set is as it is distributed, which
-    is what the paper can be taken to have used; tables say of either choice how many rows it concerns."""
 
     @model_validator(mode="after")
-    def _limit(self) -> "RegisteredSettings":
+    def _limit(self) -> "GivenSettings":
         if None not in (self.limit, self.questions) and self.limit > self.questions:
             raise ValueError(f"limit = {self.limit} exceeds questions = {self.questions}")
         return self
 
 
-QuestionSourceSettings = SyntheticMathematicsSettings | SyntheticFactsSettings | RegisteredSettings
+class RegisteredSettings(GivenSettings):
+    """A public question set, from the registry (cocal.questions.registry)."""
+
+    kind: Literal["registered"]
+    name: Name
+    """Its name in the registry."""
+    corrections: bool = False
+    """Whether rows that the registry knows to be wrong are mended. By default the set is as it is distributed, which
+    is what the paper can be taken to have used; tables say of either choice how many rows it concerns."""
+
+
+class FileSettings(GivenSettings):
+    """A question set in a file of your own (cocal.questions.files)."""
+
+    kind: Literal["file"]
+    path: Annotated[str, Field(pattern=r"\.(jsonl|json|parquet)$")]
+    """JSON lines, a JSON list or Parquet, a question a record: `question`, `answer`, and where they are known `aliases`
+    (further accepted answers), `question_id` or `id`, `subject`, `level`. A relative path starts at the root of the
+    repository."""
+
+
+QuestionSourceSettings = SyntheticMathematicsSettings | SyntheticFactsSettings | RegisteredSettings | FileSettings
 
 
 class DatasetSettings(Model):
@@ -85,13 +100,14 @@ class DatasetSettings(Model):
 
     @model_validator(mode="after")
     def _planned(self) -> "DatasetSettings":
-        if self.role == "evaluation" and self.size is None:
+        if self.role == "evaluation" and self.size is None and not isinstance(self.source, FileSettings):
             raise ValueError("an evaluation set needs the number of its questions (source.questions)")
         return self
 
     @property
     def size(self) -> int | None:
-        """Number of its questions, known before they are here; None for a training set that is not yet counted."""
+        """Number of its questions, known before they are here; None for one that is not yet counted: a training set, or
+        a file before `cocal.questions.files.counted`."""
         return getattr(self.source, "limit", None) or self.source.questions
 
 
@@ -119,9 +135,9 @@ class SourceSettings(Model):
     """Folder of the downloaded files, in the layout of the hosts; may be shared by studies. A relative path starts
     where `results/` lies."""
     overlap: Overlap = "exclude"
-    """What becomes of questions of a registered training set that an evaluation set asks too (equal but for case,
-    spaces and punctuation): exclude them from training, only report them, or refuse the study. Synthetic training
-    sets are disjoint by construction."""
+    """What becomes of questions of a registered training set, or of one in a file, that an evaluation set asks too
+    (equal but for case, spaces and punctuation): exclude them from training, only report them, or refuse the study.
+    Synthetic training sets are disjoint by construction."""
 
 
 class QuestionSetsSettings(Model):
@@ -137,6 +153,11 @@ class QuestionSetsSettings(Model):
         """Sources of the registered sets, by data set."""
         return {name: d.source for name, d in self.datasets.items() if isinstance(d.source, RegisteredSettings)}
 
+    @property
+    def files(self) -> dict[str, FileSettings]:
+        """Sources of the sets in files of a user, by data set."""
+        return {name: d.source for name, d in self.datasets.items() if isinstance(d.source, FileSettings)}
+
     def bare(self) -> "QuestionSetsSettings":
         """These settings without what no question depends on: how sets are called in print, and how often and at what
         length their questions are answered."""
@@ -151,7 +172,7 @@ class QuestionSetsSettings(Model):
         dataset = self.datasets[name]
         source = dataset.source
         settings = QuestionSetsSettings(datasets={name: dataset}).bare()
-        if isinstance(source, RegisteredSettings):
+        if isinstance(source, GivenSettings):
             return settings.model_copy(update={"overlap": self.overlap}) if dataset.role == "training" else settings
         world = self.world if isinstance(source, SyntheticFactsSettings) else settings.world
         return settings.model_copy(update={"world": world, "seed": self.seed})
@@ -159,12 +180,12 @@ class QuestionSetsSettings(Model):
     def built_before(self, name: str) -> list[str]:
         """The sets that a set must be compared with when it is built.
 
-        A synthetic set draws no question of its domain that an earlier set asks. A registered training set leaves out
-        what an evaluation set asks, unless such questions are only reported.
+        A synthetic set draws no question of its domain that an earlier set asks. A training set that is given
+        leaves out what an evaluation set asks, unless such questions are only reported.
         """
         dataset, order = self.datasets[name], drawing_order(self.datasets)
         earlier = [other for other in order[: order.index(name)] if self.datasets[other].domain == dataset.domain]
-        if not isinstance(dataset.source, RegisteredSettings):
+        if not isinstance(dataset.source, GivenSettings):
             return earlier
         if dataset.role == "evaluation" or self.overlap == "report":
             return []

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from cocal.config.backbone import BackboneSettings, ImportedSettings
+from cocal.config.data import DatasetSettings, FileSettings
 from cocal.config.engine import EngineSettings
 from cocal.config.study import Study
 
@@ -34,6 +35,13 @@ def located(study: Study, root: str | Path, folder: str | Path) -> Study:
         # a bare name is looked up in PATH
         return engine.model_copy(update={"python": seen(python)}) if python and "/" in python else engine
 
+    def seen_dataset(dataset: DatasetSettings) -> DatasetSettings:
+        if not isinstance(dataset.source, FileSettings):
+            return dataset
+        return dataset.model_copy(
+            update={"source": dataset.source.model_copy(update={"path": seen(dataset.source.path)})}
+        )
+
     def seen_training(training: ImportedSettings) -> ImportedSettings:
         stages = {step: seen(path) for step, path in training.stages.items()}
         rollouts = training.rollouts
@@ -58,6 +66,7 @@ def located(study: Study, root: str | Path, folder: str | Path) -> Study:
     slime = study.policy.slime.model_copy(update={"torch_dist": weights})
     return study.model_copy(
         update={
+            "datasets": {name: seen_dataset(dataset) for name, dataset in study.datasets.items()},
             "sources": study.sources.model_copy(update={"registry": seen(study.sources.registry)}),
             "backbones": {name: seen_backbone(backbone) for name, backbone in study.backbones.items()},
             "policy": study.policy.model_copy(update={"slime": slime}),

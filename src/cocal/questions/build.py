@@ -1,4 +1,4 @@
-"""Builds the question sets of a study: synthetic ones, disjoint by text, and registered ones, as loaded."""
+"""Builds the question sets of a study: synthetic ones, disjoint by text, and given ones, as loaded."""
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ import pandas as pd
 from cocal.config.data import (
     DatasetSettings,
     FactsWorldSettings,
-    RegisteredSettings,
+    GivenSettings,
     SyntheticFactsSettings,
     SyntheticMathematicsSettings,
     drawing_order,
@@ -30,23 +30,23 @@ def build_questions(
     datasets: Mapping[str, DatasetSettings],
     world: FactsWorldSettings,
     seed: int,
-    registered: Mapping[str, Sequence[Question]] | None = None,
+    given: Mapping[str, Sequence[Question]] | None = None,
     taken: Iterable[str] = (),
 ) -> dict[str, pd.DataFrame]:
     """All question sets, each in the contract of cocal.store.contracts.QUESTIONS.
 
     Evaluation sets are drawn first, so that a larger training set never changes them, and no text is drawn
-    twice across all sets. What registered sets share with others is settled later (cocal.questions.overlap).
+    twice across all sets. What given sets share with others is settled later (cocal.questions.overlap).
 
     Args:
         datasets: settings by name.
         world: settings of the facts world.
         seed: draws questions and world.
-        registered: all questions of each registered set.
+        given: all questions of each set that is registered or in a file.
         taken: texts of the sets that were built before these, which are not drawn again.
 
     Raises:
-        ConfigError: if a registered set has another number of questions than the study says, or a synthetic one asks
+        ConfigError: if a given set has another number of questions than the study says, or a synthetic one asks
             for more questions than its families, levels or people can give.
     """
     known = {normalised(text) for text in taken}
@@ -54,8 +54,8 @@ def build_questions(
     frames = {}
     for name in drawing_order(datasets):
         dataset = datasets[name]
-        if isinstance(dataset.source, RegisteredSettings):
-            rows = _registered(name, dataset.source, registered[name])
+        if isinstance(dataset.source, GivenSettings):
+            rows = _given(name, dataset.source, given[name])
         else:
             rows = _drawn(name, dataset.source, people, seed, known)
         frames[name] = pd.DataFrame(rows).assign(dataset=name, domain=dataset.domain, split=dataset.role)
@@ -93,10 +93,10 @@ def _drawn(
     return list(rows.values())
 
 
-def _registered(name: str, source: RegisteredSettings, questions: Sequence[Question]) -> list[dict]:
+def _given(name: str, source: GivenSettings, questions: Sequence[Question]) -> list[dict]:
     if source.questions not in (None, len(questions)):
         raise ConfigError(
-            f"datasets.{name}: {source.name} has {len(questions)} questions, source.questions says {source.questions}"
+            f"datasets.{name}: the source has {len(questions)} questions, source.questions says {source.questions}"
         )
     return [
         {

@@ -16,7 +16,7 @@ from cocal.questions.sources import stored
 
 @dataclass(frozen=True)
 class Question:
-    """One question of a registered set: `aliases` are further accepted answers, `level` is 0 where unknown."""
+    """One question of a set that is given: `aliases` are further accepted answers, `level` is 0 where unknown."""
 
     id: str
     question: str
@@ -111,7 +111,7 @@ def _questions(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Ques
         def value(field: str, row: int = row, record: Any = record) -> Any:
             return _value(record, field, f"{name}, record {row}")
 
-        answers = _answers(value(fields.answer))
+        answers = accepted_answers(value(fields.answer))
         if not answers:
             continue
         text = value(fields.question)
@@ -142,8 +142,8 @@ def _value(record: Any, field: str, where: str) -> Any:
     return found
 
 
-def _answers(value: Any) -> list[str]:
-    """Accepted answers: 27.0 is 27, 025 is 25; texts of nothing but space are none."""
+def accepted_answers(value: Any) -> list[str]:
+    """Accepted answers, one or a list of them: 27.0 is 27, 025 is 25; texts of nothing but space are none."""
     if isinstance(value, list):
         return [text for item in value if (text := str(item).strip())]
     if value is None:

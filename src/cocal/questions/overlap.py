@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.config.data import Overlap, QuestionSourceSettings, RegisteredSettings
+from cocal.config.data import GivenSettings, Overlap, QuestionSourceSettings
 from cocal.errors import ContractError
 from cocal.store.damage import remedy
 
@@ -71,7 +71,7 @@ def settle(
     if shared.empty:
         return training
     row = shared.iloc[0]
-    if policy == "refuse" or not isinstance(source, RegisteredSettings):
+    if policy == "refuse" or not isinstance(source, GivenSettings):
         raise ContractError(
             f"{training['dataset'].iloc[0]} and {row['dataset']} share {len(shared)} question(s), first "
             f"{row['question_id']}: {row['question']!r}; training and evaluation must be disjoint by text"
