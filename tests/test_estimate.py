@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from cocal.cli import main
 from cocal.config import load_study
+from cocal.study import forecast
 from cocal.study.estimate import Assumptions, parameters_of, stage_of, workloads
 
 B200 = Assumptions()
@@ -80,6 +82,23 @@ def test_the_command_counts_the_jobs_of_the_workflow(repository):
     assert int(total[1]) > sum(by_stage.values())
     assert stage_of("train_coupled") == "policies"
     assert stage_of("gone") is None
+
+
+def test_assumptions_are_taken_from_the_flag_and_printed(repository, monkeypatch, capsys):
+    monkeypatch.setattr(forecast, "jobs_left", lambda *_: {"train": 2, "unheard_of": 3})
+
+    def hours(*flags):
+        assert main(["plan", "--study", str(repository / "config/paper.yaml"), *flags]) == 0
+        printed = capsys.readouterr().out
+        rows = {line.split()[0]: line.split() for line in printed.splitlines() if line}
+        assert (rows["policies"][1], rows["unheard_of"][1], rows["total"][1]) == ("2", "3", "5")
+        return float(rows["policies"][2].replace(",", "")), printed
+
+    paper, printed = hours()
+    assert "training_gpus = 8 " in printed
+    changed, printed = hours("--assumptions", '{"training_gpus": 16}')
+    assert "training_gpus = 16 " in printed
+    assert paper < changed < 2.1 * paper
 
 
 def test_every_rule_belongs_to_a_stage(repository):

@@ -112,7 +112,7 @@ def slow(monkeypatch) -> SlowEngine:
 
 def measure(engine, routes, sizes=(5, 12, 7), pipeline=None, **changed) -> Latency:
     sets = {f"set{size}": PromptSet(PROMPTS[:size], 10 + size) for size in sizes}
-    options = {"questions": 3, "predictions": 10, "concurrent": 4, "limit": None, "seed": 42}
+    options = {"questions": 3, "predictions": 10, "concurrent": 4, "seed": 42}
     engines = {"pipeline": pipeline or engine, "generator": engine}
     return measure_latency(sets, **engines, settings=GenerationSettings(pool=3), **routes, **options | changed)
 
@@ -203,20 +203,16 @@ def test_single_questions_go_to_the_pipeline_and_batches_to_the_generator(slow, 
 def test_the_choice_of_questions_is_seeded(slow, routes):
     def asked(**changed):
         slow.asked.clear()
-        times = measure(slow, routes, sizes=(12,), **changed)
-        chosen = [prompts[0] for prompts, _, _ in slow.asked[1:-4]]
-        return chosen, slow.asked[-1][0], times.generation_questions
+        assert measure(slow, routes, sizes=(12,), **changed).generation_questions == 12
+        assert slow.asked[-1][0] == PROMPTS, "all questions are generated"
+        return [prompts[0] for prompts, _, _ in slow.asked[1:-4]]
 
-    first, again, other = asked(seed=1, limit=6), asked(seed=1, limit=6), asked(seed=2, limit=6)
+    first, again, other = asked(seed=1), asked(seed=1), asked(seed=2)
     assert first == again
-    assert first[0] != other[0]
-    assert first[1] != other[1]
-    assert first[2] == 6
-    for chosen, generated, _ in (first, other):
-        for prompts in (chosen, generated):
-            places = [PROMPTS.index(prompt) for prompt in prompts]
-            assert places == sorted(set(places))
-    assert asked(limit=100)[1:] == (PROMPTS, 12)
+    assert first != other
+    for chosen in (first, other):
+        places = [PROMPTS.index(prompt) for prompt in chosen]
+        assert places == sorted(set(places))
 
 
 def test_too_few_questions_are_refused_before_anything_is_timed(slow, routes):
@@ -260,10 +256,10 @@ def command(folders, questions: Path, checkpoint: Path, output: Path, *flags: st
 @pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
 def test_command_writes_positive_times(folders, micro_questions, micro_checkpoint, tmp_path, engine):
     output = tmp_path / "latency" / "micro.json"
-    flags = ["--questions-limit=4", f'--settings={{"pool": 2, "engine": {{"kind": "{engine}"}}}}']
+    flags = [f'--settings={{"pool": 2, "engine": {{"kind": "{engine}"}}}}']
     assert cli.main(command(folders, micro_questions, micro_checkpoint, output, *flags)) == 0
     times = read_cost(output, Latency)  # refuses what is not positive
-    assert (times.questions, times.generation_questions, times.pool, times.predictions) == (2, 4, 2, 5)
+    assert (times.questions, times.generation_questions, times.pool, times.predictions) == (2, 9, 2, 5)
     assert times.engine.split()[0] == engine
     (time,) = times.time_to_confidence
     assert time.dataset == "micro-eval"
@@ -274,7 +270,7 @@ def test_command_writes_positive_times(folders, micro_questions, micro_checkpoin
     ("flags", "message"),
     [
         (["--samples=0"], "--samples must be 1 or more, not 0"),
-        (["--questions-limit=0"], "--questions-limit must be 1 or more, not 0"),
+        (["--concurrent=0"], "--concurrent must be 1 or more, not 0"),
         (["--datasets={}"], "--datasets: 1 problem"),
         (["--samples=10"], "micro-eval has 9 questions, not the 10 to be timed"),
         (["--prompt-companions={post}"], "companions that were fitted on these"),

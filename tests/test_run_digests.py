@@ -194,3 +194,18 @@ def test_one_set_alone_is_the_one_among_all(micro_questions, tmp_path):
     command = ["questions", "--settings", sets.of("micro-train").model_dump_json(), "--output", str(tmp_path)]
     assert cli.main([*command, "--others", str(micro_questions / "micro-eval.parquet")]) == 0
     assert (tmp_path / "micro-train.parquet").read_bytes() == (micro_questions / "micro-train.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["train", "slime", "resample"])
+def test_the_prompt_set_has_no_default(micro_checkpoint, micro_questions, tmp_path, capsys, command):
+    """Another study's words would pass unnoticed."""
+    words = list(map(str, _command(command, micro_checkpoint, micro_questions / "micro-train.parquet", tmp_path)))
+    place = words.index("--prompts")
+    with pytest.raises(SystemExit):
+        cli.main(words[:place] + words[place + 2 :])
+    assert "the following arguments are required: --prompts" in capsys.readouterr().err
+
+
+def test_pre_training_needs_the_prompt_set(tmp_path, capsys):
+    assert cli.main(["backbone", "--settings", '{"source": "pretraining", "label": "M"}', f"--output={tmp_path}"]) == 2
+    assert "--prompts: a backbone that is pre-trained needs" in capsys.readouterr().err

@@ -266,7 +266,14 @@ def test_vllm_samples_without_a_correction_of_its_own(tmp_path):
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed beside this Python")
 def test_vllm_that_is_not_here_stops_the_training_before_it_begins(tmp_path, micro_checkpoint, micro_questions, capsys):
     flags = ["--settings", json.dumps(SETTINGS | {"trl": {"vllm": True}}), "--algorithm", "grpo"]
-    flags += ["--base", str(micro_checkpoint), "--questions", str(micro_questions / "micro-train.parquet")]
+    flags += [
+        "--prompts",
+        "tiny",
+        "--base",
+        str(micro_checkpoint),
+        "--questions",
+        str(micro_questions / "micro-train.parquet"),
+    ]
     folders = {"run-folder": "run", "stages": "stages", "rollouts": "rollouts"}
     flags += [word for flag, name in folders.items() for word in (f"--{flag}", str(tmp_path / name))]
     assert cli.main(["train", *flags]) == 2

@@ -27,16 +27,14 @@ def response_texts(domain):
     return texts
 
 
-def response_plan(wildcards):
-    return canonical(
-        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.prompt_format, SETS["mathematics"])
-    )
+def response_plan(domain):
+    """A function of the wildcards: the sets of a domain, how many responses, how long."""
 
+    def planned(wildcards):
+        cell = cell_of(wildcards)
+        return canonical(plan.response_plan(STUDY, *cell, wildcards.prompt_format, SETS[domain]))
 
-def factual_response_plan(wildcards):
-    return canonical(
-        plan.response_plan(STUDY, *cell_of(wildcards), wildcards.prompt_format, SETS["factual"])
-    )
+    return planned
 
 
 def feature_settings(wildcards):

@@ -19,7 +19,7 @@ rule responses:
         verifier=canonical(STUDY.verifier),
         # no part in mathematics: another judge of factual answers does not touch these files
         judge='{"kind":"exact-match"}',
-        plan=response_plan,
+        plan=response_plan("mathematics"),
         prompts=STUDY.prompts,
         texts=response_texts("mathematics"),
         domain="mathematics",
@@ -76,7 +76,7 @@ use rule responses as factual_responses with:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),
         judge=canonical(STUDY.judge),
-        plan=factual_response_plan,
+        plan=response_plan("factual"),
         prompts=STUDY.prompts,
         texts=response_texts("factual"),
         judge_texts=JUDGE_TEXTS,

@@ -29,9 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samples", type=int, default=8, metavar="N", help="questions of each set, one at a time, to a confidence"
     )
     parser.add_argument(
-        "--questions-limit", type=int, metavar="N", help="questions of the largest set that are generated; all of it"
-    )
-    parser.add_argument(
         "--concurrent", type=int, default=64, metavar="N", help="responses that are generated together, at most"
     )
     parser.add_argument(
@@ -52,10 +49,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import GenerationSettings
     from cocal.prompts import Prompts
 
-    for flag in ("samples", "questions_limit", "concurrent", "predictions"):
-        number = getattr(options, flag)
-        if number is not None and number < 1:
-            raise ConfigError(f"--{flag.replace('_', '-')} must be 1 or more, not {number}")
+    for flag in ("samples", "concurrent", "predictions"):
+        if getattr(options, flag) < 1:
+            raise ConfigError(f"--{flag} must be 1 or more, not {getattr(options, flag)}")
     settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
 
@@ -95,7 +91,6 @@ def run(options: argparse.Namespace) -> None:
             questions=options.samples,
             predictions=options.predictions,
             concurrent=options.concurrent,
-            limit=options.questions_limit,
             seed=options.seed,
         )
     write_cost(options.output, latency)

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from cocal.config.evaluation import FeatureSettings
 from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.forward import batches_of_tokens, padded_tokens, score
 from cocal.features.store import Layout
-from cocal.features.writer import FeatureWriter, create_features
+from cocal.features.writer import create_features
 from cocal.runtime.machine import peak_memory
 from cocal.runtime.progress import through
 from cocal.store import atomic_path
@@ -23,37 +24,14 @@ _BLOCK = 2048
 """Responses whose features are held and written together."""
 
 
-def create_store(
-    path: Path,
-    policy: Policy,
-    settings: FeatureSettings,
-    *,
-    responses: int,
-    rows_per_chunk: int,
-    attributes: Mapping[str, str],
-    poolings: Sequence[str] = RESPONSE_POOLINGS,
-    resume: bool = False,
-) -> FeatureWriter:
-    """A feature store of the layers and the number format that the settings name, for the states of a policy.
-
-    Args:
-        responses, rows_per_chunk, attributes, poolings, resume: see `cocal.features.writer.create_features`.
+def stored_states(policy: Policy, settings: FeatureSettings) -> dict[str, Any]:
+    """What of a policy's states the settings keep: layers, width and number format, as arguments of `create_features`.
 
     Raises:
         ValueError: if the policy has no such layer.
-        ContractError: see `create_features`.
     """
-    return create_features(
-        path,
-        responses=responses,
-        layers=resolve_layers(settings.layers, policy.blocks),
-        hidden=policy.hidden,
-        rows_per_chunk=rows_per_chunk,
-        dtype=settings.dtype,
-        poolings=poolings,
-        attributes=attributes,
-        resume=resume,
-    )
+    layers = resolve_layers(settings.layers, policy.blocks)
+    return {"layers": layers, "hidden": policy.hidden, "dtype": settings.dtype}
 
 
 def pooled_states(
@@ -110,14 +88,13 @@ def extract_features(
     """
     started, tokens, padded = time.monotonic(), 0, 0
     with atomic_path(output) as partial:
-        writer = create_store(
+        writer = create_features(
             partial,
-            policy,
-            settings,
             responses=len(responses),
             rows_per_chunk=min(_BLOCK, len(responses)),
             attributes=attributes,
             poolings=poolings,
+            **stored_states(policy, settings),
         )
         for start in range(0, len(responses), _BLOCK):
             block = responses.iloc[start : start + _BLOCK]

@@ -12,9 +12,9 @@ from cocal.checkpoints.loading import Policy
 from cocal.config.evaluation import FeatureSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
-from cocal.features.extract import create_store
+from cocal.features.extract import stored_states
 from cocal.features.store import open_features
-from cocal.features.writer import FeatureWriter
+from cocal.features.writer import FeatureWriter, create_features
 from cocal.policy.rewards import Rewards, group_accuracy
 from cocal.policy.seconds import StepSeconds
 from cocal.store import write_frame
@@ -145,13 +145,12 @@ def open_recorder(
     writer = None
     if outputs.features is not None:
         rollouts = training.questions_per_step * training.responses_per_question
-        writer = create_store(
+        writer = create_features(
             run.path / "features.zarr",
-            policy,
-            features,
             responses=training.steps * rollouts,
             rows_per_chunk=rollouts,
             attributes=outputs.attributes,
             resume=run.resumed,
+            **stored_states(policy, features),
         )
     return RolloutRecorder(run, training.steps, outputs.attributes, writer)

@@ -9,7 +9,8 @@ import pandas as pd
 from cocal.checkpoints.loading import load_policy
 from cocal.config.evaluation import FeatureSettings
 from cocal.features.capture import PROMPT
-from cocal.features.extract import create_store, pooled_states
+from cocal.features.extract import pooled_states, stored_states
+from cocal.features.writer import create_features
 from cocal.replay.checkpoints import StepCheckpoints
 from cocal.store import atomic_path
 
@@ -40,14 +41,13 @@ def extract_prompts(
             prompts = groups["prompt_ids"].iloc[first:last].tolist()
             policy = load_policy(checkpoint)
             if writer is None:
-                writer = create_store(
+                writer = create_features(
                     partial,
-                    policy,
-                    settings,
                     responses=len(groups),
                     rows_per_chunk=int((groups["step"] == 1).sum()),
                     attributes=attributes,
                     poolings=(PROMPT,),
+                    **stored_states(policy, settings),
                 )
             none = [()] * len(prompts)
             what = f"{checkpoint.name}: prompt"

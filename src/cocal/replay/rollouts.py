@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from cocal.checkpoints.loading import Policy, load_policy
 from cocal.config.evaluation import FeatureSettings
 from cocal.errors import ContractError
-from cocal.features.extract import create_store, pooled_states
+from cocal.features.extract import pooled_states, stored_states
 from cocal.features.forward import batches_of_tokens, score
 from cocal.features.store import open_features
-from cocal.features.writer import FeatureWriter
+from cocal.features.writer import FeatureWriter, create_features
 from cocal.replay.checkpoints import StepCheckpoints
 from cocal.runtime.progress import Progress
 from cocal.store import read_frame
@@ -68,14 +68,13 @@ def replay(
             continue
         policy = load_policy(checkpoint)
         if writer is None:
-            writer = create_store(
+            writer = create_features(
                 run.path / "features.zarr",
-                policy,
-                settings,
                 responses=max(tables) * count,
                 rows_per_chunk=count,
                 attributes=attributes,
                 resume=run.resumed,
+                **stored_states(policy, settings),
             )
             length = open_features(writer.path, allow_partial=True).length
             done = (length > 0).reshape(-1, count).all(axis=1)

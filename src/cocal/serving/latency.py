@@ -108,7 +108,6 @@ def measure_latency(
     questions: int,
     predictions: int,
     concurrent: int,
-    limit: int | None,
     seed: int,
 ) -> Latency:
     """Time to confidence on every set, generation on the largest one, and prediction.
@@ -126,7 +125,6 @@ def measure_latency(
         questions: randomly chosen ones of each set whose time to confidence is measured.
         predictions: of `post`, for the mean time of one.
         concurrent: responses that the generator decodes together; the size of its warm-up.
-        limit: randomly chosen questions that are generated; all by default.
         seed: of the choice of questions.
 
     Raises:
@@ -143,7 +141,7 @@ def measure_latency(
         times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
         progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
     name, largest = max(sets.items(), key=lambda item: len(item[1].prompts))
-    prompts = _choose(largest.prompts, min(limit or len(largest.prompts), len(largest.prompts)), seed)
+    prompts = largest.prompts
 
     def generate(samples: int) -> float:
         sampling = Sampling.of(settings, largest.max_response_length, samples)
