@@ -7,12 +7,12 @@ the order of every sum are those of `Training`, and so are the bits of what is l
 from collections.abc import Iterable
 
 import torch
-from cocal.config.evaluation import CompanionSettings
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cocal.companion.dropout import Dropout
 from cocal.companion.model import EPSILON, CompanionMLP
+from cocal.config.evaluation import CompanionSettings
 
 
 class WrittenOut:
