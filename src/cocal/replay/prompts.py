@@ -8,8 +8,6 @@ import pandas as pd
 
 from cocal.checkpoints.loading import load_policy
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import PROMPT
-from cocal.features.extract import pooled_states, stored_states
 from cocal.features.writer import create_features
 from cocal.replay.checkpoints import StepCheckpoints
 from cocal.store import atomic_path
@@ -33,6 +31,9 @@ def extract_prompts(
         output: store to write; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
         attributes: provenance.
     """
+    from cocal.features.capture import PROMPT  # torch: who asks for `first_of_groups` alone does without
+    from cocal.features.extract import pooled_states, stored_states
+
     groups = first_of_groups(rollouts).reset_index(drop=True)
     with atomic_path(output) as partial:
         writer = None
