@@ -36,13 +36,16 @@ def run(options: argparse.Namespace) -> None:
 
     from cocal.config import parse_settings
     from cocal.errors import ConfigError
-    from cocal.exhibits.base.inputs import read_inputs
+    from cocal.exhibits.base.inputs import check_inputs, read_inputs
     from cocal.exhibits.base.output import write_figure, write_table
     from cocal.exhibits.base.registry import module_of
 
     for library in ("fontTools", "matplotlib"):  # they log every glyph at INFO
         logging.getLogger(library).setLevel(logging.WARNING)
     module = module_of(options.exhibit)
+    write, ending = (write_table, ".tex") if hasattr(module, "grid") else (write_figure, ".pdf")
+    if options.output.suffix != ending:
+        raise ConfigError(f"--output: {options.output} must end in {ending}; the other files are written beside it")
     expected = getattr(module, "Layout", None)
     if expected is None and options.layout:
         raise ConfigError(f"--layout: {options.exhibit} is a diagram and shows no numbers; leave it out")
@@ -58,5 +61,5 @@ def run(options: argparse.Namespace) -> None:
             raise ConfigError(f"--input: {word!r} is not KIND=FILE, such as metrics=results/metrics/tiny.nc")
         files[kind] = Path(path)
     files |= {kind: [Path(path) for path in paths] for kind, *paths in options.inputs}
-    write = write_table if hasattr(module, "grid") else write_figure
+    check_inputs(module, files)
     write(module, layout, read_inputs(files), options.output)

@@ -82,25 +82,26 @@ class Costs:
     latency: Latency
 
 
-def prepare(layout: Layout, **costs: Cost | Latency) -> pd.DataFrame:
+def prepare(
+    layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency
+) -> pd.DataFrame:
     """The times of the table in seconds, one method a row.
 
     Args:
         layout: What the table shows.
-        costs: The fields of `Costs`.
+        training: See `Costs`, which also explains the others.
 
     Returns:
         Columns method, training_llm, training_sampling, training_mlp, inference_llm, inference_mlp (float64; NaN
         where a method has no such cost). Inference is per question.
     """
-    measured = Costs(**costs)
-    policy, latency = measured.training.seconds, measured.latency
+    policy = training.seconds
     one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     nothing = float("nan")
     return pd.DataFrame(
         [
-            ("CoCal", policy, nothing, measured.fit.seconds, one, prediction),
-            ("PostCal", policy, measured.sampling.seconds, measured.postcal_fit.seconds, one, prediction),
+            ("CoCal", policy, nothing, fit.seconds, one, prediction),
+            ("PostCal", policy, sampling.seconds, postcal_fit.seconds, one, prediction),
             ("SelfConsis", policy, nothing, nothing, pool, nothing),
         ],
         columns=["method", "training_llm", "training_sampling", "training_mlp", "inference_llm", "inference_mlp"],

@@ -1,8 +1,10 @@
 """How the files that exhibits show are read, by their kind."""
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, get_origin
 
 from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError
@@ -30,6 +32,33 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 """By kind: metric cubes, tables of predictions, specs in the folders of companions, inference times, and the times of
 policy training, of PostCal's sampling, and of the fits of CoCal's and PostCal's companions."""
+
+
+def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:
+    """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`.
+
+    Args:
+        module: The exhibit's module; a diagram has no `prepare` and reads nothing.
+        files: The files, by kind.
+
+    Raises:
+        ConfigError: if a kind is missing or another one is given, or several files of a kind of which it reads one, or
+            one file where it reads several.
+    """
+    name = module.__name__.rpartition(".")[2]
+    _, *arguments = signature(module.prepare).parameters.values() if hasattr(module, "prepare") else [None]
+    several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
+    for kind, given in files.items():
+        if kind not in several:
+            reads = f"it reads {', '.join(several)}" if several else "it reads no files"
+            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; {reads}")
+        if isinstance(given, Path) == several[kind]:
+            flag = f"--inputs {kind} FILE..." if several[kind] else f"--input {kind}=FILE"
+            raise ConfigError(f"{kind}: {name} takes it as {flag}")
+        if given == []:
+            raise ConfigError(f"--inputs: no file of the kind {kind} is given")
+    for kind in (kind for kind in several if kind not in files):
+        raise ConfigError(f"--input: {name} also reads {kind}, which is missing")
 
 
 def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:

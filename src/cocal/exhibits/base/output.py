@@ -6,7 +6,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cocal.errors import ConfigError
 from cocal.exhibits.base.inputs import input_digests
 from cocal.exhibits.base.layouts import Layout
 from cocal.exhibits.drawing.style import paper_style, save_figure
@@ -26,11 +25,7 @@ def write_table(module: ModuleType, layout: Layout, inputs: Mapping[str, Any], o
         layout: What the table shows.
         inputs: What its files hold, by kind.
         output: The .tex file.
-
-    Raises:
-        ConfigError: if the output has another ending.
     """
-    _check_ending(output, ".tex")
     numbers = module.prepare(layout, **inputs)
     made_of = {**input_digests(inputs), layout.called: digest(layout.identity())}
     source = "; ".join([f"study {layout.study}", *(f"{name} {value}" for name, value in made_of.items())])
@@ -49,11 +44,7 @@ def write_figure(module: ModuleType, layout: Layout | None, inputs: Mapping[str,
         layout: What the figure shows; None for a diagram.
         inputs: What its files hold, by kind.
         output: The .pdf file.
-
-    Raises:
-        ConfigError: if the output has another ending.
     """
-    _check_ending(output, ".pdf")
     if layout is None:
         with paper_style():
             save_figure(module.draw(), output, {"diagram": output.stem})
@@ -64,8 +55,3 @@ def write_figure(module: ModuleType, layout: Layout | None, inputs: Mapping[str,
         save_figure(module.draw(numbers, layout), output, layout.facts() | {"digest": digest(layout.identity())})
     write_text(output.with_suffix(".csv"), csv_text(numbers))
     logger.info("wrote %s, .png and .csv", output)
-
-
-def _check_ending(output: Path, ending: str) -> None:
-    if output.suffix != ending:
-        raise ConfigError(f"--output: {output} must end in {ending}; the other files are written beside it")
