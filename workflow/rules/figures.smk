@@ -26,6 +26,6 @@ for figure in FIGURES:
         params:
             arguments=figure.arguments,
             caption=figure.caption,
-            code=exhibit_code(figure, STUDY),
+            code=exhibit_code(figure),
         shell:
             "cocal exhibit {params.arguments:q} --output {output.pdf} > {log} 2>&1"

@@ -26,7 +26,7 @@ for table in TABLES:
         params:
             arguments=table.arguments,
             caption=table.caption,
-            code=exhibit_code(table, STUDY),
+            code=exhibit_code(table),
         shell:
             "cocal exhibit {params.arguments:q} --output {output.tex} > {log} 2>&1"
 

@@ -7,9 +7,9 @@ import pandas as pd
 from pydantic import AfterValidator, Field
 
 from cocal.config.base import Count, Name
-from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
+from cocal.estimators import cocal_binary
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import TableExhibit, has_methods
 from cocal.exhibits.base.inputs import seeds_of
@@ -111,7 +111,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, metrics: Sequenc
     """The table of the prepared numbers; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
     seeds = seeds_of(metrics[0])
     sentences = [
-        f"Confidence quality of {METHODS[_METHOD].label} with different token aggregations after {layout.step} "
+        f"Confidence quality of {cocal_binary.METHOD.label} with different token aggregations after {layout.step} "
         f"training steps, averaged over {counted(seeds, 'seed')} and {layout.macro_label}.",
         layout.caption,
         "Bold values indicate the best results.",

@@ -34,7 +34,7 @@ def code_digest(*modules: str) -> str:
     """Digest of the definitions that these modules use, directly or through others.
 
     Args:
-        modules: such as "cocal.commands.train"; or one definition, as "cocal.commands.figure:_save".
+        modules: such as "cocal.commands.train"; or one definition, as "cocal.study.plan:layers_of".
 
     Returns:
         "code:" and the first 16 hexadecimal digits of a SHA-256.
