@@ -84,7 +84,12 @@ EDITS = {
         {"p-true"},
     ),
     "a method's label": ("estimators/p_true.py", 'label="P(True)"', 'label="P(T)"', {"look", "main"}),
-    "a method's colour, which a diagram has too": ("estimators/cocal_binary.py", "#3035c4", "#3035c5", {*SHOWN} - {"layers"}),
+    "a method's colour, which a diagram has too": (
+        "estimators/cocal_binary.py",
+        "#3035c4",
+        "#3035c5",
+        {*SHOWN} - {"layers"},
+    ),
     "a reward": ("policy/rewards.py", "invalid_confidence) ** 2)", "invalid_confidence) ** 4)", TRAINS),
     "the split": ("companion/split.py", "blake2b", "blake2s", {"companions"}),
     "the states": ("features/forward.py", "running = None", "running = False", READS_STATES),

@@ -77,7 +77,7 @@ def test_undefined_values_of_an_aggregation_are_explained(cubes):
 
 
 def test_an_absent_backbone_layer_or_cube_is_named(cubes):
-    with pytest.raises(ContractError, match=r"nothing for backbone qwen3-14b; give its cube"):
+    with pytest.raises(ContractError, match=r"no cube holds backbone qwen3-14b; give its cube"):
         token_aggregation.prepare(aggregation_layout(), cubes[1:])
     wrong = [{"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 36}]
     with pytest.raises(ContractError, match=r"no such layer \(there are: 34, 35\)"):

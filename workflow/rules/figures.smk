@@ -1,5 +1,5 @@
-# Figures of the paper, as vector PDF, as PNG and as the numbers drawn; a diagram has no numbers. They belong to the
-# configured study, which they name in their small print. None is drawn of a study that broke the protocol.
+# Figures of the paper, as vector PDF, as PNG and as the numbers drawn; a diagram has no numbers. Their small print
+# names the configured study. No figure is drawn of a study that broke the protocol.
 for figure in FIGURES:
 
     rule:
