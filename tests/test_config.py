@@ -43,7 +43,7 @@ def _edited(repository, tmp_path, edit):
         (lambda c: c["policy"].update(dataset="syn-amc23"), ["policy.dataset", "role: training"]),
         (
             lambda c: c["datasets"]["syn-train"].update(domain="factual"),
-            ["'syn-train' is factual: rewards are of math"],
+            ["'syn-train' is factual: only mathematics has rewards"],
         ),
         (lambda c: c["companion"].update(validation_share=1.5), ["companion.validation_share", "1.5"]),
         (lambda c: c["datasets"].update({"A B": c["datasets"]["syn-amc23"]}), ["datasets.A B"]),
@@ -51,7 +51,7 @@ def _edited(repository, tmp_path, edit):
         (lambda c: c.pop("policy"), ["policy", "required"]),
         (
             lambda c: c["datasets"]["syn-squad"].update(max_response_length=80),
-            ["datasets.syn-squad.max_response_length = 80", "rollouts may have 88 tokens"],
+            ["datasets.syn-squad.max_response_length = 80", "responses of up to 88 tokens"],
         ),
         (lambda c: c["features"].update(layers=[0, 3]), ["features.layers = [0, 3]: tiny has blocks 0 to 2"]),
         (

@@ -191,7 +191,7 @@ def test_a_record_gives_a_question_with_its_answers(tmp_path):
         ([{"question": "a"}], {}, "set, record 0: no field 'answer'"),
         ([{"question": 5, "answer": "1"}], {}, "record 0: field 'question' holds no text"),
         ([{"question": "a", "answer": "1"}], {"rows": 2}, "has 1 records, the registry expects 2"),
-        ([{"question": "a", "answer": ""}], {"questions": 1}, "0 questions came of it, the registry expects 1"),
+        ([{"question": "a", "answer": ""}], {"questions": 1}, "0 questions remain, the registry expects 1"),
         ([{"question": "a", "answer": "1"}], {"suffix": " Go."}, "record 0: the question does not end with ' Go.'"),
         ([{"question": "a", "answer": "1"}], {"fields": {"answer": "x.0"}}, "record 0: no field 'x.0'"),
         ([{"question": "a", "answer": "1"}], {"loader": "json"}, "own/er/0{40}/set.jsonl: not readable as json"),

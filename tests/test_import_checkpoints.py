@@ -76,14 +76,14 @@ def _cut(folder):
         (_settings(num_hidden_layers=3), "num_hidden_layers is 3, the backbone's depth is 2"),
         (_settings(hidden_size=64), "hidden_size is 64, the backbone's width is 32"),
         (_settings(auto_map={"AutoModel": "modeling_own.Own"}), "needs code of its own"),
-        (_settings(vocab_size=100), "tokens for an embedding of 100 rows"),
-        (_settings(vocab_size=512), "an embedding of 512 rows, .* has 384"),
+        (_settings(vocab_size=100), "tokens, but the embedding has 100 rows"),
+        (_settings(vocab_size=512), "the embedding has 512 rows, but that of .* has 384"),
         (
             lambda folder: (folder / "model.safetensors").unlink(),
             "model.safetensors is missing; weights must be safetensors",
         ),
-        (_cut, "model.safetensors: not a whole safetensors file"),
-        (lambda folder: (folder / "config.json").write_text("{"), "config.json: not JSON"),
+        (_cut, "model.safetensors: the safetensors file is not complete"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json: the file is not JSON"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "not a complete checkpoint"),
     ],
 )
@@ -101,7 +101,7 @@ def test_another_vocabulary_is_refused(source, tmp_path, micro_checkpoint):
     first, second = [token for token in vocabulary if len(token) == 1][:2]
     vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
     path.write_text(json.dumps(content))
-    with pytest.raises(ContractError, match=r"another vocabulary than .*: token"):
+    with pytest.raises(ContractError, match=r"the vocabulary differs from that of .* in token"):
         import_checkpoint(source, tmp_path / "step-3", **SHAPE, attributes={}, base=micro_checkpoint)
 
 

@@ -221,7 +221,7 @@ def test_its_code_is_digested(coin):
             {"coin": "METHOD = 1 / 0"},
             r"the methods of fair cannot be loaded; .*\(ZeroDivisionError: division",
         ),
-        ({"coin": "METHOD = 1"}, r"fair\.coin: METHOD is no cocal\.config\.method\.Method but 1"),
+        ({"coin": "METHOD = 1"}, r"fair\.coin: METHOD is not a cocal\.config\.method\.Method but 1"),
         (
             {"coin": COIN.replace('"coin"', '"rlcr"')},
             r"fair\.coin declares the method 'rlcr', which cocal\.est",

@@ -68,10 +68,10 @@ def test_json_lines_json_and_parquet_are_read(tmp_path, mine):
         (_lines([RECORDS[0], {"question": " ", "answer": 1}]), "line 3: field 'question': is empty"),
         (_lines([RECORDS[0] | {"level": -1}]), "line 1: field 'level': .*greater than or equal to 0"),
         (_lines([RECORDS[0] | {"aliases": "four"}]), "line 1: field 'aliases': "),
-        (_lines([RECORDS[0], RECORDS[0]]), "line 3: question_id 'a' stands in line 1 too; ids must differ"),
+        (_lines([RECORDS[0], RECORDS[0]]), "line 3: question_id 'a' is also in line 1; ids must differ"),
         ('{"question": "?"', r"mine\.jsonl, line 1: not valid JSON"),
         ("4\n", r"line 1: field '\(the whole record\)'"),
-        ("\n", r"mine\.jsonl: holds no questions"),
+        ("\n", r"mine\.jsonl: the file holds no questions"),
     ],
 )
 def test_errors_name_file_line_and_field(mine, text, message):

@@ -165,18 +165,21 @@ def test_time_limits_are_read_in_minutes(limit, minutes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"cpu_partition": "long"}, "no partition 'long' here, only b200, cpu, mixed, plain: export COCAL_SLURM_CPU_"),
-        ({"gpu_partition": "gpu"}, "no partition 'gpu' here, only b200, cpu, mixed, plain: export COCAL_SLURM_GPU_"),
-        ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs 'h100', it offers gpu:b200:8"),
+        (
+            {"cpu_partition": "long"},
+            "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL_SLURM_CPU",
+        ),
+        ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL_SLURM_GPU"),
+        ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8"),
         (
             {"gpu_partition": "mixed", "gpu_type": ""},
-            "no node of partition 'mixed' has 8 GPUs '', it offers gpu:h100:4",
+            "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4",
         ),
-        ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs 'b200', it offers none"),
-        ({"node_gpus": 16}, "has 16 GPUs 'b200'"),
+        ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs of type 'b200'; it offers none"),
+        ({"node_gpus": 16}, "has 16 GPUs of type 'b200'"),
         (
             {"minutes": 2000},
-            "jobs end after 1440 minutes here, the profile asks for up to 2000: export COCAL_SLURM_MAX",
+            "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX",
         ),
         ({"account": "physics"}, "you have no account 'physics' here, nor any other: unset COCAL_SLURM_ACCOUNT"),
     ],
@@ -199,7 +202,7 @@ def test_a_site_that_fits_has_no_problems():
 def test_no_account_is_guessed():
     partitions = slurm.parse_partitions(SINFO)
     (missing,) = slurm.problems(SITE, partitions, accounts=["nlp", "vision"])
-    assert missing == "jobs need an account, you have nlp, vision: export COCAL_SLURM_ACCOUNT=NAME"
+    assert missing == "jobs need an account; you have nlp, vision: export COCAL_SLURM_ACCOUNT=NAME"
     (unknown,) = slurm.problems(SITE._replace(account="physics"), partitions, accounts=["nlp"])
     assert unknown == "you have no account 'physics' here, only nlp"
 

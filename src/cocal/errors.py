@@ -10,8 +10,8 @@ class ContractError(ValueError):
 
 
 class ClusterError(RuntimeError):
-    """A cluster cannot run this now; the message says why and what to type."""
+    """The jobs cannot run on this cluster now; the message says why and which command helps."""
 
 
 class EngineError(RuntimeError):
-    """The process of a generation engine failed or died; the message holds what it said last."""
+    """The process of a generation engine failed or died; the message holds the end of its output."""

@@ -1,7 +1,7 @@
-"""What Snakemake prints in the terminal, as lines that name job, share of the work and time left.
+"""Snakemake's terminal output, as lines that name the job, the share of the work that is done and the time left.
 
-Chosen by `logger: cocal` in profiles/default. Snakemake's own log file in .snakemake/log stays as it is, with all
-inputs, outputs, commands and reasons. Warnings, errors and what is not known here are printed as Snakemake words them.
+`logger: cocal` in profiles/default selects it. Snakemake's own log file in .snakemake/log is unchanged and has all
+inputs, outputs, commands and reasons. Warnings, errors and unknown messages are printed in Snakemake's words.
 """
 
 import re
@@ -23,12 +23,12 @@ from snakemake_logger_plugin_cocal.work import Work, earlier_seconds
 
 BENCHMARKS = Path("results/benchmarks")
 TAIL = 30
-"""Lines of a failed job's log."""
+"""Number of lines that are shown from the end of a failed job's log."""
 _SILENCE = 300.0
-"""Seconds without a line after which there is one anyway, while jobs run."""
+"""Seconds without output after which a line names the running jobs."""
 
 _SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS, LogEvent.SHELLCMD}
-"""Said better elsewhere."""
+"""Events that other lines describe better."""
 _CHATTER = ("Building DAG", "Select jobs", "Using shell", "Conda environments: ignored", "Assuming unrestricted shared")
 _CHATTER += ("Singularity containers: ignored", "Group jobs: inactive", "Reasons:")
 _CHATTER += ("Some jobs were triggered by provenance", "Rules with provenance triggered jobs")
@@ -36,9 +36,9 @@ _NUMBERED = (
     (re.compile(r"Trying to restart job (\d+)\."), r"is tried again"),
     (re.compile(r"Job (\d+) has been submitted with SLURM jobid (.*)\."), r"submitted as SLURM job \2"),
 )
-"""Messages that give a job's number, and what is said of it by name."""
+"""Messages that give a job's number, and the text that follows its name instead."""
 _COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
-"""A job's command in an error: kilobytes of settings, which the log file has."""
+"""A job's command in an error message, which may have kilobytes of settings; the log file has it, too."""
 
 
 @dataclass
@@ -46,9 +46,9 @@ class Job:
     """A job that has been started.
 
     Attributes:
-        name: in its lines.
-        rule: of the workflow.
-        started: `time.monotonic()` then.
+        name: Name in its lines.
+        rule: Rule of the workflow.
+        started: Value of `time.monotonic()` at its start.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Job:
 
 
 class LogHandler(LogHandlerBase):
-    """Prints the lines. Snakemake calls it from one thread, with one record after another."""
+    """Prints the lines. Snakemake calls it from one thread with one record after another."""
 
     def __post_init__(self) -> None:
         self._jobs: dict[int, Job] = {}
@@ -74,38 +74,38 @@ class LogHandler(LogHandlerBase):
 
     @property
     def writes_to_stream(self) -> bool:
-        """In place of Snakemake's own lines."""
+        """Whether its lines replace Snakemake's own lines in the terminal."""
         return True
 
     @property
     def writes_to_file(self) -> bool:
-        """Snakemake's log file stays its own."""
+        """Whether it writes a log file; that is left to Snakemake."""
         return False
 
     @property
     def has_filter(self) -> bool:
-        """Snakemake's, which obeys --quiet, is added."""
+        """Whether it has a filter; without one, Snakemake adds its own, which obeys --quiet."""
         return False
 
     @property
     def has_formatter(self) -> bool:
-        """The lines are made here."""
+        """Whether it formats its lines itself."""
         return True
 
     @property
     def needs_rulegraph(self) -> bool:
-        """For the longest chain of jobs."""
+        """Whether it needs the graph of the rules, from which the longest chain of jobs is computed."""
         return True
 
     def emit(self, record: LogRecord) -> None:
-        """Print what there is to say of an event, if anything."""
+        """Print the lines of an event, if it has any."""
         try:
             text = self._say(record)
             if text:
                 self._print(self._colours.decorate(record, text) if record.levelno >= WARNING else text)
         except BrokenPipeError:
             raise
-        except Exception:  # a bug of ours must not hide what Snakemake has to say
+        except Exception:  # an error here must not hide Snakemake's messages
             self.handleError(record)
 
     def _print(self, text: str) -> None:
@@ -117,11 +117,11 @@ class LogHandler(LogHandlerBase):
         event = getattr(record, "event", None)
         events = {
             LogEvent.RUN_INFO: self._planned,
-            LogEvent.JOB_INFO: self._begun,
-            LogEvent.JOB_FINISHED: self._done,
+            LogEvent.JOB_INFO: self._started,
+            LogEvent.JOB_FINISHED: self._finished,
             LogEvent.JOB_ERROR: self._failed,
-            LogEvent.RULEGRAPH: self._chains,
-            LogEvent.RESOURCES_INFO: self._room,
+            LogEvent.RULEGRAPH: self._rulegraph,
+            LogEvent.RESOURCES_INFO: self._resources,
         }
         if event in events:
             return events[event](record)
@@ -132,7 +132,7 @@ class LogHandler(LogHandlerBase):
         return "" if event in silent else self._plain(self._words.format(record))
 
     def _plain(self, text: str) -> str:
-        """What Snakemake says of the run as a whole, with names of jobs in place of numbers."""
+        """A message of Snakemake about the whole run, with the names of jobs instead of their numbers."""
         for pattern, words in _NUMBERED:
             if (found := pattern.fullmatch(text)) and int(found[1]) in self._jobs:
                 return self._line(self._jobs[int(found[1])].name, found.expand(words))
@@ -142,8 +142,8 @@ class LogHandler(LogHandlerBase):
             return ""
         return _COMMAND.sub("the command ", text)
 
-    def _chains(self, record: LogRecord) -> str:
-        """Which rules wait for which."""
+    def _rulegraph(self, record: LogRecord) -> str:
+        """Record which rules each rule waits for."""
         nodes = [node["rule"] for node in record.rulegraph["nodes"]]
         needs: dict[str, set[str]] = {}
         for link in record.rulegraph["links"]:
@@ -151,14 +151,14 @@ class LogHandler(LogHandlerBase):
         self._work.needs = needs
         return ""
 
-    def _room(self, record: LogRecord) -> str:
-        """How many jobs run at a time: cores, or jobs in the queue of a cluster."""
+    def _resources(self, record: LogRecord) -> str:
+        """Record how many jobs run at a time: the number of cores, or of jobs in the queue of a cluster."""
         given = getattr(record, "cores", None) or getattr(record, "nodes", None)
         self._work.side_by_side = given or self._work.side_by_side
         return ""
 
     def _planned(self, record: LogRecord) -> str:
-        """How much there is to do; at the end of a dry-run, whose beginning says the same, the table of jobs too."""
+        """The number of jobs and the expected time; at the end of a dry-run, the table of jobs precedes them."""
         rules = {rule: count for rule, count in record.stats.items() if rule != "total"}
         again, count = bool(self._work.jobs), record.stats["total"]
         self._work.jobs = rules
@@ -172,20 +172,20 @@ class LogHandler(LogHandlerBase):
         self._work.side_by_side = 1
         return f"\n{self._words.format(record)}\n{jobs}, about {in_words(self._work.left())} if one ran after the other"
 
-    def _begun(self, record: LogRecord) -> str:
+    def _started(self, record: LogRecord) -> str:
         job = Job(called(record.rule_name, record.wildcards, record.shellcmd), record.rule_name, time.monotonic())
         self._jobs[record.jobid] = job
         reason = reason_line(record.reason)
         if not self.common_settings.dryrun:
             self._running.add(record.jobid)
-        if not record.output:  # nothing to make: a target, such as all
+        if not record.output:  # a target without outputs, such as all
             self._targets.add(record.rule_name)
             return ""
         if self.common_settings.dryrun:
             return f"{job.name:<{NAME_WIDTH}}  {reason}"
         return self._line(job.name, f"started: {reason}" if reason else "started")
 
-    def _done(self, record: LogRecord) -> str:
+    def _finished(self, record: LogRecord) -> str:
         job = self._jobs[record.job_id]
         self._running.discard(record.job_id)
         self._failures.pop(record.job_id, None)
@@ -196,7 +196,7 @@ class LogHandler(LogHandlerBase):
         )
 
     def _rest(self) -> str:
-        """Share of the work and time left, now."""
+        """The share of the work that is done and the time left."""
         now = time.monotonic()
         running = [(self._jobs[number].rule, now - self._jobs[number].started) for number in self._running]
         left = self._work.left(running)
@@ -204,7 +204,7 @@ class LogHandler(LogHandlerBase):
         return f"{share}, about {in_words(left)} left" if left >= 1 else share
 
     def _watch(self) -> None:
-        """In a thread of its own: a line where nothing was said for long, as while a cluster trains for hours."""
+        """Print a line if there was no output for long, as while a cluster trains for hours; runs in its own thread."""
         while not self._over.wait(_SILENCE / 10):
             with self.lock:
                 now = time.monotonic()
@@ -214,12 +214,12 @@ class LogHandler(LogHandlerBase):
                     self._print(self._line("running", f"{names}; {self._rest()}"))
 
     def close(self) -> None:
-        """No more lines."""
+        """Stop the thread that watches for silence."""
         self._over.set()
         super().close()
 
     def _failed(self, record: LogRecord) -> str:
-        """What failed, its log file and the end of it."""
+        """Lines with the name of the failed job, the path of its log and the end of that log."""
         self._running.discard(record.jobid)
         job = self._jobs.get(record.jobid) or Job(record.rule_name, record.rule_name, time.monotonic())
         lines = [self._line(job.name, f"FAILED after {in_words(time.monotonic() - job.started)}")]

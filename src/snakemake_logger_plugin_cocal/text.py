@@ -1,4 +1,4 @@
-"""Snakemake's facts about a job, in the words of one line."""
+"""Texts about a job for one line: why it runs, and its name."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from pathlib import PurePath
 from cocal.runtime.joblog import job_name
 
 LONGEST = 100
-"""Characters of a reason, at most."""
+"""Largest number of characters of a reason."""
 
 _REASONS = {
     "Forced execution": "it is forced",
@@ -22,25 +22,25 @@ _REASONS = {
     "Software environment": "software environment changed",
     "Input files updated by another job": "its input is made anew",
 }
-"""What Snakemake's reasons begin with, and what we say, the most telling first."""
+"""Short texts for Snakemake's reasons, by how these begin; the most informative ones come first."""
 _CODE = "code"
 _DIGEST = re.compile(r"\b([a-z]+):([0-9a-f]{16})\b")
 _BETWEEN = re.compile("; (?=" + "|".join(_REASONS) + ")")
 _SHELL = re.compile(r"\d*>|\|")
-"""Where a command's own words end."""
+"""The redirection or pipe that ends a command."""
 
 
 def reason_line(reason: str) -> str:
     """Why a job runs, in at most `LONGEST` characters: "its output is missing", "parameters changed: passes".
 
     Args:
-        reason: as Snakemake words it, such as "Missing output files: a, b; Code has changed since last execution".
+        reason: Snakemake's text, such as "Missing output files: a, b; Code has changed since last execution".
     """
     parts = _BETWEEN.split(reason)
     given = {begin: part for begin in _REASONS for part in parts if part.startswith(begin)}
     if not given:
         return _cut(reason)
-    if len(given) > 1:  # goes without saying where there is another reason
+    if len(given) > 1:  # this reason is left out if there is another one
         given.pop("Input files updated by another job", None)
     said = []
     for begin, part in given.items():
@@ -65,15 +65,15 @@ def _cut(text: str) -> str:
 
 
 def _changed(part: str) -> list[str]:
-    """Names of the settings that differ between the parameters before and now, which Snakemake gives without names but
-    whose values are JSON objects, or digests with a name: "code" and "prompts"."""
+    """Names of the settings that differ between the parameters before and now. Snakemake gives only the values of
+    parameters: JSON objects, whose keys are the names, and digests that are named "code" and "prompts"."""
     before, _, now = part.partition(" now: ")
     old, new = ({**dict(_leaves(_objects(text))), **_digests(text)} for text in (before, now))
     return [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
 
 
 def _digests(text: str) -> dict[str, set[str]]:
-    """The digests in a text, by their names."""
+    """The digests in a text by their names."""
     found: dict[str, set[str]] = {}
     for name, digest in _DIGEST.findall(text):
         found.setdefault(name, set()).add(digest)
@@ -94,7 +94,7 @@ def _objects(text: str) -> list:
 
 
 def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted name and JSON of every value that is no object."""
+    """The dotted name and the JSON text of every value that is not an object."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _leaves(inner, f"{name}.{key}" if name else key)
@@ -106,11 +106,11 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str:
-    """What a job is called: what its command calls itself in its log lines (`cocal.runtime.joblog.job_name`), with the
-    wildcards where that is the command alone; or its rule and wildcards where it runs no command of ours.
+    """The name of a job, which is the one in its command's log lines (`cocal.runtime.joblog.job_name`). If that is only
+    the command's name, the wildcards follow. A job that runs no `cocal` command is named by its rule and wildcards.
 
     Args:
-        shellcmd: what the job runs, if it is a shell command.
+        shellcmd: The job's shell command, if it has one.
     """
     try:
         words = shlex.split(shellcmd or "")
@@ -123,5 +123,5 @@ def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str
     name = job_name(words[start:end])
     if " " not in name:
         return " ".join([name, *map(str, wildcards.values())])
-    # features of factual questions are extracted by the same command, into the same folder
+    # the features of factual questions have the same command and folder, so they need another name
     return f"{name} factual" if rule.startswith("factual") and "factual" not in name else name

@@ -1,4 +1,4 @@
-"""How much of a run's work is done and how long the rest will take: plain arithmetic, without Snakemake."""
+"""The share of a run's work that is done and the time that the rest will take, computed without Snakemake."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import fmean
 
 UNKNOWN = 5.0
-"""Seconds assumed of a job whose rule nobody knows anything about."""
+"""Seconds that are assumed for a job whose rule has no known duration."""
 _INERTIA = 0.05
-"""Share of the whole work that has to be done before its pace counts as much as the expectation."""
+"""Share of the whole work after which the measured pace counts as much as the expectation."""
 _OVERDUE = 0.2
-"""Share of the time that it has run which a job is taken to need still, at least: nobody knows when one that takes
-longer than expected will end."""
+"""Least remaining time of a running job, as a share of the time that it has run; it matters for jobs that take longer
+than expected."""
 
 
 @dataclass
@@ -20,13 +20,12 @@ class Work:
     """The jobs of a run.
 
     Attributes:
-        jobs: number of jobs of each rule, finished ones included.
-        side_by_side: how many run at a time.
-        needs: rules that each rule waits for.
-        assumed: seconds of one job of a rule, guessed; a name that ends with an underscore stands for all rules that
-            begin so, and `metrics` also for `sweep_metrics`.
-        earlier: mean seconds of the jobs of a rule in an earlier run. They count before what is assumed.
-        finished: seconds of the jobs of each rule that have finished in this run.
+        jobs: Number of jobs of each rule, including finished ones.
+        side_by_side: Number of jobs that run at a time.
+        needs: Rules that each rule waits for.
+        assumed: Assumed seconds of one job by rule; names may stand for several rules (`assumed_seconds`).
+        earlier: Mean seconds of a rule's jobs in an earlier run, which take precedence over `assumed`.
+        finished: Seconds of the jobs of each rule that have finished in this run.
     """
 
     jobs: Mapping[str, int]
@@ -37,19 +36,19 @@ class Work:
     finished: dict[str, list[float]] = field(default_factory=dict)
 
     def finish(self, rule: str, seconds: float) -> None:
-        """A job has finished."""
+        """Record that a job has finished."""
         self.finished.setdefault(rule, []).append(seconds)
 
     def expected(self) -> dict[str, float]:
-        """Seconds to expect of a job of each rule that is still to come.
+        """Expected seconds of a future job of each rule.
 
-        All expectations are stretched by how long the finished jobs took in comparison, the more the more of the work
-        they were. A rule without an earlier time takes as long as those of its jobs that have finished.
+        All expectations are multiplied by the ratio of actual to expected time of the finished jobs, which is damped at
+        the beginning. A rule without an earlier time takes as long as those of its jobs that have finished.
         """
-        before = {rule: self._before(rule) for rule in self.jobs}
+        before = {rule: self._prior(rule) for rule in self.jobs}
         inertia = _INERTIA * sum(count * before[rule] for rule, count in self.jobs.items())
         took = sum(sum(times) for times in self.finished.values())
-        wanted = sum(len(times) * self._before(rule) for rule, times in self.finished.items())
+        wanted = sum(len(times) * self._prior(rule) for rule, times in self.finished.items())
         stretch = (took + inertia) / (wanted + inertia) if wanted + inertia else 1.0
         return {
             rule: fmean(times) if (times := self.finished.get(rule)) and rule not in self.earlier else seconds * stretch
@@ -57,23 +56,23 @@ class Work:
         }
 
     def share(self, running: Sequence[tuple[str, float]] = ()) -> float:
-        """Share of the work that is done, in [0, 1]; work is seconds of jobs, whatever their number.
+        """Share of the work that is done, in [0, 1]; work is measured in seconds of jobs.
 
         Args:
-            running: rule of each running job, and the seconds that it has run.
+            running: Rule of each running job and the seconds that it has run.
         """
         done = sum(sum(times) for times in self.finished.values()) + sum(seconds for _, seconds in running)
-        left = sum(sum(rests) for rests in self._rests(running).values())
+        left = sum(sum(rests) for rests in self._remaining(running).values())
         return done / (done + left) if done + left else 1.0
 
     def left(self, running: Sequence[tuple[str, float]] = ()) -> float:
-        """Seconds until the last job ends: those of all jobs over as many as run side by side, or those of the longest
-        chain of rules that wait for each other, whichever is more.
+        """Seconds until the last job ends: the time of all jobs divided by `side_by_side`, or that of the longest chain
+        of rules that wait for each other if it is larger.
 
         Args:
-            running: as for `share`.
+            running: Rule of each running job and the seconds that it has run.
         """
-        rests = self._rests(running)
+        rests = self._remaining(running)
         waves = {
             rule: max(max(of_rule, default=0.0), sum(of_rule) / self.side_by_side) for rule, of_rule in rests.items()
         }
@@ -81,7 +80,7 @@ class Work:
 
         def chain(rule: str) -> float:
             if rule not in chains:
-                chains[rule] = 0.0  # a rule that waits for itself, with other wildcards, ends here
+                chains[rule] = 0.0  # ends the recursion of a rule that waits for itself
                 longest = max((chain(other) for other in self.needs.get(rule, ())), default=0.0)
                 chains[rule] = waves.get(rule, 0.0) + longest
             return chains[rule]
@@ -89,11 +88,11 @@ class Work:
         every = sum(sum(of_rule) for of_rule in rests.values()) / self.side_by_side
         return max(every, max((chain(rule) for rule in rests), default=0.0))
 
-    def _before(self, rule: str) -> float:
-        """Seconds expected of a job before any has run."""
+    def _prior(self, rule: str) -> float:
+        """Expected seconds of a rule's job before any job has run."""
         return self.earlier[rule] if rule in self.earlier else assumed_seconds(self.assumed, rule)
 
-    def _rests(self, running: Sequence[tuple[str, float]]) -> dict[str, list[float]]:
+    def _remaining(self, running: Sequence[tuple[str, float]]) -> dict[str, list[float]]:
         """Seconds that each job still needs, by rule."""
         expected = self.expected()
         rests = {}
@@ -106,8 +105,8 @@ class Work:
 
 
 def assumed_seconds(assumed: Mapping[str, float], rule: str) -> float:
-    """Seconds of a rule, of its family (`table_` of `table_main`) or of what it is a variant of (`metrics` of
-    `sweep_metrics`); `UNKNOWN` where none is given."""
+    """Assumed seconds of a rule, of its family (`table_` for `table_main`) or of the rule that it is a variant of
+    (`metrics` for `sweep_metrics`); `UNKNOWN` if none is given."""
     if rule in assumed:
         return assumed[rule]
     for name, seconds in assumed.items():
@@ -120,9 +119,9 @@ def earlier_seconds(folder: Path, rules: Iterable[str], backbones: Sequence[str]
     """Mean seconds of the jobs of each rule in an earlier run, from Snakemake's benchmark files.
 
     Args:
-        folder: of `{rule}/{backbone}*.tsv`.
-        rules: those that are wanted; one without such files is absent.
-        backbones: of the study. The files of others are of another study, whose jobs take another time.
+        folder: Folder of the files `{rule}/{backbone}*.tsv`.
+        rules: Rules of the run; a rule without files is absent from the result.
+        backbones: Backbones of the study. Files of other backbones belong to other studies, whose jobs differ.
     """
     found = {}
     for rule in rules:
@@ -134,7 +133,7 @@ def earlier_seconds(folder: Path, rules: Iterable[str], backbones: Sequence[str]
 
 
 def _seconds(file: Path) -> float:
-    """Seconds in a benchmark file; NaN if it is none."""
+    """Seconds in a benchmark file; NaN if it cannot be read as one."""
     try:
         header, *_, last = file.read_text(encoding="utf-8").splitlines()
         return float(dict(zip(header.split("\t"), last.split("\t"), strict=True))["s"])

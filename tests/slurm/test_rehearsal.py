@@ -21,12 +21,12 @@ def test_a_wrong_site_is_refused_before_the_first_job(study):
     site = {"COCAL_SLURM_GPU_PARTITION": "gpu", "COCAL_SLURM_ACCOUNT": "nobody", "COCAL_SLURM_MAX_MINUTES": "9999"}
     done = study.snakemake(CONFIDENCES, site=site)
     assert done.returncode != 0
-    assert "no partition 'gpu' here, only b200, cpu, urgent: export COCAL_SLURM_GPU_PARTITION=NAME" in done.stdout
+    assert "there is no partition 'gpu', only b200, cpu, urgent: export COCAL_SLURM_GPU_PARTITION=NAME" in done.stdout
     assert "you have no account 'nobody' here" in done.stdout
     assert "export COCAL_SLURM_MAX_MINUTES=1440" in done.stdout
     done = study.snakemake(CONFIDENCES, site={"COCAL_SLURM_GPU_TYPE": "h100"})
     assert done.returncode != 0
-    assert "no node of partition 'b200' has 8 GPUs 'h100', it offers gpu:b200:8" in done.stdout
+    assert "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8" in done.stdout
     assert study.jobs() == []
     assert not (study.folder / "results").exists()
 

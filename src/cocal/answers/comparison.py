@@ -1,7 +1,4 @@
-"""One comparison by math-verify, and what the processes that run it need.
-
-math_verify is imported by those processes alone.
-"""
+"""Comparison of two answers by math-verify, and setup of the processes that run it; only they import math_verify."""
 
 import logging
 import re
@@ -18,12 +15,11 @@ def prepare(memory_mb: int) -> None:
     """Set up a checking process.
 
     Args:
-        memory_mb: address space, in MiB, that comparisons may take beyond what the process holds at its start (the
-            imports of the main program count for nothing). An allocation beyond it fails.
+        memory_mb: Address space in MiB that comparisons may use in addition to what the process holds at its start.
+            An allocation beyond it fails.
 
     Raises:
-        RuntimeError: if a comparison that must hold does not. A process in which nothing can be compared would
-            otherwise call every answer wrong.
+        RuntimeError: if it finds that 1/2 and 0.5 differ. A process that cannot compare would call every answer wrong.
     """
     for end in (signal.SIGTERM, signal.SIGPROF):
         signal.signal(end, signal.SIG_DFL)  # a Python handler would wait for a hanging C call to return
@@ -39,12 +35,12 @@ def prepare(memory_mb: int) -> None:
 
 
 def compare(gold: str, answer: str) -> bool:
-    r"""Whether math-verify takes `answer` for `gold`. Both are LaTeX or plain text without `\boxed`.
+    r"""Whether math-verify accepts `answer` for `gold`. Both are LaTeX or plain text without `\boxed`.
 
-    Where one is a percentage, the other may be its share (`12.5\%`, `0.125`) or the bare number (`12.5`): math-verify
-    takes both of integers, and the share alone of other numbers.
+    If one is a percentage such as `12.5\%`, the other may be the fraction `0.125` or the bare number `12.5`.
+    math-verify itself accepts bare numbers only for integer percentages.
 
-    math-verify's own time-outs are off: they rest on SIGALRM, which cannot stop a hanging C call.
+    math-verify's own time-outs are off, because they use SIGALRM, which cannot stop a hanging C call.
     """
     return _verified(gold, answer) or (
         bool(_PERCENT.search(gold)) != bool(_PERCENT.search(answer))
@@ -60,15 +56,15 @@ def _verified(gold: str, answer: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> list:
-    """The pool of a question compares each answer with all others."""
+    """The parsed text; it is cached because the pool of a question compares each answer with all others."""
     from math_verify import parse
 
     return parse(rf"\boxed{{{text}}}", parsing_timeout=None)
 
 
 def compare_all(pairs: list[tuple[str, str]], seconds: float) -> list[bool]:
-    """`compare` for each (gold, answer); SIGPROF ends a process that spends more than `seconds` of processor time on
-    them, however long it had to wait for the processor."""
+    """The result of `compare` for each (gold, answer) pair. SIGPROF ends the process if they take more than `seconds`
+    of processor time in total; waiting for the processor does not count."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return [compare(gold, answer) for gold, answer in pairs]

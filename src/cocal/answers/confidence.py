@@ -1,13 +1,13 @@
 r"""The verbalised confidence of a response: `CONFIDENCE: c` (formats of Verbal, RLCR and DCPO, appendix B).
 
 A statement is the upper-case word CONFIDENCE with a colon (ASCII or full-width). The last one counts, as the last
-`\boxed{}` does for the answer: it is what the response ends on, and DCPO's confidence tokens run from it to the end.
-It must come after the answer and the uncertainty reasoning: a `\boxed` or a `</reason>` behind it voids it.
+`\boxed{}` does for the answer; DCPO's confidence tokens run from it to the end of the response. It must come after
+the answer and the uncertainty reasoning: if a `\boxed` or a `</reason>` follows, there is no statement.
 
 Its value is valid if it is a plain decimal number in [0, 1], alone on its line. Spaces, line breaks and Markdown
-asterisks may come before it, asterisks and a full stop after it; text on later lines is ignored. Everything else has
-no valid confidence. Nothing is clipped, rescaled or taken from an earlier statement, for the paper drops responses
-without a valid score in [0, 1] from the confidence metrics (appendix A.2), and a guess would be an imputation.
+asterisks may precede it, asterisks and a full stop may follow it, and text on later lines is ignored. Otherwise the
+response has no valid confidence. Nothing is clipped, rescaled or taken from an earlier statement, because the paper
+drops responses without a valid score in [0, 1] from the confidence metrics (appendix A.2).
 
 | text after CONFIDENCE:                   | value |                                             |
 |------------------------------------------|-------|---------------------------------------------|
@@ -27,7 +27,7 @@ _VALUE = re.compile(r"[\s*]*+(\d*\.\d+|\d+(?!\.))\**+\.?\**+[^\S\n]*+(?:\n|\Z)",
 
 
 def parse_confidence(text: str) -> float | None:
-    """The stated confidence in [0, 1]; None if it is missing or not valid (see the module's table)."""
+    """The stated confidence in [0, 1]; None if it is missing or invalid (see the table of the module's docstring)."""
     statement = _last_statement(text)
     value = _VALUE.match(text, statement.end()) if statement else None
     if value is None:
@@ -37,9 +37,9 @@ def parse_confidence(text: str) -> float | None:
 
 
 def confidence_span(text: str) -> tuple[int, int] | None:
-    """Characters [start, end) of the confidence part: from the word CONFIDENCE to the end of the text.
+    """Characters [start, end) of the confidence part, from the word CONFIDENCE to the end of the text.
 
-    The span does not ask for a valid value: a malformed confidence is still confidence text to DCPO.
+    The value need not be valid: DCPO treats a malformed confidence as confidence text, too.
     """
     statement = _last_statement(text)
     return (statement.start(), len(text)) if statement else None

@@ -1,4 +1,4 @@
-"""Answer equivalence: deterministic, bounded in time and memory, safe against hostile answers."""
+"""Equivalence of mathematical answers, decided deterministically and with bounded time and memory."""
 
 import logging
 import multiprocessing
@@ -23,40 +23,39 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
-"""Gold answer, answer: math-verify is not symmetric."""
+"""Gold answer and answer, in this order, because math-verify is not symmetric."""
 
 _CHUNK = 16
-"""Comparisons sent to a process together; a few milliseconds each."""
+"""Number of comparisons that are sent to a process together; each takes a few milliseconds."""
 _CHUNK_TIMEOUT = 1.0
-"""Seconds of processor time for a chunk, before its comparisons get the full time each."""
-_ENOUGH = 100
-"""Answers after which a share of undecided ones is telling."""
-_BARREN_POOLS = 3
-"""Pools in a row that may break before anything is judged."""
+"""Seconds of processor time for a chunk; if they do not suffice, each of its comparisons gets the full time."""
+_MIN_ANSWERS = 100
+"""Number of answers after which the share of undecided ones is checked."""
+_MAX_BROKEN_POOLS = 3
+"""Number of process pools in a row that may break without judging anything."""
 
 
 class Verifier:
-    """Judges mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
+    """The judge of mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
 
-    Answers that are the same text but for typesetting (`plain_answer`) are equivalent; two plain integers are
-    equivalent if they are the same number, two bare words if they are the same letters; bases, ordered lists and units
-    in words are read by `cocal.answers.notation`; all else is math-verify's to decide, in processes that are killed
-    when a comparison takes too much processor time or memory. Such a comparison stays undecided and counts as not
-    equivalent; one with an answer beyond `settings.max_answer_length` or `settings.max_nesting` is decided: it is not
-    equivalent.
-    Processor time, and not the clock, bounds a comparison, so that a verdict does not depend on what else the machine
-    does. A process that ends for another reason, or that outlasts `settings.wall_timeout`, says nothing about its
-    comparison, which is then tried once more.
-    However hostile the answers, f failures among n different comparisons cost at most f times `settings.timeout` plus
-    as many times a chunk's time-out, beyond the time of the others and of new processes for those that were killed.
-    The judge of mathematics (`cocal.answers.judge.Judge`).
+    Two answers are equivalent if their texts differ only in typesetting (`plain_answer`). Two plain integers are
+    equivalent if they are the same number, two bare words if they have the same letters. `cocal.answers.notation`
+    decides on bases, ordered lists and units in words. math-verify decides everything else, in processes that are
+    killed when a comparison takes too much processor time or memory. Such a comparison stays undecided and counts as
+    not equivalent. A pair with an answer beyond `settings.max_answer_length` or `settings.max_nesting` is decided: it
+    is not equivalent.
 
-    Processes start with the first comparison that needs one; close the verifier, or use it as a context manager, to
-    end them.
+    Comparisons are bounded by processor time and not by wall-clock time, so that verdicts do not depend on other work
+    on the machine. If a process ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried
+    once more. If f of n different comparisons fail, they cost at most f times (`settings.timeout` + the time-out of a
+    chunk), apart from the time of the others and of new processes for those that were killed.
+
+    Processes start with the first comparison that needs one. To end them, close the verifier or use it as a context
+    manager.
 
     Args:
-        settings: bounds of one comparison.
-        workers: checking processes.
+        settings: Bounds of one comparison.
+        workers: Number of checking processes.
     """
 
     def __init__(self, settings: VerifierSettings, workers: int = 1) -> None:
@@ -84,13 +83,13 @@ class Verifier:
         """Whether each answer is equivalent to any of its gold answers.
 
         Args:
-            golds: accepted answers (the answer and its aliases) of each of n responses.
-            answers: extracted answers, None without one.
-            questions: not needed.
+            golds: Accepted answers (the answer and its aliases) of each of n responses.
+            answers: Extracted answers; None for a response without one.
+            questions: Unused.
 
         Returns:
-            bool (n,); False without an answer. Undecided is an answer that is equivalent to no gold answer, and of
-            which the comparison with one was given up.
+            bool (n,); False without an answer. An answer is undecided if it is equivalent to no gold answer and one of
+            its comparisons was given up.
 
         Raises:
             ContractError: if more than `settings.max_timeouts` of the answers stay undecided.
@@ -107,12 +106,10 @@ class Verifier:
         return self._counted(answers, right, right | ~given_up)
 
     def equivalent(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """Whether the second answer of each (gold, answer) pair is equivalent to the first.
-
-        Equal pairs are judged once.
+        """Whether the answer of each (gold, answer) pair is equivalent to the gold answer; equal pairs are judged once.
 
         Returns:
-            Booleans, shape (len(pairs),); False where nothing was decided.
+            bool (len(pairs),); False for undecided pairs.
 
         Raises:
             ConfigError: if no checking process can start within `settings.memory_mb`.
@@ -120,7 +117,7 @@ class Verifier:
         return np.array([verdict is True for verdict in self._verdicts(pairs)], dtype=bool)
 
     def _verdicts(self, pairs: Sequence[Pair]) -> list[bool | None]:
-        """Verdict of each pair; None where the comparison was given up."""
+        """The verdict on each pair; None if the comparison was given up."""
         forms = {text: self._form(text) for pair in pairs for text in pair}
         known = [_compared(forms[gold], forms[answer]) for gold, answer in pairs]
         verdicts = {pair: _obvious(*pair) for pair in known}
@@ -132,16 +129,17 @@ class Verifier:
     ) -> Verdicts:
         """Equivalence classes of the answers within each pool.
 
-        Two answers share a class if either, as gold, is equivalent to the other, or a chain of such pairs links them.
+        Two answers share a class if they are equivalent with either of them as gold answer, or if a chain of such pairs
+        links them.
 
         Args:
-            answers: extracted answers of n responses, None without one.
-            pools: pool of each response (any hashable, such as the question); one pool by default.
-            questions: not needed.
+            answers: Extracted answers of n responses; None for a response without one.
+            pools: Pool of each response (any hashable value, such as the question); by default there is one pool.
+            questions: Unused.
 
         Returns:
             int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an
-            answer. Undecided is an answer whose comparison with one of another class was given up.
+            answer. An answer is undecided if its comparison with an answer of another class was given up.
 
         Raises:
             ContractError: if more than `settings.max_timeouts` of the answers stay undecided.
@@ -163,10 +161,10 @@ class Verifier:
         return self._counted(answers, labels, decided_rows(forms, known, labels, open_pairs))
 
     def _counted(self, answers: Sequence[str | None], values: np.ndarray, decided: np.ndarray) -> Verdicts:
-        """The verdicts, unless too many of all answers so far are undecided."""
+        """The verdicts; fails if too many of all answers so far are undecided."""
         self._answers += sum(answer is not None for answer in answers)
         self._undecided += int(np.count_nonzero(~decided))
-        if self._answers >= _ENOUGH and self._undecided > self._settings.max_timeouts * self._answers:
+        if self._answers >= _MIN_ANSWERS and self._undecided > self._settings.max_timeouts * self._answers:
             raise ContractError(
                 f"verifier: {self._undecided} of {self._answers} answers stay undecided, more than "
                 f"verifier.max_timeouts = {self._settings.max_timeouts:g}: their comparisons {self._bounds}. Raise "
@@ -176,7 +174,7 @@ class Verifier:
 
     @property
     def _bounds(self) -> str:
-        """The bounds, for messages."""
+        """Description of the bounds for messages."""
         bounds = self._settings
         return (
             f"exceeded verifier.timeout = {bounds.timeout:g} s of processor time or verifier.memory_mb = "
@@ -184,7 +182,7 @@ class Verifier:
         )
 
     def _form(self, text: str) -> str | None:
-        """The form in which equal texts are equivalent; None if the text is too long or too deep to be compared."""
+        """The form of an answer, which equivalent answers may share; None if it is too long or too deeply nested."""
         if len(text) > self._settings.max_answer_length:
             return None
         plain = plain_answer(text)
@@ -193,10 +191,10 @@ class Verifier:
         return canonical_integer(plain) or plain
 
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool | None]:
-        """math-verify's verdicts; None where a comparison was given up.
+        """math-verify's verdicts; None if a comparison was given up.
 
-        Chunks save round trips. One that fails is judged again pair by pair with the full time each, so that only
-        the pair at fault is given up; a pair that did not use up its bounds is judged a second time.
+        Chunks save round trips. The pairs of a chunk that fails are judged one by one with the full time for each, so
+        that only the pair at fault is given up. A pair that failed within its bounds is judged a second time.
         """
         chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
         together = self._compare(chunks, min(_CHUNK_TIMEOUT, self._settings.timeout))
@@ -214,12 +212,12 @@ class Verifier:
         return together.verdicts | alone.verdicts | again.verdicts | dict.fromkeys(given_up)
 
     def _compare(self, chunks: list[list[Pair]], timeout: float) -> "_Outcome":
-        """Compare chunks in processes that may each spend `timeout` seconds of processor time on one."""
+        """Compare chunks in processes that may spend `timeout` seconds of processor time on each chunk."""
         from pebble import ProcessExpired
 
         verdicts: dict[Pair, bool] = {}
         exhausted, broken = [], []
-        barren = 0
+        broken_pools = 0
         while chunks:
             pool = self._pool()
             wall = self._settings.wall_timeout
@@ -235,15 +233,15 @@ class Verifier:
                 except TimeoutError:
                     broken.append(chunk)
                 except BrokenProcessPool:
-                    lost.append(chunk)  # a process died between two chunks and took its pool with it
-            barren = barren + 1 if len(lost) == len(chunks) else 0
-            if barren == _BARREN_POOLS:
-                raise RuntimeError(f"verifier: the processes of {barren} pools died without judging anything")
+                    lost.append(chunk)  # a process died between two chunks and broke its pool
+            broken_pools = broken_pools + 1 if len(lost) == len(chunks) else 0
+            if broken_pools == _MAX_BROKEN_POOLS:
+                raise RuntimeError(f"verifier: the processes of {broken_pools} pools died without judging anything")
             chunks = lost
         return _Outcome(verdicts, exhausted, broken)
 
     def _pool(self) -> "ProcessPool":
-        """The running pool; a new one if there is none or it broke."""
+        """The running pool, or a new one if there is none or it broke."""
         if self._processes is not None and not self._processes.active:
             self.close()
         if self._processes is None:
@@ -252,12 +250,12 @@ class Verifier:
 
 
 class _Outcome(NamedTuple):
-    """What became of chunks of comparisons.
+    """The outcome of chunks of comparisons.
 
     Attributes:
-        verdicts: of the chunks that came through.
-        exhausted: chunks that used up their processor time or memory.
-        lost: chunks whose process outlasted the clock or ended for another reason.
+        verdicts: Verdicts of the chunks that were finished.
+        exhausted: Chunks that used up their processor time or memory.
+        lost: Chunks whose process exceeded the wall-clock time or ended for another reason.
     """
 
     verdicts: dict[Pair, bool]
@@ -266,7 +264,7 @@ class _Outcome(NamedTuple):
 
 
 def _compared(gold: str | None, answer: str | None) -> tuple[str | None, str | None]:
-    """The two forms as they are compared."""
+    """The two forms, of which a unit in words is dropped if only one has it."""
     if gold is None or answer is None or gold == answer:
         return gold, answer
     first, second = without_unit(gold, answer)
@@ -274,7 +272,7 @@ def _compared(gold: str | None, answer: str | None) -> tuple[str | None, str | N
 
 
 def _obvious(gold: str | None, answer: str | None) -> bool | None:
-    """The verdict on two forms where no computer algebra is needed, else None."""
+    """The verdict on two forms if it needs no computer algebra, otherwise None."""
     if gold is None or answer is None:
         return False
     if gold == answer:
@@ -286,10 +284,10 @@ def _obvious(gold: str | None, answer: str | None) -> bool | None:
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":
-    """A pool whose processes are known to be able to compare.
+    """A pool of processes, tested to be able to compare.
 
-    A fork server makes them: forking this process would copy the locks of its threads (torch, pebble) in whatever
-    state they are, and spawning would import the computer algebra anew for each process that was killed.
+    A fork server creates them. Forking this process would copy the locks of its threads (torch, pebble) in whatever
+    state they are, and spawning would import the computer algebra again for each process that was killed.
     """
     from pebble import ProcessPool
 
@@ -302,7 +300,7 @@ def _start(memory_mb: int, workers: int) -> "ProcessPool":
         pool.stop()
         pool.join()
         raise ConfigError(
-            f"verifier: no checking process can start with memory_mb = {memory_mb}; its own message stands above: "
-            "raise the bound, or mend the installation of math-verify"
+            f"verifier: no checking process can start with memory_mb = {memory_mb}; its message is printed above. "
+            "Raise the bound, or repair the installation of math-verify"
         ) from None
     return pool

@@ -7,12 +7,12 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def extract_answer(text: str) -> str | None:
-    r"""Content of the last `\boxed{...}`, stripped; None if there is none, it is empty or it never closes.
+    r"""Content of the last `\boxed{...}`, stripped; None if there is no box, it is empty or it never closes.
 
-    The task response ends where RLCR's uncertainty reasoning begins, at the first `<reason>` (appendix B.2): a box
-    that the reasoning mentions is not the answer. Nor is a box around the confidence, `CONFIDENCE: \boxed{0.9}`.
-    An unclosed last box (a truncated response) gives None, not an earlier box. Escaped braces (`\{`) are content.
-    Time is linear in the length of the text.
+    The task response ends at the first `<reason>`, where RLCR's uncertainty reasoning begins (appendix B.2), so a box
+    in the reasoning is not the answer. A box around the confidence, as in `CONFIDENCE: \boxed{0.9}`, is not the answer,
+    either. If the last box is unclosed, as in a truncated response, the result is None and not an earlier box. Escaped
+    braces (`\{`) are content. The running time is linear in the length of the text.
     """
     response = text.partition("<reason>")[0]
     start = None

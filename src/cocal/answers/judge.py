@@ -1,4 +1,4 @@
-"""Who decides whether an answer is right, and whether two are the same: one interface for every domain."""
+"""Interface of the judges, which decide whether an answer is right and which answers are equivalent; exact match."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
@@ -9,15 +9,15 @@ from cocal.answers.normalise import normalise_text
 from cocal.answers.partition import forms_of, partition
 
 LONGEST = 512
-"""Characters of a factual answer; a longer one is not an answer and matches nothing."""
+"""Largest number of characters of a factual answer; a longer one counts as no answer and matches nothing."""
 
 
 class Verdicts(NamedTuple):
-    """What a judge says of n answers.
+    """The verdicts of a judge on n answers.
 
     Attributes:
-        values: one verdict an answer, shape (n,).
-        decided: bool (n,); False where the judge came to no verdict, and `values` holds what counts instead.
+        values: One verdict for each answer, shape (n,).
+        decided: Whether the judge reached a verdict on each answer, bool (n,); otherwise `values` holds a default.
     """
 
     values: np.ndarray
@@ -25,7 +25,7 @@ class Verdicts(NamedTuple):
 
 
 class Judge(Protocol):
-    """Judges answers to questions of one domain: `cocal.answers.equivalence.Verifier` those of mathematics."""
+    """A judge of the answers of one domain, such as `cocal.answers.equivalence.Verifier` for mathematics."""
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
@@ -33,12 +33,12 @@ class Judge(Protocol):
         """Whether each answer is right.
 
         Args:
-            golds: accepted answers (the answer and its aliases) of each of n responses.
-            answers: extracted answers, None without one.
-            questions: text of each response's question.
+            golds: Accepted answers (the answer and its aliases) of each of n responses.
+            answers: Extracted answers; None for a response without one.
+            questions: Text of each response's question.
 
         Returns:
-            bool (n,); False without an answer, and where nothing was decided.
+            bool (n,); False for a response without an answer and for an undecided one.
         """
         ...
 
@@ -46,19 +46,19 @@ class Judge(Protocol):
         """Equivalence classes of the answers within each pool (`cocal.answers.partition.partition`).
 
         Args:
-            answers: extracted answers of n responses, None without one.
-            pools: pool of each response; those of a pool answer the same question.
-            questions: text of each response's question.
+            answers: Extracted answers of n responses; None for a response without one.
+            pools: Pool of each response; all responses of a pool answer the same question.
+            questions: Text of each response's question.
 
         Returns:
             int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an
-                answer. Two answers that nothing was decided about are apart.
+            answer. Two answers whose comparison is undecided count as not equivalent.
         """
         ...
 
 
 class ExactMatch:
-    """Factual answers are the same if `normalise_text` makes them equal, as SQuAD scores."""
+    """Judges factual answers as SQuAD does: they are equivalent if `normalise_text` makes them equal."""
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
@@ -71,12 +71,12 @@ class ExactMatch:
         return Verdicts(np.array(verdicts, dtype=bool), np.ones(len(verdicts), dtype=bool))
 
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
-        """See `Judge.classes`. An over-long answer is not even equivalent to its like."""
+        """See `Judge.classes`. An answer that is too long is not equivalent to any other, even if they are equal."""
         forms = forms_of(answers, exact_form)
         labels = partition(forms, pools, lambda pairs: [False] * len(pairs))
         return Verdicts(labels, np.ones(len(labels), dtype=bool))
 
 
 def exact_form(answer: str) -> str | None:
-    """The form in which equal factual answers are equal strings; none for an answer that is too long."""
+    """The text form by which factual answers are compared; None for an answer that is too long."""
     return normalise_text(answer) if len(answer) <= LONGEST else None

@@ -1,4 +1,4 @@
-"""Text forms in which equal answers are equal strings."""
+"""Normal forms of answers: equivalent answers should become equal strings."""
 
 import re
 import string
@@ -22,10 +22,10 @@ _GROUPS = re.compile(r"(?<=\d)(?:,\\!\s*|\{,\}|\\,)(?=\d{3}(?!\d))")
 
 
 def normalise_text(text: str) -> str:
-    r"""Factual answer without case, ASCII punctuation, English articles and extra white space, as SQuAD scores it.
+    r"""A factual answer without case, ASCII punctuation, English articles and extra white space, as SQuAD scores it.
 
-    Beyond SQuAD: NFKC, LaTeX text commands are unwrapped (`\text{Paris}`), and a text of nothing but articles or
-    punctuation stays as it is, so that two such answers are not equal for being empty.
+    Unlike SQuAD, it applies NFKC and unwraps LaTeX text commands (`\text{Paris}`). It keeps a text that consists only
+    of articles or punctuation, so that two such answers do not become equal by being empty.
     """
     plain = _COMMAND.sub(r"\1", unicodedata.normalize("NFKC", text)).lower()
     bare = _ARTICLE.sub(" ", plain.translate(_PUNCTUATION))
@@ -33,12 +33,12 @@ def normalise_text(text: str) -> str:
 
 
 def plain_answer(text: str) -> str:
-    r"""Mathematical answer without the typesetting that math-verify trips over.
+    r"""A mathematical answer without the typesetting that math-verify misreads; its meaning is left to math-verify.
 
-    A box in it (some golds have one) holds the answer. Off come math delimiters, bold type and punctuation around the
-    whole (`$\mathbf{p - q}$.` is `p - q`), and spaces in long numbers (`11,\! 111` and `11\,111` are `11111`); white
-    space is one space; braces that are cut off at the end, as in two answers of DeepScaleR, are closed, and half a pair
-    of dollar signs goes; a bare `pi` is `\pi`. What an answer means is math-verify's to say.
+    If the text contains a box, as some gold answers do, the content of the box is the answer. Math delimiters, bold
+    type and punctuation around the whole are removed (`$\mathbf{p - q}$.` becomes `p - q`), and so are spaces in long
+    numbers (`11,\! 111` and `11\,111` become `11111`) and a single dollar sign. White space becomes one space, missing
+    closing braces at the end, as in two answers of DeepScaleR, are added, and a bare `pi` becomes `\pi`.
     """
     plain, before = " ".join((extract_answer(text) or text).split()), None
     plain += "}" * _depths(plain)[1]
@@ -55,13 +55,13 @@ def plain_answer(text: str) -> str:
 
 
 def _depths(text: str) -> tuple[int, int]:
-    """The lowest depth of braces in a text, which starts at 0, and that at its end. Escaped braces are no braces."""
+    """The lowest depth of braces in a text and the depth at its end; it starts at 0. Escaped braces do not count."""
     depths = list(accumulate((brace == "{") - (brace == "}") for brace in _ESCAPED.sub("", text)))
     return min([0, *depths]), depths[-1] if depths else 0
 
 
 def canonical_integer(text: str) -> str | None:
-    """`025`, `+25` and `25` as "25": the digits of a plain integer without leading zeros, or None."""
+    """A plain integer without plus sign and leading zeros, such as "25" for `025`, `+25` and `25`; otherwise None."""
     trimmed = text.strip()
     if not _INTEGER.fullmatch(trimmed):
         return None
@@ -70,10 +70,10 @@ def canonical_integer(text: str) -> str | None:
 
 
 def is_word(text: str) -> bool:
-    """Whether a mathematical answer is a bare word, four letters at least. To math-verify it were their product."""
+    """Whether a mathematical answer is a bare word of at least four letters, which math-verify would multiply."""
     return _WORD.fullmatch(text) is not None
 
 
 def nesting(text: str) -> int:
-    """How deep brackets of all kinds lie in one another."""
+    """Largest depth of nested brackets of all kinds."""
     return max(accumulate((char in "{([") - (char in "})]") for char in text), default=0)

@@ -1,7 +1,7 @@
-r"""Notation of numbers that math-verify misreads: bases, ordered lists, units in words.
+r"""Notation that math-verify misreads: bases of numbers, ordered lists, and units in words.
 
-math-verify drops the base of a number, the parentheses of a list, and the units that it knows; it takes words that it
-does not know for products of letters. What is decided here is decided by the text alone.
+math-verify drops the base of a number, the parentheses of a list and the units that it knows, and reads unknown words
+as products of letters. This module decides such cases by the text alone.
 """
 
 import re
@@ -26,15 +26,15 @@ _NO_UNIT = re.compile(
     r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
     re.IGNORECASE,
 )
-"""Words behind a number that change it, join another to it, or take it back."""
+"""Words after a number that are no unit, because they change the number, add another one or withdraw it."""
 
 
 def contradicted(gold: str, answer: str) -> bool | None:
-    r"""The verdict on two answers whose notation decides, else None.
+    r"""The verdict on two answers if their notation decides it, otherwise None.
 
-    Two numbers with their bases (`2516_8`, `2516_{\text{nine}}`, `2516 base 8`) are equal if digits and bases are. An
-    ordered list in parentheses or brackets, a pair or an interval, is not the same as a list without them or as a set;
-    equations (`x=1,y=2`) and vectors in other brackets are left to math-verify.
+    Two numbers with bases (`2516_8`, `2516_{\text{nine}}`, `2516 base 8`) are equal if their digits and bases are.
+    An ordered list in parentheses or brackets, such as a pair or an interval, differs from a list without them and from
+    a set. Equations (`x=1,y=2`) and vectors in other brackets are left to math-verify.
     """
     bases = [_based(text) for text in (gold, answer)]
     if None not in bases:
@@ -44,11 +44,12 @@ def contradicted(gold: str, answer: str) -> bool | None:
 
 
 def without_unit(gold: str, answer: str) -> tuple[str, str]:
-    r"""The two answers; where one is a bare number and the other a number with its unit in words, both as numbers.
+    r"""The two answers; if one is a bare number and the other a number with a unit in words, both without the unit.
 
-    `15` and `15 sides`, `10` and `10 \text{ years old}`: the question says what is counted. Where both say it, both
-    stay as they are: `3 apples` is not `3 oranges`. Words that change a number (`5 million`, `3 squared`) or join
-    another to it (`3 or four`) are no units, nor are short ones outside `\text`, which may be variables (`3 xyz`).
+    The question says what is counted, so `15` equals `15 sides`, and `10` equals `10 \text{ years old}`. If both have a
+    unit, both keep it, for `3 apples` differs from `3 oranges`. Words that change a number (`5 million`, `3 squared`)
+    or add another one (`3 or four`) are not units. Short words outside `\text` may be variables (`3 xyz`) and are not
+    units, either.
     """
     for number, quantity, swapped in ((gold, answer, False), (answer, gold, True)):
         if _BARE.fullmatch(number) and (value := _value(quantity)) is not None:
@@ -57,7 +58,7 @@ def without_unit(gold: str, answer: str) -> tuple[str, str]:
 
 
 def _based(text: str) -> tuple[str, str, str] | None:
-    """Sign, digits and base of a number that says its base."""
+    """Sign, digits and base of a number that is written with its base; None for any other text."""
     found = _BASED.fullmatch(_WRAPPING.sub("", text))
     if not found:
         return None
@@ -67,7 +68,7 @@ def _based(text: str) -> tuple[str, str, str] | None:
 
 
 def _ordered(text: str) -> bool | None:
-    """Whether brackets around a list fix its order; None for what is no list."""
+    """Whether brackets around a list fix its order; None for a text that is not a list."""
     plain = _SIZE.sub("", text).strip()
     if _GROUPED.fullmatch(plain) or any(mark in plain for mark in ("=", r"\langle", r"\begin")):
         return None
@@ -89,6 +90,6 @@ def _ordered(text: str) -> bool | None:
 
 
 def _value(text: str) -> str | None:
-    """The number of a quantity whose unit is in words."""
+    """The number of a quantity whose unit is in words; None for any other text."""
     found = _QUANTITY.fullmatch(text)
     return None if not found or _NO_UNIT.search(found[2] or found[3]) else found[1]

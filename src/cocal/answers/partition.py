@@ -1,4 +1,4 @@
-"""Answers to the same question, sorted into classes of equal ones."""
+"""Partition of the answers to the same question into equivalence classes."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
@@ -9,7 +9,7 @@ Rows = tuple[int, int]
 
 
 def forms_of(answers: Sequence[str | None], form: Callable[[str], str | None]) -> list[Hashable | None]:
-    """The forms of n answers, None without one. An answer that has no form is not even equivalent to its like."""
+    """The forms of n answers; None without an answer. An answer without a form gets one that no other answer shares."""
     known = {answer: form(answer) for answer in answers if answer is not None}
     return [
         None if answer is None else (row if known[answer] is None else known[answer])
@@ -22,14 +22,14 @@ def partition(
 ) -> np.ndarray:
     """Equivalence classes within each pool.
 
-    Two answers share a class if their forms are equal, if they are linked, or if a chain of such pairs joins them: the
+    Two answers share a class if their forms are equal, if they are linked, or if a chain of such pairs joins them. The
     partition does not depend on the order of a pool.
 
     Args:
-        forms: of n answers, None without one.
-        pools: pool of each answer, such as its question.
-        linked: whether two answers of different form are equivalent, by their rows; each pair of forms is asked about
-            once a pool.
+        forms: Forms of n answers; None for a response without one.
+        pools: Pool of each answer, such as its question.
+        linked: Function that takes pairs of rows, one pair for any two different forms of a pool, and returns whether
+            the answers of each pair are equivalent.
 
     Returns:
         int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an answer.
@@ -46,7 +46,7 @@ def partition(
         rest = {rows[0]: rows for rows in of_pool.values()}
         while rest:
             chain = [next(iter(rest))]
-            for first in chain:  # grows while it is walked
+            for first in chain:  # the list grows during the loop
                 labels[rest.pop(first)] = label
                 chain += [other for other in rest if other not in chain and {(first, other), (other, first)} & joined]
             label += 1
@@ -56,14 +56,14 @@ def partition(
 def decided_rows(
     forms: Sequence[Hashable | None], pools: Sequence[Hashable], labels: np.ndarray, open_pairs: Iterable[Rows]
 ) -> np.ndarray:
-    """Which answers of a partition are in their class by verdicts alone.
+    """Whether the class of each answer rests on verdicts alone.
 
     Args:
-        forms: of n answers, None without one.
-        pools: pool of each answer.
-        labels: int64 (n,), class of each answer within its pool.
-        open_pairs: rows of two forms of which nobody could say whether they are equivalent; those that other answers
-            joined are settled.
+        forms: Forms of n answers; None for a response without one.
+        pools: Pool of each answer.
+        labels: Class of each answer within its pool, int64 (n,).
+        open_pairs: Rows of two answers whose equivalence is undecided. If the two share a class through other answers,
+            the pair is settled.
 
     Returns:
         bool (n,).

@@ -1,4 +1,4 @@
-"""From places in a text to the tokens that the text came from."""
+"""Search for the token that a character of a decoded text belongs to."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 def token_of(ids: Sequence[int], decode: Callable[[Sequence[int]], str], character: int) -> int:
     """Index of the token that holds a character of the decoded text.
 
-    Found on the token ids: the last token from which on the text still ends with everything from the character on.
-    Text is never tokenised again, and a token that began in the middle of a character does not mislead.
+    It is the last token such that the text of this token and all later ones ends with the text from the character on.
+    The text is not tokenised again, and tokens that begin in the middle of a character do no harm.
 
     Args:
-        ids: tokens.
-        decode: text of token ids.
-        character: index in `decode(ids)`.
+        ids: Token ids.
+        decode: Function that returns the text of token ids.
+        character: Index of the character in `decode(ids)`.
     """
     rest = decode(ids)[character:]
     return bisect_left(range(len(ids)), True, key=lambda start: not decode(ids[start:]).endswith(rest)) - 1

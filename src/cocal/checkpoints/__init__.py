@@ -1,1 +1,1 @@
-"""Checkpoints of policies: found, checked, loaded, and what a killed training goes on from."""
+"""Checkpoints of policies: download, checks and loading, and the checkpoints from which a killed training resumes."""

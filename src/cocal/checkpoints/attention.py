@@ -1,4 +1,4 @@
-"""Attention on CPUs without copies of the keys and values."""
+"""Attention on CPUs without repeated keys and values."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 GROUPED = "grouped_sdpa"
-"""Name of the implementation for `attn_implementation`."""
+"""Value of `attn_implementation` that selects it."""
 
 
 def grouped_attention(
@@ -20,23 +20,23 @@ def grouped_attention(
     scaling: float | None = None,
     **_,
 ) -> tuple[torch.Tensor, None]:
-    """transformers' `sdpa` for CPUs, with equal results.
+    """Compute the same as transformers' `sdpa`, but faster on CPUs.
 
-    Where several query heads share a key-value head and there is a mask, `sdpa` first repeats keys and values for
-    each query head: CUDA's kernels want that. The CPU's kernel does not, and the copies are a third of the time of
+    If several query heads share a key-value head and there is a mask, `sdpa` first repeats keys and values for each
+    query head, because CUDA's kernels need it. The CPU's kernel does not, and the copies take a third of the time of
     decoding.
 
     Args:
-        module: unused.
-        query: (batch, heads, length, width).
-        key: (batch, key-value heads, total length, width).
-        value: as `key`.
-        attention_mask: bool, broadcasts to (batch, heads, length, total length); None: causal.
-        dropout: of the attention weights.
-        scaling: of the scores.
+        module: Unused.
+        query: Queries (batch, heads, length, width).
+        key: Keys (batch, key-value heads, total length, width).
+        value: Values (batch, key-value heads, total length, width).
+        attention_mask: Mask, bool, broadcasts to (batch, heads, length, total length); None means causal attention.
+        dropout: Dropout rate of the attention weights.
+        scaling: Factor of the scores.
 
     Returns:
-        (batch, length, heads, width), and no weights.
+        Output (batch, length, heads, width), and None in place of the attention weights.
     """
     output = scaled_dot_product_attention(
         query,

@@ -1,4 +1,4 @@
-"""Checkpoints of the Hugging Face hub, at a pinned commit."""
+"""Checkpoints of the Hugging Face hub at a pinned commit."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from cocal.errors import ContractError
 
 
 def download(name: str, revision: str) -> Path:
-    """Folder of a hub checkpoint in the hub's own cache; an interrupted download goes on, a finished one is found.
+    """Folder of a hub checkpoint in the hub's own cache. An interrupted download resumes; a finished one is reused.
 
     Args:
-        name: owner/name.
-        revision: commit.
+        name: Name on the hub, as owner/name.
+        revision: Commit on the hub.
 
     Raises:
-        ContractError: if the hub cannot be reached, or does not have it.
+        ContractError: if the hub cannot be reached or does not have the checkpoint.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -30,7 +30,7 @@ def download(name: str, revision: str) -> Path:
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
     except GatedRepoError:
-        raise ContractError(f"{where}: the hub asks for consent: give it there, then `hf auth login`") from None
+        raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
     except (RepositoryNotFoundError, RevisionNotFoundError):
         raise ContractError(f"{where}: the hub has no such checkpoint; check path and revision") from None
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:

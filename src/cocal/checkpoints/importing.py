@@ -1,4 +1,4 @@
-"""Checkpoints from elsewhere: checked, and given their place among the policies of a study."""
+"""Import of existing checkpoints: they are checked and put among the policies of a study."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ FILES = (
     "special_tokens_map.json",
     "chat_template.jinja",
 )
-"""What is taken of a checkpoint: weights as safetensors, tokenizer, settings. No code, no pickles."""
+"""Files of a checkpoint that are imported: safetensors weights, tokenizer and settings, but no code and no pickles."""
 
 
 def import_checkpoint(
@@ -40,18 +40,18 @@ def import_checkpoint(
     attributes: Mapping[str, str],
     base: Path | None = None,
 ) -> None:
-    """Check a checkpoint and put it at `output`, atomically; files are linked, or copied across file systems.
+    """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems.
 
     Args:
-        source: Hugging Face folder.
-        output: its place.
-        depth: number of transformer blocks that it must have.
-        width: size of a hidden state that it must have.
-        attributes: provenance.
-        base: checkpoint whose vocabulary it must have.
+        source: Folder of the Hugging Face checkpoint.
+        output: Path of the imported checkpoint.
+        depth: Number of transformer blocks that it must have.
+        width: Size of a hidden state that it must have.
+        attributes: Provenance attributes.
+        base: Checkpoint whose vocabulary it must have.
 
     Raises:
-        ContractError: naming folder, file and what is wrong.
+        ContractError: if a check fails; the message names the folder, the file and the reason.
     """
     if not source.is_dir():
         raise ContractError(f"{source}: no such checkpoint folder")
@@ -61,11 +61,12 @@ def import_checkpoint(
             name = {"num_hidden_layers": "depth", "hidden_size": "width"}[key]
             raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
     if "auto_map" in config:
-        raise ContractError(f"{source}: needs code of its own (auto_map), which is never run")
+        raise ContractError(f"{source}: the checkpoint needs code of its own (auto_map), which is never run")
     _check_weights(source)
     tokenizer = load_tokenizer(source)
     if len(tokenizer) > config.get("vocab_size", 0):
-        raise ContractError(f"{source}: {len(tokenizer)} tokens for an embedding of {config.get('vocab_size')} rows")
+        rows = config.get("vocab_size")
+        raise ContractError(f"{source}: the tokenizer has {len(tokenizer)} tokens, but the embedding has {rows} rows")
     if base is not None:
         _check_vocabulary(source, config, tokenizer, base)
     files = sorted({file for pattern in FILES for file in source.glob(pattern)})
@@ -83,14 +84,14 @@ def _settings(folder: Path, name: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise ContractError(f"{folder}: {name} is missing") from None
     except ValueError as error:
-        raise ContractError(f"{folder / name}: not JSON ({error})") from None
+        raise ContractError(f"{folder / name}: the file is not JSON ({error})") from None
     if not isinstance(content, dict):
-        raise ContractError(f"{folder / name}: holds no settings")
+        raise ContractError(f"{folder / name}: the file holds no settings")
     return content
 
 
 def _check_weights(folder: Path) -> None:
-    """Every tensor of the index is in its file, and every file is whole."""
+    """Check that every tensor of the index is in its file and that every file is complete."""
     from safetensors import SafetensorError, safe_open
 
     index = folder / "model.safetensors.index.json"
@@ -107,7 +108,7 @@ def _check_weights(folder: Path) -> None:
         except FileNotFoundError:
             raise ContractError(f"{folder}: {name} is missing; weights must be safetensors") from None
         except (OSError, SafetensorError) as error:
-            raise ContractError(f"{folder / name}: not a whole safetensors file ({error})") from None
+            raise ContractError(f"{folder / name}: the safetensors file is not complete ({error})") from None
         if missing:
             raise ContractError(f"{folder / name}: tensor {min(missing)} is missing")
 
@@ -117,8 +118,8 @@ def _check_vocabulary(
 ) -> None:
     rows = _settings(base, "config.json")["vocab_size"]
     if config["vocab_size"] != rows:
-        raise ContractError(f"{source}: an embedding of {config['vocab_size']} rows, {base} has {rows}")
+        raise ContractError(f"{source}: the embedding has {config['vocab_size']} rows, but that of {base} has {rows}")
     ours, theirs = tokenizer.get_vocab(), load_tokenizer(base).get_vocab()
     if ours != theirs:
         other = min(ours.items() ^ theirs.items())[0]
-        raise ContractError(f"{source}: another vocabulary than {base}: token {other!r} differs")
+        raise ContractError(f"{source}: the vocabulary differs from that of {base} in token {other!r}")

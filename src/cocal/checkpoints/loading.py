@@ -1,4 +1,4 @@
-"""Reading checkpoints: whole policies, tokenizers and vocabularies, number formats, fingerprints."""
+"""Loading of policies, tokenizers and vocabularies from checkpoints, and the number format of their weights."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ class Policy(NamedTuple):
     """A loaded checkpoint.
 
     Attributes:
-        model: causal language model, in evaluation mode.
-        tokenizer: of the checkpoint, with a chat template.
+        model: Causal language model in evaluation mode.
+        tokenizer: The checkpoint's tokenizer, which has a chat template.
     """
 
     model: "PreTrainedModel"
@@ -50,11 +50,11 @@ class Policy(NamedTuple):
 
 
 def load_policy(path: str | Path, training: bool = False) -> Policy:
-    """The policy in a Hugging Face checkpoint; bfloat16 on a GPU, float32 elsewhere.
+    """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in float32 elsewhere.
 
     Args:
-        training: float32 on a GPU too, where autocast makes the passes bfloat16: bfloat16 weights lose the updates of a
-            learning rate of 1e-6.
+        training: Whether to load float32 weights on a GPU, too, because bfloat16 weights lose updates with a learning
+            rate of 1e-6; autocast then computes the passes in bfloat16.
 
     Raises:
         ContractError: if the folder lacks files, or a weight file is truncated or does not fit.
@@ -74,7 +74,7 @@ def load_policy(path: str | Path, training: bool = False) -> Policy:
             dtype=torch.bfloat16 if cuda and not training else torch.float32,
             attn_implementation="sdpa" if cuda else GROUPED,
             use_safetensors=True,
-            # straight onto the GPU: the processes of a node would hold as many float32 models in its memory
+            # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
             device_map=torch.device("cuda", torch.cuda.current_device()) if cuda else None,
         )
     return Policy(model.eval(), tokenizer)
@@ -96,9 +96,9 @@ def load_tokenizer(path: str | Path) -> "PreTrainedTokenizerBase":
 
 
 def require_complete(path: str | Path) -> None:
-    """Check a checkpoint that another program will load: configuration, index, and the header of each weight file.
+    """Check the configuration, the index and the header of each weight file of a checkpoint for another program.
 
-    One on a hub is left to that program.
+    A checkpoint on a hub is not checked.
 
     Raises:
         ContractError: if the folder lacks files, or a weight file is truncated.
@@ -123,7 +123,7 @@ def require_complete(path: str | Path) -> None:
 
 @contextmanager
 def _complete(path: str | Path) -> Iterator[None]:
-    """Errors of a broken checkpoint as a ContractError."""
+    """Turn errors of a broken checkpoint into a ContractError."""
     from safetensors import SafetensorError
 
     try:
@@ -138,9 +138,9 @@ class Vocabulary:
     """The token ids that a checkpoint knows.
 
     Attributes:
-        tokenizer: of the checkpoint.
-        size: rows of its embedding.
-        ends: ids that end a response.
+        tokenizer: The checkpoint's tokenizer.
+        size: Number of rows of its embedding.
+        ends: Token ids that end a response.
     """
 
     tokenizer: "PreTrainedTokenizerBase"
@@ -174,14 +174,14 @@ def stored_end_tokens(path: str | Path) -> frozenset[int]:
 
 
 def end_tokens(settings: "GenerationConfig", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
-    """Ids that end a response: those of the generation settings and of the tokenizer. Qwen3 has two, `<|im_end|>` and
+    """Token ids that end a response, from the generation settings and the tokenizer. Qwen3 has two, `<|im_end|>` and
     `<|endoftext|>`."""
     ends = settings.eos_token_id
     return frozenset({*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None})
 
 
 def stored_dtype(path: Path) -> "torch.dtype":
-    """Number format of a checkpoint's weights, as its settings state it; float32 where they do not."""
+    """Number format of a checkpoint's weights according to its settings; float32 if they do not state it."""
     import torch
     from transformers import AutoConfig
 
@@ -202,7 +202,7 @@ def cast_weights(folder: Path, dtype: "torch.dtype") -> None:
 
 
 def fingerprint(checkpoint: Path) -> str:
-    """Digest of a local checkpoint's weights; of its name alone where it lies on a hub."""
+    """Digest of a checkpoint's name and, if it is local, of its weights."""
     found = hashlib.sha256(checkpoint.name.encode())
     for file in sorted(checkpoint.glob("*.safetensors")):
         with file.open("rb") as stream:

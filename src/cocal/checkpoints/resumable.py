@@ -1,4 +1,4 @@
-"""Checkpoints of an unfinished training: which one a killed run goes on from."""
+"""Checkpoints of an unfinished training, from which a killed run resumes."""
 
 import logging
 import re
@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 COMPLETE = "complete"
-"""File that is written last into a resumable checkpoint."""
+"""Name of the file that is written last into a resumable checkpoint."""
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 def last_resumable(folder: Path) -> Path | None:
-    """The newest complete trainer checkpoint in `folder`; incomplete ones, cut off by a kill, are deleted."""
+    """The newest complete trainer checkpoint in `folder`; incomplete ones, which a killed run left, are deleted."""
     found = {}
     for entry in folder.glob("checkpoint-*"):
         match = _CHECKPOINT.fullmatch(entry.name)
@@ -21,6 +21,6 @@ def last_resumable(folder: Path) -> Path | None:
         if (entry / COMPLETE).exists():
             found[int(match[1])] = entry
         else:
-            logging.warning("%s: cut off while it was written; deleted", entry)
+            logging.warning("%s: deleted, because it was not written completely", entry)
             shutil.rmtree(entry)
     return found[max(found)] if found else None

@@ -1,4 +1,4 @@
-"""Between texts and the token ids of a checkpoint."""
+"""Conversion between texts and token ids."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ Tokens = Sequence[int]
 
 
 def chat_ids(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[str]) -> list[list[int]]:
-    """Token ids of single-turn chats in non-thinking mode, up to where the response begins."""
+    """Token ids of single-turn chats in non-thinking mode, up to the beginning of the response."""
     texts = [
         tokenizer.apply_chat_template(
             [{"role": "user", "content": message}],
@@ -24,5 +24,5 @@ def chat_ids(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[str]) -> l
 
 
 def plain_texts(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[Tokens]) -> list[str]:
-    """Text of each response, special tokens left out, spaces untouched."""
+    """Text of each response without special tokens and with unchanged spaces."""
     return tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

@@ -1,4 +1,4 @@
-"""What a study is: one typed model, loaded from one YAML file."""
+"""The configuration of a study: one typed model, loaded from one YAML file."""
 
 from cocal.config.load import load_study, parse_settings
 from cocal.config.study import Study

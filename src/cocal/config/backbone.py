@@ -17,71 +17,72 @@ class ArchitectureSettings(Model):
     heads: Count = 4
     key_value_heads: Count = 2
     head_dim: Literal[32, 64, 80, 96, 112, 128] = 32
-    """Sizes that vLLM's attention kernels support."""
+    """Width of an attention head, limited to the sizes that vLLM's attention kernels support."""
     intermediate_size: Count = 288
     vocabulary: Annotated[int, Field(ge=320)] = 512
-    """Byte-level BPE; every digit is a token of its own."""
+    """Number of tokens of the byte-level BPE tokenizer; every digit is a separate token."""
     max_length: Count = 512
-    """Longest sequence, prompt and response, in tokens."""
+    """Longest sequence (prompt and response) in tokens."""
 
 
 class CorpusSettings(Model):
-    """Mixture of the pre-training documents; the shares make a policy of partial competence."""
+    """Mixture of the pre-training documents; its shares are chosen so that the policy solves only some questions."""
 
     facts: Share = 0.15
     """Share of factual documents; the rest is mathematics."""
     worksheets: Share = 0.35
-    """Share of the mathematics that is practice: bare steps of unrelated solutions in a row. Without them, so
-    little text does not teach arithmetic."""
+    """Share of the mathematical documents that only list steps of unrelated solutions. Without them, the corpus is too
+    small to teach arithmetic."""
     direct_answers: Share = 0.30
-    """Share of the mathematical answers without working."""
+    """Share of the mathematical answers that show no working."""
     wrong_steps: Share = 0.10
     """Share of the worked answers that carry one wrong step to the end."""
     plain: Share = 0.46
-    """Share of documents in the plain answer format ..."""
+    """Share of documents in the plain answer format. The shares of the four formats sum to one."""
     verbal: Share = 0.23
-    """... in the confidence-reporting format (answer, then CONFIDENCE) ..."""
+    """Share of documents in the confidence-reporting format (answer, then CONFIDENCE)."""
     rlcr: Share = 0.23
-    """... in RLCR's format (answer, reason, CONFIDENCE) ..."""
+    """Share of documents in RLCR's format (answer, reason, CONFIDENCE)."""
     p_true: Share = 0.08
-    """... and in the P(True) format. The four formats sum to one."""
+    """Share of documents in the P(True) format."""
     p_true_noise: Share = 0.35
     """Share of P(True) labels that are flipped."""
 
 
 class ImportedRolloutSettings(Model):
-    """Rollouts that another engine dumped: a folder, one file a step."""
+    """Rollouts that another engine saved in a folder, with one file per step."""
 
     format: Literal["slime", "trl", "jsonl"]
     path: str
-    """Folder: `0.pt` is step 1 of slime, `step-00001.parquet` of our own recorder, `step-00001.jsonl` of JSON lines."""
+    """Folder of the dumps. The file of step 1 is `0.pt` in slime's format, `step-00001.parquet` in that of CoCal's own
+    recorder (trl), and `step-00001.jsonl` as JSON lines."""
     correctness: Literal["verifier", "reward"] = "verifier"
-    """Who says which responses are correct: our verifier, or the reward of the dumps."""
+    """Source of the correctness labels: CoCal's verifier, or the reward in the dumps."""
     reward_key: str = "reward"
-    """The reward's name where the dumps have several."""
+    """Name of the reward if the dumps have several."""
     weights: str | None = None
-    """Folder of the weights of every step (slime's `--update-weight-disk-dir`), each of which reads its own rollouts;
-    by default the steps up to a stage are read by that stage's checkpoint (appendix F.4)."""
+    """Folder with the weights of every step (slime's `--update-weight-disk-dir`), which compute the features of that
+    step's rollouts. By default, each stage's checkpoint computes those of the steps up to it (appendix F.4)."""
     tokenise: bool = False
-    """Tokenise text where dumps lack token ids, which may not be those that were sampled."""
+    """Whether to tokenise the text if dumps lack token ids; the result may differ from the sampled tokens."""
 
 
 class ImportedSettings(Model):
     """A training that another engine ran."""
 
     stages: dict[Count, str]
-    """Step -> folder of the Hugging Face checkpoint after it; the steps are those of `policy.stages`. Relative folders
-    start at the root of the repository, those of the rollouts too."""
+    """Folder of the Hugging Face checkpoint after each step of `policy.stages`. Relative paths, here and in `rollouts`,
+    start at the root of the repository."""
     rollouts: ImportedRolloutSettings | None = None
-    """Required of GRPO, whose rollouts companions learn from."""
+    """Rollouts of the training; required for GRPO, because companions learn from them."""
     seconds: Positive | None = None
-    """Wall-clock time of the training; without it tables/cost is left out."""
+    """Wall-clock time of the training; without it, tables/cost is left out."""
     device: str = "not stated"
-    """What the training ran on."""
+    """Name of the device that the training ran on."""
 
 
 class PretrainingSettings(Model):
-    """A tiny policy trained here, from a tokenizer upwards."""
+    """A tiny policy that the workflow trains from scratch, including its tokenizer."""
 
     source: Literal["pretraining"]
     label: str
@@ -90,13 +91,13 @@ class PretrainingSettings(Model):
     corpus: CorpusSettings = CorpusSettings()
     steps: Count = 1200
     batch_size: Count = 64
-    """Documents a step."""
+    """Number of documents per step."""
     matrix_learning_rate: Positive = 0.02
-    """Muon, for the matrices of the blocks."""
+    """Learning rate of Muon, which trains the matrices of the blocks."""
     learning_rate: Positive = 3.0e-3
-    """AdamW, for embeddings, head and norms."""
+    """Learning rate of AdamW, which trains embeddings, head and norms."""
     warmup: Share = 0.05
-    """Share of the steps with a rising learning rate; it falls to zero linearly afterwards."""
+    """Share of the steps in which the learning rate rises; afterwards it falls linearly to zero."""
     imported: dict[Algorithm, ImportedSettings] = {}
     """Trainings that another engine ran, by algorithm; no training job runs for these."""
 
@@ -120,9 +121,9 @@ class CheckpointSettings(Model):
     """Folder, or name on the Hugging Face hub (`owner/name`). A relative folder starts at the root of the
     repository."""
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
-    """Commit on the hub; required where `path` is a hub name."""
+    """Commit on the hub; required if `path` is a hub name."""
     depth: Count
-    """Number of transformer blocks: the jobs are planned before the checkpoint is here."""
+    """Number of transformer blocks. It is given here because jobs are planned before the checkpoint is downloaded."""
     width: Count
     """Size of a hidden state."""
     imported: dict[Algorithm, ImportedSettings] = {}
@@ -130,7 +131,7 @@ class CheckpointSettings(Model):
 
     @property
     def on_hub(self) -> bool:
-        """Whether `path` is a hub name: two words and one slash. A folder of that form is written `./owner/name`."""
+        """Whether `path` is a hub name: two words and one slash. A relative folder `a/b` is written `./a/b`."""
         return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", self.path) is not None
 
     @model_validator(mode="after")
@@ -144,4 +145,4 @@ BackboneSettings = Annotated[PretrainingSettings | CheckpointSettings, Field(dis
 
 
 class BackboneChoice(RootModel[BackboneSettings]):
-    """One backbone, given alone."""
+    """The settings of one backbone as a model of their own."""

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Model(BaseModel):
-    """Immutable settings that refuse unknown keys; attribute docstrings become the JSON schema's."""
+    """Immutable settings that refuse unknown keys; attribute docstrings become descriptions in the JSON schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

@@ -13,15 +13,15 @@ Overlap = Literal["exclude", "report", "refuse"]
 
 
 class SyntheticMathematicsSettings(Model):
-    """Verifiable arithmetic, generated from a seed (cocal.questions.mathematics)."""
+    """Verifiable arithmetic questions, generated from a seed (cocal.questions.mathematics)."""
 
     kind: Literal["synthetic-mathematics"]
     questions: Count
     """Number of distinct questions."""
     levels: dict[Annotated[int, Field(ge=1, le=5)], Annotated[float, Field(gt=0)]]
-    """Weight of each difficulty level, 1 (easiest) to 5."""
+    """Weight of each difficulty level, from 1 (easiest) to 5."""
     families: tuple[Family, ...] = ("sums", "products", "equations", "remainders", "sequences", "stories")
-    """Problem families, drawn evenly."""
+    """Problem families, which are drawn with equal probability."""
 
 
 class SyntheticFactsSettings(Model):
@@ -31,11 +31,12 @@ class SyntheticFactsSettings(Model):
     questions: Count
     """Number of distinct questions."""
     hops: tuple[Annotated[int, Field(ge=1, le=3)], ...] = (1,)
-    """Relations to follow: 1 asks for a fact, 2 for a fact about somebody's mentor, and so on."""
+    """Numbers of relations to follow: 1 asks for a fact about a person, 2 for a fact about the person's mentor, and so
+    on."""
     relations: tuple[Relation, ...] = ("city", "job", "mentor")
-    """Relation asked for last."""
+    """Relations that questions ask for."""
     popularity: tuple[Share, Share] = (0.0, 1.0)
-    """Range of popularity rank asked about: 0 is the most, 1 the least mentioned person."""
+    """Range of the popularity ranks of the people asked about: 0 is the most and 1 the least mentioned person."""
 
     @model_validator(mode="after")
     def _range(self) -> "SyntheticFactsSettings":
@@ -45,13 +46,13 @@ class SyntheticFactsSettings(Model):
 
 
 class GivenSettings(Model):
-    """A question set that is read, not drawn."""
+    """A question set that is read from files."""
 
     questions: Count | None = None
-    """Number of its questions; another number is refused. Jobs are planned from it, before the files of a registered
-    set are here: of those, only a training set whose number the registry does not know may do without."""
+    """Number of questions; a source with another number is refused. Jobs are planned from it before the files of a
+    registered set are downloaded, so only a registered training set that the registry has not counted may omit it."""
     limit: Count | None = None
-    """Only the first so many questions, for trials."""
+    """Number of questions to use from the beginning of the set, for trials; by default all."""
 
     @model_validator(mode="after")
     def _limit(self) -> "GivenSettings":
@@ -61,14 +62,14 @@ class GivenSettings(Model):
 
 
 class RegisteredSettings(GivenSettings):
-    """A public question set, from the registry (cocal.questions.registry)."""
+    """A public question set from the registry (cocal.questions.registry)."""
 
     kind: Literal["registered"]
     name: Name
-    """Its name in the registry."""
+    """Name of the set in the registry."""
     corrections: bool = False
-    """Whether rows that the registry knows to be wrong are mended. By default the set is as it is distributed, which
-    is what the paper can be taken to have used; tables say of either choice how many rows it concerns."""
+    """Whether to correct the rows that the registry lists as wrong. By default the set is used as it is distributed, as
+    the paper presumably did. In both cases tables state how many rows are concerned."""
 
 
 class FileSettings(GivenSettings):
@@ -76,9 +77,9 @@ class FileSettings(GivenSettings):
 
     kind: Literal["file"]
     path: Annotated[str, Field(pattern=r"\.(jsonl|json|parquet)$")]
-    """JSON lines, a JSON list or Parquet, a question a record: `question`, `answer`, and where they are known `aliases`
-    (further accepted answers), `question_id` or `id`, `subject`, `level`. A relative path starts at the root of the
-    repository."""
+    """JSON lines, a JSON list or Parquet with one question per record. The fields are `question`, `answer` and,
+    optionally, `aliases` (further accepted answers), `question_id` or `id`, `subject` and `level`. A relative path
+    starts at the root of the repository."""
 
 
 QuestionSourceSettings = SyntheticMathematicsSettings | SyntheticFactsSettings | RegisteredSettings | FileSettings
@@ -93,8 +94,8 @@ class DatasetSettings(Model):
     domain: Literal["mathematics", "factual"]
     source: Annotated[QuestionSourceSettings, Field(discriminator="kind")]
     samples: Count = 1
-    """Responses evaluated for each question: ten on the small sets, one elsewhere (section 5, evaluation
-    protocol)."""
+    """Number of evaluated responses per question. The paper takes ten on the small sets and one on the others
+    (section 5, evaluation protocol)."""
     max_response_length: Count = 4096
     """Longest evaluation response in tokens (table of hyperparameters)."""
 
@@ -106,42 +107,43 @@ class DatasetSettings(Model):
 
     @property
     def size(self) -> int | None:
-        """Number of its questions, known before they are here; None for one that is not yet counted: a training set, or
-        a file before `cocal.questions.files.counted`."""
+        """Number of questions as the configuration gives it; None if they are not counted yet (some training sets, and
+        files before `cocal.questions.files.counted`)."""
         return getattr(self.source, "limit", None) or self.source.questions
 
 
 def drawing_order(datasets: Mapping[str, DatasetSettings]) -> list[str]:
-    """Names of the sets in the order in which they are built: those of evaluation first."""
+    """Names of the sets in the order in which they are built: the evaluation sets come first."""
     return sorted(datasets, key=lambda name: datasets[name].role == "training")
 
 
 class FactsWorldSettings(Model):
-    """The synthetic world of people that the pre-training corpus tells about."""
+    """The synthetic world of people that the pre-training corpus describes."""
 
     people: Count = 300
     popularity_exponent: Annotated[float, Field(ge=0)] = 1.0
-    """Mentions of the person of rank r are proportional to r to the power of minus this."""
+    """Exponent a of the popularity: the corpus mentions the person of rank r in proportion to r^-a."""
 
 
 class SourceSettings(Model):
-    """Where the files of registered question sets come from, and what happens to questions that two sets share."""
+    """Source of the files of registered question sets, and treatment of questions that two sets share."""
 
     registry: str = "config/datasets.yaml"
     """The dataset registry; a relative path starts at the root of the repository."""
     mirror: str | None = None
-    """Base that takes the place of the hosts, as `https://...` or `file:///folder`. COCAL_MIRROR overrides it."""
+    """Base URL that replaces the hosts, such as `https://...` or `file:///folder`. The environment variable
+    COCAL_MIRROR overrides it."""
     cache: str = "results/sources"
-    """Folder of the downloaded files, in the layout of the hosts; may be shared by studies. A relative path starts
-    where `results/` lies."""
+    """Folder of the downloaded files, in the layout of the hosts; studies may share it. A relative path starts in the
+    folder that holds `results/`."""
     overlap: Overlap = "exclude"
-    """What becomes of questions of a registered training set, or of one in a file, that an evaluation set asks too
-    (equal but for case, spaces and punctuation): exclude them from training, only report them, or refuse the study.
-    Synthetic training sets are disjoint by construction."""
+    """Treatment of questions of a training set that an evaluation set asks, too (equal except for case, spaces and
+    punctuation): exclude them from training, only report them, or refuse the study. It applies to registered sets and
+    files; synthetic training sets are disjoint by construction."""
 
 
 class QuestionSetsSettings(Model):
-    """The slice of a study that some of its questions depend on."""
+    """The slice of a study that its question sets, or some of them, depend on."""
 
     datasets: dict[Name, DatasetSettings]
     world: FactsWorldSettings = FactsWorldSettings()
@@ -150,17 +152,16 @@ class QuestionSetsSettings(Model):
 
     @property
     def registered(self) -> dict[str, RegisteredSettings]:
-        """Sources of the registered sets, by data set."""
+        """Sources of the registered sets by name of the data set."""
         return {name: d.source for name, d in self.datasets.items() if isinstance(d.source, RegisteredSettings)}
 
     @property
     def files(self) -> dict[str, FileSettings]:
-        """Sources of the sets in files of a user, by data set."""
+        """Sources of the sets in a user's files by name of the data set."""
         return {name: d.source for name, d in self.datasets.items() if isinstance(d.source, FileSettings)}
 
     def bare(self) -> "QuestionSetsSettings":
-        """These settings without what no question depends on: how sets are called in print, and how often and at what
-        length their questions are answered."""
+        """These settings without labels, numbers of responses and response lengths, on which no question depends."""
         datasets = {
             name: DatasetSettings(label=name, role=dataset.role, domain=dataset.domain, source=dataset.source)
             for name, dataset in self.datasets.items()
@@ -168,7 +169,7 @@ class QuestionSetsSettings(Model):
         return self.model_copy(update={"datasets": datasets})
 
     def of(self, name: str) -> "QuestionSetsSettings":
-        """The slice that one set depends on, besides the sets that are built before it."""
+        """The slice that one set depends on, apart from the sets that are built before it."""
         dataset = self.datasets[name]
         source = dataset.source
         settings = QuestionSetsSettings(datasets={name: dataset}).bare()
@@ -178,10 +179,10 @@ class QuestionSetsSettings(Model):
         return settings.model_copy(update={"world": world, "seed": self.seed})
 
     def built_before(self, name: str) -> list[str]:
-        """The sets that a set must be compared with when it is built.
+        """Names of the sets that must exist when this set is built, because its questions are compared with theirs.
 
-        A synthetic set draws no question of its domain that an earlier set asks. A training set that is given
-        leaves out what an evaluation set asks, unless such questions are only reported.
+        A synthetic set draws no question that an earlier set of its domain asks. A training set that is read from files
+        leaves out the questions of evaluation sets, unless `overlap` is "report".
         """
         dataset, order = self.datasets[name], drawing_order(self.datasets)
         earlier = [other for other in order[: order.index(name)] if self.datasets[other].domain == dataset.domain]

@@ -1,5 +1,5 @@
-"""Settings of the engines that generate. Each names the function that opens its engine, which is imported when it is
-asked for, and takes settings, checkpoint and, where it is loaded already, the policy."""
+"""Settings of the generation engines. Each names the function that opens its engine, which is imported only when it is
+needed; the function takes the settings, the checkpoint and, if it is already loaded, the policy."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,48 +9,49 @@ from cocal.config.base import Count, Model, Positive
 
 
 class TransformersSettings(Model):
-    """Decoding with transformers, in this process."""
+    """Decoding with transformers in this process."""
 
     opens: ClassVar[str] = "cocal.generation.transformers_engine:open_transformers"
     kept_apart: ClassVar[tuple[str, ...]] = ()
 
     kind: Literal["transformers"] = "transformers"
     batch_size: Count = 256
-    """Responses decoded together."""
+    """Number of responses that are decoded together."""
 
     def of_concurrency(self, responses: int) -> "TransformersSettings":
-        """This engine with so many responses decoded together."""
+        """This engine, decoding `responses` responses together."""
         return self.model_copy(update={"batch_size": responses})
 
 
 class VllmSettings(Model):
-    """vLLM in a process and an environment of its own, one fresh engine a checkpoint."""
+    """Decoding with vLLM in a separate process and environment, with a new engine for each checkpoint."""
 
     opens: ClassVar[str] = "cocal.generation.vllm_engine:open_vllm"
     kept_apart: ClassVar[tuple[str, ...]] = ("cocal.generation.vllm_process.worker",)
-    """Modules that run in a process of their own, which the engine does not import."""
+    """Modules that run in the separate process; the engine does not import them."""
 
     kind: Literal["vllm"]
     python: str | None = None
-    """Interpreter of vLLM's environment; by default the environment variable COCAL_VLLM_PYTHON, else this one, which
-    with `snakemake --sdm conda` is that of envs/vllm.yaml."""
+    """Python interpreter of vLLM's environment. The default is the environment variable COCAL_VLLM_PYTHON, or else the
+    running interpreter, which `snakemake --sdm conda` takes from envs/vllm.yaml."""
     tensor_parallel: Count = 1
-    """GPUs that share the weights."""
+    """Number of GPUs that share the weights."""
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.85
-    """Of the GPU's memory, for weights and cache. Resampling and the measurement of latency keep the policy itself on
-    the same GPU besides. On a processor, the cache takes 1 GiB."""
+    """Share of the GPU's memory for weights and cache. Resampling and the measurement of latency hold the policy on the
+    same GPU as well. On a processor, the cache takes 1 GiB."""
     max_length: Count | None = None
-    """Longest sequence, prompt and response, in tokens; the model's own by default."""
+    """Longest sequence (prompt and response) in tokens; by default the model's own limit."""
     max_sequences: Count = 256
-    """Responses decoded together, at most."""
+    """Largest number of responses that are decoded together."""
     batch_invariant: bool = False
-    """Kernels whose sums do not depend on the batch, at a loss of speed: a response is then the same whatever is
-    decoded beside it. Needs GPUs of compute capability 9.0 or newer. Without it, an equal job gives equal responses."""
+    """Whether to use slower kernels whose sums do not depend on the batch, so that a response does not depend on those
+    decoded with it. They need GPUs of compute capability 9.0 or newer. Even without them, equal jobs give equal
+    responses."""
     start_timeout: Positive = 1800.0
-    """Seconds until the checkpoint must have been loaded."""
+    """Seconds that loading the checkpoint may take."""
 
     def of_concurrency(self, responses: int) -> "VllmSettings":
-        """This engine with so many responses decoded together, at most."""
+        """This engine, decoding at most `responses` responses together."""
         return self.model_copy(update={"max_sequences": responses})
 
 
@@ -58,4 +59,4 @@ EngineSettings = Annotated[TransformersSettings | VllmSettings, Field(discrimina
 
 
 class EngineChoice(RootModel[EngineSettings]):
-    """One engine, given alone."""
+    """The settings of one engine as a model of their own."""

@@ -1,4 +1,4 @@
-"""Settings of the judge: who decides whether factual answers are right, and whether two of them are the same."""
+"""Settings of the judge, which decides whether factual answers are right and whether two of them are equivalent."""
 
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -10,46 +10,46 @@ from cocal.config.engine import EngineSettings, TransformersSettings
 
 
 class ExactMatchSettings(Model):
-    """Answers are equal but for case, punctuation and articles, as SQuAD scores."""
+    """Compares answers without case, punctuation and articles, as SQuAD scores them."""
 
     kind: Literal["exact-match"] = "exact-match"
 
     @property
     def label(self) -> str:
-        """Name in print."""
+        """Name in tables and captions."""
         return "exact match"
 
 
 class LlmJudgeSettings(Model):
-    """A language model decides, greedily decoded.
+    """A language model, decoded greedily, decides.
 
-    The paper has Qwen2.5-32B decide equivalence for SelfConsis (appendix B.1) and does not say who decides whether a
-    factual answer is correct. Here the same judge does; exact match's verdict is kept beside it.
+    In the paper, Qwen2.5-32B decides equivalence for SelfConsis (appendix B.1); the paper does not say who decides
+    whether a factual answer is correct. Here the same judge decides both, and the verdict of exact match is stored too.
     """
 
     kind: Literal["llm"]
     checkpoint: str
-    """Name on the hub; or a folder, as a path that begins with / or a dot."""
+    """Name on the hub, or a folder as a path that begins with / or a dot."""
     revision: str | None = None
     """Commit on the hub; required with a hub name."""
     prompts: str | None = None
     """Folder with correctness.txt and equivalence.txt; by default cocal/prompts/judge."""
     engine: EngineSettings = TransformersSettings()
     max_tokens: Count = 64
-    """Longest reply, in tokens."""
+    """Longest reply in tokens."""
     exact: bool = True
-    """Whether answers that match exactly (`exact-match`) are equivalent, and right if they so match an accepted one,
-    without being judged. A judge that would not say so is mistaken; it saves most of the judgements."""
+    """Whether exact matches (`exact-match`) are decided without the judge: such answers are equivalent, and an answer
+    that matches an accepted one is right. This saves most of the judgements."""
     both_orders: bool = False
-    """Whether two answers are compared in both orders, and equivalent only if both replies say so. Otherwise the
-    earlier answer of the pool comes first."""
+    """Whether the judge compares two answers in both orders and they are equivalent only if both replies say so.
+    Otherwise the earlier answer of the pool comes first."""
     max_unparsable: Share = 0.01
-    """Share of the replies that may be no verdict. Such an answer counts as wrong, such a pair as not equivalent; with
-    more of them the judge is not to be trusted and the job fails."""
+    """Largest share of replies that may contain no verdict; with more of them the job fails. An answer without a
+    verdict counts as wrong, a pair as not equivalent."""
 
     @property
     def label(self) -> str:
-        """Name in print."""
+        """Name in tables and captions."""
         return PurePath(self.checkpoint).name
 
     @property
@@ -70,4 +70,4 @@ JudgeSettings = Annotated[ExactMatchSettings | LlmJudgeSettings, Field(discrimin
 
 
 class JudgeChoice(RootModel[JudgeSettings]):
-    """One judge, given alone."""
+    """The settings of one judge as a model of their own."""

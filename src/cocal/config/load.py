@@ -1,4 +1,4 @@
-"""Reading configurations: YAML or JSON in, a validated model out, one clear error otherwise."""
+"""Reading of configurations: YAML or JSON becomes a validated model, or raises one clear error."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _SINGLE_KEYS = "--config 'companion={passes: 10}'"
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML silently keeps the last of two equal keys; a configuration must not."""
+    """Refuses a key that is given twice, of which YAML would silently keep the last value."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -48,10 +48,10 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
-    """`content` as `model`.
+    """Validate `content` as `model`.
 
     Raises:
-        ConfigError: naming `source` and, one a line, each key that is wrong and why.
+        ConfigError: if it is not valid; the message names `source` and has a line for each wrong key.
     """
     try:
         return model.model_validate(content)
@@ -72,7 +72,7 @@ def _short(value: Any) -> str:
 
 
 def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
-    """The nearest known key, looked up by walking the JSON schema along `location`."""
+    """A hint that names the nearest known key, found by walking the JSON schema along `location`."""
     import difflib
 
     schema = model.model_json_schema()
@@ -110,15 +110,14 @@ def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> 
 
 
 def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> Study:
-    """The study that a run of the workflow was given.
+    """The study of a run of the workflow.
 
     Args:
-        files: the file of the study; --configfile admits more than one.
-        changes: keys of the study that have other values, as --config gives them: nested mappings are merged into the
-            study key by key.
+        files: Files that --configfile names; only one is allowed.
+        changes: Values that --config gives for some keys; nested mappings are merged into the study key by key.
 
     Raises:
-        ConfigError: if there are several files, if the file is no whole study, or the result is not a valid one.
+        ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
     """
     if len(files) > 1:
         raise ConfigError(
@@ -152,7 +151,7 @@ def parse_settings(model: type[M], text: str | None, flag: str = "--settings") -
     """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults.
 
     Args:
-        flag: command-line flag that the text was given with, for errors.
+        flag: Command-line flag of the text, for errors.
 
     Raises:
         ConfigError: if they are not valid for `model`.

@@ -1,4 +1,4 @@
-"""The registry of confidence methods: it finds the modules that declare one. To add a method is to add a module.
+"""The registry of confidence methods, which finds the modules that declare one; to add a method, add a module.
 
 A module declares a method by an attribute `METHOD` (`cocal.config.method.Method`). The registry looks at every public
 module of `cocal.estimators`, and of the packages and modules that other distributions name by entry points of the group
@@ -24,14 +24,14 @@ from cocal.config.method import Method
 from cocal.errors import ConfigError
 
 PACKAGE = "cocal.estimators"
-"""Where the methods of this package are declared."""
+"""Package that declares CoCal's own methods."""
 GROUP = "cocal.methods"
-"""The group of entry points by which other distributions name theirs."""
+"""Group of entry points by which other distributions name the packages or modules that declare theirs."""
 
 
 class _Registry(Mapping[str, Method]):
-    """The methods by name. They are looked for when the first one is asked for, not when this module is imported: a
-    module that declares a method imports `cocal.config` itself."""
+    """The methods by name. They are searched for on first use and not on import, because a module that declares a
+    method imports `cocal.config` itself."""
 
     def __getitem__(self, name: str) -> Method:
         return _found()[name][1]
@@ -47,25 +47,25 @@ METHODS: Mapping[str, Method] = _Registry()
 """All methods in the order of their positions.
 
 Raises:
-    ConfigError: when it is first used, if a module cannot be imported, declares no valid method, or one whose name
-        another module has declared already.
+    ConfigError: on first use, if a module cannot be imported, declares no valid method, or declares a method whose name
+        another module has already declared.
 """
 
 
 def built_in() -> tuple[str, ...]:
-    """The names of this package's own methods in their order: what a study compares that names no methods, so that no
-    study changes when another package is installed."""
+    """The names of this package's own methods in their order. They are a study's default, so that no study changes when
+    another package is installed."""
     return tuple(name for name, (module, _) in _found().items() if module.startswith(f"{PACKAGE}."))
 
 
 def declarations(names: Iterable[str]) -> list[str]:
-    """Where these methods are declared, as `cocal.store.code.code_digest` takes it: what their looks depend on."""
+    """The definitions of these methods, with their labels, colours and markers, as `code_digest` takes them."""
     return [f"{_found()[name][0]}:METHOD" for name in names]
 
 
 @cache
 def _found() -> dict[str, tuple[str, Method]]:
-    """By name, the module that declares a method and the method, in the order of positions."""
+    """The module and the declaration of each method by name, in the order of positions."""
     found: dict[str, tuple[str, Method]] = {}
     others = sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value))
     places = [(f"package {PACKAGE}", PACKAGE)]
@@ -73,9 +73,9 @@ def _found() -> dict[str, tuple[str, Method]]:
     for source, place in places:
         try:
             declared = list(_declared(place))
-        except Exception as error:  # whatever the code of another package does
+        except Exception as error:  # the code of another package may raise anything
             raise ConfigError(
-                f"{source}: the methods of {place} cannot be loaded; repair or uninstall it ({_said(error)})"
+                f"{source}: the methods of {place} cannot be loaded; repair or uninstall it ({_error_text(error)})"
             ) from error
         for module, method in declared:
             if method.name in found:
@@ -87,7 +87,7 @@ def _found() -> dict[str, tuple[str, Method]]:
     return dict(sorted(found.items(), key=lambda item: (item[1][1].position, item[0])))
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
 
@@ -105,12 +105,12 @@ def _declared(place: str) -> Iterator[tuple[str, Method]]:
             continue
         method = getattr(import_module(module), "METHOD", None)
         if not isinstance(method, Method):
-            raise ConfigError(f"{module}: METHOD is no cocal.config.method.Method but {method!r}")
+            raise ConfigError(f"{module}: METHOD is not a cocal.config.method.Method but {method!r}")
         yield module, method
 
 
 def _assigns_method(module: str) -> bool:
-    """Whether a module's text assigns METHOD: modules that methods share are not imported, for they may be slow."""
+    """Whether a module's text assigns METHOD. Other modules are not imported, because that may be slow."""
     text = find_spec(module).loader.get_source(module)
     return text is not None and re.search(r"^METHOD\b", text, re.MULTILINE) is not None
 

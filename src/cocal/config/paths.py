@@ -1,4 +1,4 @@
-"""Paths in a study: relative ones start at the root of the repository, wherever the results lie."""
+"""Relative paths in a study, which start at the root of the repository wherever the results are."""
 
 import os
 from pathlib import Path
@@ -10,13 +10,13 @@ from cocal.config.study import Study
 
 
 def located(study: Study, root: str | Path, folder: str | Path) -> Study:
-    """The study with its relative paths as they are written from another folder.
+    """The study with its relative paths rewritten so that they start at another folder.
 
-    `sources.cache` stays as it is: it lies among the results.
+    `sources.cache` stays as it is, because it is relative to the folder of the results.
 
     Args:
-        root: folder that relative paths start at.
-        folder: folder that the workflow runs in (`snakemake --directory`).
+        root: Folder at which relative paths start.
+        folder: Folder in which the workflow runs (`snakemake --directory`).
     """
     root, folder = Path(root), Path(folder)
     if root.resolve() == folder.resolve():
@@ -25,9 +25,9 @@ def located(study: Study, root: str | Path, folder: str | Path) -> Study:
     def seen(path: str | None) -> str | None:
         if path is None or Path(path).is_absolute():
             return path
-        # resolved, since `..` behind a symbolic link leads elsewhere
+        # both are resolved, because `..` after a symbolic link leads elsewhere
         relative = os.path.relpath(root.resolve() / path, folder.resolve())
-        # two words and one slash would be a name on the hub
+        # without `./`, a path with one slash would be a name on the hub
         return relative if relative.startswith("..") else f"./{relative}"
 
     def seen_engine(engine: EngineSettings) -> EngineSettings:

@@ -11,20 +11,21 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrlSettings(Model):
-    """Where TRL's trainer runs. By default in one process, on the GPU if there is one."""
+    """Processes and devices of TRL's trainer; by default one process, on the GPU if there is one."""
 
     nodes: Count = 1
     devices: Count = 1
-    """GPUs, and processes, of a node."""
+    """Number of GPUs per node, each with a process."""
     shard: bool = False
-    """Spread weights, gradients and optimiser over all GPUs (FSDP); needs `vllm`, whose engine samples instead of
-    ours."""
+    """Whether to spread weights, gradients and optimiser over all GPUs (FSDP). This needs `vllm`, because CoCal's own
+    engine reads whole weights."""
     vllm: bool = False
-    """Rollouts by vLLM, in the training processes and on their GPUs."""
+    """Whether vLLM samples the rollouts, in the training processes and on their GPUs."""
     vllm_memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    """Of a GPU's memory, for vLLM's weights and cache."""
+    """Share of a GPU's memory for vLLM's weights and cache."""
     vllm_max_length: Count | None = None
-    """Longest sequence that vLLM makes room for, prompt and response, in tokens; the model's own by default."""
+    """Longest sequence (prompt and response) in tokens for which vLLM reserves memory; by default the model's own
+    limit."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrlSettings":
@@ -34,17 +35,17 @@ class TrlSettings(Model):
 
 
 class SlimeSettings(Model):
-    """Where slime runs, and what its command needs beyond the protocol."""
+    """Devices and command line of slime."""
 
     nodes: Count = 1
     devices: Count = 8
-    """GPUs of a node; training and sampling share them."""
+    """Number of GPUs per node; training and sampling share them."""
     home: str = "/root/slime"
-    """Folder of slime's train.py, in its container."""
+    """Folder of slime's train.py in its container."""
     megatron: str = "/root/Megatron-LM"
-    """Folder of Megatron, in its container."""
+    """Folder of Megatron in its container."""
     torch_dist: dict[Name, str] = {}
-    """Backbone -> its weights as slime's tools/convert_hf_to_torch_dist.py converts them."""
+    """Folder of each backbone's weights as slime's tools/convert_hf_to_torch_dist.py converts them."""
     arguments: tuple[str, ...] = (
         *("--tensor-model-parallel-size", "2", "--sequence-parallel"),
         *("--pipeline-model-parallel-size", "1", "--context-parallel-size", "1"),
@@ -54,24 +55,25 @@ class SlimeSettings(Model):
         *("--accumulate-allreduce-grads-in-fp32", "--attention-softmax-in-fp32", "--attention-backend", "flash"),
         *("--rollout-num-gpus-per-engine", "2", "--sglang-mem-fraction-static", "0.7"),
     )
-    """Parallelism, memory and kernels, as in slime's own scripts for dense Qwen3 models of this size."""
+    """Arguments for parallelism, memory and kernels; the defaults are those of slime's own scripts for dense Qwen3
+    models of this size."""
     start: tuple[str, ...] = ()
-    """Words in front of each command, such as `apptainer exec --nv slime.sif`."""
+    """Words that precede each command, such as `apptainer exec --nv slime.sif`."""
 
 
 class PolicySettings(Model):
-    """Reinforcement learning from verifiable rewards. Defaults are the paper's where it states them."""
+    """Reinforcement learning from verifiable rewards. Defaults are the paper's values wherever it states them."""
 
     engine: Literal["trl", "slime"] = "trl"
-    """Who trains: TRL's trainer in this package, or slime, the paper's engine, in its container."""
+    """Training engine: TRL's trainer in this package, or slime, the paper's engine, in its container."""
     algorithms: tuple[Algorithm, ...] = ("grpo",)
     dataset: Name
-    """Training questions."""
+    """Name of the set of training questions."""
     seed: int = 42
     steps: Count = 120
-    """Rollout batches; step t's responses come from the policy after t - 1 batches."""
+    """Number of rollout batches; the policy after t - 1 batches samples the responses of step t."""
     stages: tuple[Count, ...] = (40, 80, 120)
-    """Steps whose checkpoints are evaluated; the last one is `steps`."""
+    """Steps whose checkpoints are evaluated; the last one equals `steps`."""
     questions_per_step: Count = 256
     responses_per_question: Count = 8
     max_response_length: dict[Algorithm, Count] = {"grpo": 3000, "rlcr": 4096, "dcpo": 3000}
@@ -81,27 +83,28 @@ class PolicySettings(Model):
     clip_high: Positive = 0.28
     kl_coefficient: float = 0.0
     dcpo_group_weight: Share = 0.5
-    """Lambda: weight of the group accuracy in DCPO's confidence target."""
+    """Weight lambda of the group accuracy in DCPO's confidence target."""
     invalid_confidence: Share = 1.0
-    """Confidence error that RLCR and DCPO assume where a response states no valid confidence; 1 is the worst
-    case. The paper does not state it."""
+    """Confidence error that RLCR and DCPO assume for a response without a valid confidence; 1 is the worst case. The
+    paper does not state it."""
     learning_rate: Positive = 1.0e-6
-    """The paper does not state it."""
+    """Learning rate of Adam. The paper does not state it."""
     adam_betas: tuple[Decay, Decay] = (0.9, 0.999)
-    """Decay rates of Adam's two running means, of both engines. The paper does not state them; slime's own scripts
-    have 0.9 and 0.98."""
+    """Decay rates of Adam's two running means in both engines. The paper does not state them; slime's own scripts have
+    0.9 and 0.98."""
     weight_decay: float = 0.0
     max_gradient_norm: Positive = 1.0
     updates_per_step: Count = 1
-    """Optimiser updates per rollout batch. The paper does not state it; with one, the clip range is inert."""
+    """Number of optimiser updates per rollout batch. The paper does not state it. With one update, the clip range has
+    no effect."""
     loss: Literal["grpo", "dapo"] = "grpo"
     """Averaging of the token losses: within each response first (grpo), or over all tokens (dapo)."""
     micro_batch: Count = 8
-    """Responses per device in one forward and backward pass."""
+    """Number of responses per device in one forward and backward pass."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, more time."""
+    """Whether to recompute activations in the backward pass, which takes less memory and more time."""
     checkpoint_every: Count = 10
-    """Steps between the checkpoints that a killed run resumes from."""
+    """Number of steps between the checkpoints from which a killed run resumes."""
 
     trl: TrlSettings = TrlSettings()
     slime: SlimeSettings = SlimeSettings()
@@ -119,12 +122,12 @@ class PolicySettings(Model):
         return self
 
     def rollout_settings(self, algorithm: Algorithm) -> "PolicySettings":
-        """The settings that the rollouts of a training follow from, whoever runs it."""
+        """The settings on which the rollouts of a training depend, without those of the engine."""
         plain = {"engine": "trl", "trl": TrlSettings(), "slime": SlimeSettings()}
         return self.for_training(algorithm).model_copy(update=plain)
 
     def for_training(self, algorithm: Algorithm) -> "PolicySettings":
-        """The settings that one training run depends on: other algorithms and the other engine do not touch it."""
+        """The settings on which one training run depends, without those of other algorithms and of the other engine."""
         own = {"algorithms": (algorithm,), "max_response_length": {algorithm: self.max_response_length[algorithm]}}
         unused = ["trl" if self.engine == "slime" else "slime"]
         unused += [] if algorithm == "dcpo" else ["dcpo_group_weight"]

@@ -1,4 +1,4 @@
-"""The JSON schema of a study file, for editors; config/schema/study.schema.json is its printed form."""
+"""The JSON schema of a study file, which editors use; config/schema/study.schema.json contains its text."""
 
 import json
 
@@ -6,7 +6,7 @@ from cocal.config.study import Study
 
 
 def study_schema() -> str:
-    """JSON schema text, ending with a newline; printed by `cocal schema`."""
+    """Text of the JSON schema, ending with a newline, as `cocal schema` prints it."""
     schema = Study.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "CoCal study"

@@ -1,4 +1,4 @@
-"""A study: everything that one run of the workflow computes."""
+"""The configuration of a study."""
 
 from pydantic import Field, model_validator
 
@@ -22,21 +22,21 @@ from cocal.config.policy import PolicySettings
 
 
 class Study(Model):
-    """One configuration file. All studies run the same rules."""
+    """The content of a configuration file: everything that one run of the workflow computes."""
 
     study: Name
     """Name of the study; every table, figure and file attribute carries it."""
     caption: str
-    """Sentence that says, in every caption, what was measured."""
+    """Sentence in every caption that says what was measured."""
     seed: int = 42
     """Seed of the synthetic questions and of the facts world."""
     prompts: Name = "tiny"
-    """Prompt set, a folder of cocal/prompts."""
+    """Name of the prompt set, a folder of cocal/prompts."""
     world: FactsWorldSettings = FactsWorldSettings()
     datasets: dict[Name, DatasetSettings]
     sources: SourceSettings = SourceSettings()
     backbones: dict[Name, BackboneSettings]
-    """The first one is the main table's."""
+    """Backbones by name; the first one is that of the main table."""
     policy: PolicySettings
     generation: GenerationSettings = GenerationSettings()
     features: FeatureSettings = FeatureSettings()
@@ -59,7 +59,7 @@ class Study(Model):
             raise ValueError(f"policy.dataset = {self.policy.dataset!r} is not a dataset with role: training")
         if training.domain != "mathematics":
             raise ValueError(
-                f"policy.dataset = {self.policy.dataset!r} is {training.domain}: rewards are of mathematics"
+                f"policy.dataset = {self.policy.dataset!r} is {training.domain}: only mathematics has rewards"
             )
         shown = self.datasets.get(self.reports.reliability_dataset)
         if shown is None or shown.role != "evaluation":
@@ -88,8 +88,8 @@ class Study(Model):
                 raise ValueError(f"datasets.{name}.samples exceeds generation.pool = {self.generation.pool}")
             if dataset.role == "evaluation" and dataset.max_response_length < trained:
                 raise ValueError(
-                    f"datasets.{name}.max_response_length = {dataset.max_response_length} cuts responses that policies "
-                    f"learn to give: rollouts may have {trained} tokens"
+                    f"datasets.{name}.max_response_length = {dataset.max_response_length} is too short: policies learn "
+                    f"to give responses of up to {trained} tokens"
                 )
         return self
 
@@ -122,7 +122,7 @@ class Study(Model):
 
     @property
     def question_sets(self) -> QuestionSetsSettings:
-        """What the questions depend on."""
+        """The settings on which the questions depend."""
         return QuestionSetsSettings(
             datasets=self.datasets, world=self.world, seed=self.seed, overlap=self.sources.overlap
         )

@@ -1,9 +1,9 @@
-"""Prompt texts, one file a format and set: `{set}/{prompt_format}.txt` with ${question} and ${response}.
+"""Prompt texts, with one file for each format and set: `{set}/{prompt_format}.txt` with ${question} and ${response}.
 
-A set may have words of its own for a domain, in `{set}/{prompt_format}-{domain}.txt`. `tiny` serves the embedded
-policies, whose corpus is written in the same words; `qwen` the paper's, with its sources in `qwen/README.md`. The
-formats are those of appendix B.1 (confidence-reporting format, P(True)) and B.2 (RLCR's output format). `judge` holds
-what a judge is asked (cocal.judging.prompts).
+A set may word a format differently for a domain, in `{set}/{prompt_format}-{domain}.txt`. The set `tiny` is for the
+embedded policies, whose corpus uses the same words, and `qwen` for the paper's policies; `qwen/README.md` names its
+sources. The formats are those of appendix B.1 (confidence-reporting format, P(True)) and B.2 (RLCR's output format).
+`judge` holds the messages to a judge (cocal.judging.prompts).
 """
 
 from importlib.resources import files
@@ -19,7 +19,7 @@ class Prompts:
     """The user messages of a prompt set.
 
     Args:
-        name: folder of this package.
+        name: Name of the set, which is a folder of this package.
 
     Raises:
         ConfigError: if there is no such set.
@@ -38,16 +38,16 @@ class Prompts:
         }
 
     def digest(self, *prompt_formats: str, domain: str = "mathematics") -> str:
-        """Digest of the texts of these formats in a domain; of all texts of the set if no format is named."""
+        """Digest of the texts of these formats in a domain, or of all texts of the set if no format is named."""
         names = [self._named(prompt_format, domain) for prompt_format in prompt_formats] or sorted(self._texts)
         return digest({name: self._texts[name].template for name in names})
 
     def identity(self, *prompt_formats: str, domain: str = "mathematics") -> dict[str, str]:
-        """What a result depends on: the set's name and the digest of those texts."""
+        """The set's name and the digest of those texts, on which a result depends."""
         return {"set": self.name, "texts": self.digest(*prompt_formats, domain=domain)}
 
     def message(self, prompt_format: str, question: str, response: str = "", domain: str = "mathematics") -> str:
-        """The user message of a prompt_format; `response` is the answer that P(True) asks about."""
+        """The user message in a prompt format; `response` is the answer that P(True) asks about."""
         text = self._texts[self._named(prompt_format, domain)]
         return text.substitute(question=inert(question), response=inert(response))
 
@@ -56,5 +56,5 @@ class Prompts:
 
 
 def inert(text: str) -> str:
-    """Text from elsewhere that cannot end the user's turn: `<|im_end|>`, spelled out, would become that token."""
+    """The text, changed so that it cannot end the user's turn: `<|im_end|>` would become that special token."""
     return text.replace("<|", "< |")

@@ -1,1 +1,1 @@
-"""Question sets: synthetic and registered ones, built, identified, and kept disjoint by text."""
+"""Question sets, which are synthetic, registered or read from a user's files, and are kept disjoint by text."""

@@ -1,4 +1,4 @@
-"""Builds the question sets of a study: synthetic ones, disjoint by text, and given ones, as loaded."""
+"""Construction of a study's question sets: it draws synthetic ones and takes given ones as they are loaded."""
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _TRIES = 200
 
 
 def normalised(question: str) -> str:
-    """Text by which questions count as the same: case and white space do not matter."""
+    """The question without differences in case and white space; questions with equal results count as the same."""
     return " ".join(question.lower().split())
 
 
@@ -33,21 +33,21 @@ def build_questions(
     given: Mapping[str, Sequence[Question]] | None = None,
     taken: Iterable[str] = (),
 ) -> dict[str, pd.DataFrame]:
-    """All question sets, each in the contract of cocal.store.contracts.QUESTIONS.
+    """All question sets, each as a table that meets the contract cocal.store.contracts.QUESTIONS.
 
-    Evaluation sets are drawn first, so that a larger training set never changes them, and no text is drawn
-    twice across all sets. What given sets share with others is settled later (cocal.questions.overlap).
+    Evaluation sets are drawn first, so that the size of a training set never changes them, and no text is drawn twice
+    across all sets. Questions that given sets share with others are treated later (cocal.questions.overlap).
 
     Args:
-        datasets: settings by name.
-        world: settings of the facts world.
-        seed: draws questions and world.
-        given: all questions of each set that is registered or in a file.
-        taken: texts of the sets that were built before these, which are not drawn again.
+        datasets: Settings by name.
+        world: Settings of the facts world.
+        seed: Seed of the questions and the world.
+        given: All questions of each set that is registered or in a file.
+        taken: Texts of the sets that were built before these; they are not drawn again.
 
     Raises:
-        ConfigError: if a given set has another number of questions than the study says, or a synthetic one asks
-            for more questions than its families, levels or people can give.
+        ConfigError: if a given set has another number of questions than the study says, or a synthetic one needs more
+            questions than its families, levels or people can give.
     """
     known = {normalised(text) for text in taken}
     people = World(world.people, world.popularity_exponent, seed)

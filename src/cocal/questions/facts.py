@@ -1,9 +1,9 @@
 """A synthetic world of people with a city, a job and a mentor each, for factual question answering.
 
-Popularity decides how often the pre-training corpus mentions a person, so that some facts are known to the
-policy and some are not. Questions follow mentors: one hop asks for a fact about a person, two hops for a fact
-about the person's mentor, and so on. Answers are names, never numbers: factual questions share neither words
-nor answer type with the mathematics that companions are trained on.
+Popularity decides how often the pre-training corpus mentions a person, so that the policy knows some facts and not
+others. Questions follow mentors: a question with one hop asks for a fact about a person, one with two hops for a fact
+about the person's mentor, and so on. Answers are names, never numbers: factual questions share neither words nor answer
+type with the mathematics that companions are trained on.
 """
 
 import random
@@ -22,12 +22,12 @@ class Fact:
     """A question about the world.
 
     Attributes:
-        question: text.
-        answer: a name or a noun.
-        steps: the chain of facts that leads to the answer, a sentence each.
-        relation: relation asked for last.
-        hops: length of the chain.
-        person: rank of the person asked about; 0 is the most popular.
+        question: Text of the question.
+        answer: A name or a noun.
+        steps: The chain of facts that leads to the answer, each as a sentence.
+        relation: Relation that the question asks for.
+        hops: Length of the chain.
+        person: Rank of the person that the chain starts at; 0 is the most popular.
     """
 
     question: str
@@ -42,9 +42,9 @@ class World:
     """The people and their facts, drawn from a seed.
 
     Args:
-        people: how many; at most 3,600.
-        popularity_exponent: mentions of rank r are proportional to (r + 1) ** -popularity_exponent.
-        seed: draws names and facts.
+        people: Number of people; at most 3,600.
+        popularity_exponent: The person of rank r is mentioned in proportion to (r + 1) ** -popularity_exponent.
+        seed: Seed of the names and facts.
     """
 
     def __init__(self, people: int, popularity_exponent: float, seed: int):
@@ -68,7 +68,7 @@ class World:
         return draw.choices(range(len(self.people)), weights=self.mentions)[0]
 
     def ask(self, person: int, relation: str, hops: int) -> Fact:
-        """The question for `relation` of the person `hops` - 1 mentors away from `person` (a rank)."""
+        """The question for `relation` of the person who is `hops` - 1 mentors away from the person of rank `person`."""
         name, steps = self.people[person], []
         described = name
         for _ in range(hops - 1):

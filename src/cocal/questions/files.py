@@ -1,4 +1,4 @@
-"""Question sets in files of a user: JSON lines, a JSON list or Parquet, a question a record."""
+"""Question sets in files of a user: JSON lines, a JSON list or Parquet, with one question per record."""
 
 import json
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from cocal.errors import ConfigError, ContractError
 from cocal.questions.loaders import READERS, Question, accepted_answers
 
 
-def _some(text: str) -> str:
+def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty")
     return text
 
 
-Text = Annotated[str, AfterValidator(_some)]
+Text = Annotated[str, AfterValidator(_not_blank)]
 Answer = Text | StrictInt | StrictFloat
 
 
 class _Record(BaseModel):
-    """What is read of a record; further fields do not matter. An empty value of an optional field is none."""
+    """The fields of a record; further fields are ignored. A null value of an optional field counts as missing."""
 
     question: Text
     answer: Answer
@@ -35,27 +35,27 @@ class _Record(BaseModel):
 
 
 def load_files(sources: Mapping[str, FileSettings]) -> dict[str, list[Question]]:
-    """The questions of these files in their order, by data set.
+    """The questions of these files in the order of their records, by data set.
 
     Raises:
         ConfigError: if a file is missing.
-        ContractError: if a file is not of its format or has no questions, or a record lacks a field, has a wrong one,
-            or repeats an id; the message names the file, the line or record, and the field.
+        ContractError: if a file does not have its format or has no questions, or if a record lacks a field, has a wrong
+            one or repeats an id; the message names the file, the line or record, and the field.
     """
     return {name: _questions(name, Path(source.path)) for name, source in sources.items()}
 
 
 def counted(study: Study, root: str | Path = "") -> Study:
-    """The study with the number of questions of every set that is read from a file: jobs are planned from it.
+    """The study with the number of questions of every file filled in; jobs are planned from it.
 
     Args:
-        study: As it was configured.
-        root: Folder that relative paths start at.
+        study: The study as configured.
+        root: Folder at which relative paths start.
 
     Raises:
         ConfigError: if a file is missing, or has another number of questions than the study says, or fewer
             than its limit.
-        ContractError: if a file is not of its format.
+        ContractError: if a file does not have its format.
     """
     datasets = dict(study.datasets)
     for name, source in study.question_sets.files.items():
@@ -74,8 +74,8 @@ def counted(study: Study, root: str | Path = "") -> Study:
 
 
 def _records(name: str, path: Path) -> dict[str, Any]:
-    """The records of a file by where they stand in it: "line 3" (of JSON lines, of which blank ones do not count) or
-    "record 3", counted from 1."""
+    """The records of a file by their place, counted from 1: "line 3" in JSON lines, where blank lines are skipped, and
+    "record 3" otherwise."""
     try:
         if path.suffix == ".jsonl":
             lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
@@ -104,16 +104,16 @@ def _questions(name: str, path: Path) -> list[Question]:
         question = _question(f"{path}, {place}", row, content)
         if question.id in places:
             raise ContractError(
-                f"{path}, {place}: question_id {question.id!r} stands in {places[question.id]} too; ids must differ"
+                f"{path}, {place}: question_id {question.id!r} is also in {places[question.id]}; ids must differ"
             )
         places[question.id], questions[question.id] = place, question
     if not questions:
-        raise ContractError(f"{path}: holds no questions")
+        raise ContractError(f"{path}: the file holds no questions")
     return list(questions.values())
 
 
 def _question(where: str, row: int, content: Any) -> Question:
-    """The question in one record, the `row`-th (from 0), whose id is its row if it has none."""
+    """The question in the record of index `row`, which is also its id if the record has none."""
     try:
         record = _Record.model_validate(content)
     except ValidationError as error:

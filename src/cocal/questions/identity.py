@@ -1,4 +1,4 @@
-"""What tells one question set from another."""
+"""Digests of question sets."""
 
 import pandas as pd
 
@@ -6,26 +6,19 @@ from cocal.store.provenance import digest
 
 
 def texts_digest(questions: pd.DataFrame) -> str:
-    """Digest of what is asked: ids and texts in their order.
-
-    Args:
-        questions: rows in the contract of cocal.store.contracts.QUESTIONS.
-    """
+    """Digest of the ids and texts of the questions, in the order of the rows of a QUESTIONS table."""
     return digest([questions["question_id"].tolist(), questions["question"].tolist()])
 
 
 def golds_digest(questions: pd.DataFrame) -> str:
-    """Digest of what counts as right: ids, answers and aliases in their order.
+    """Digest of the ids, answers and aliases, in the order of the rows of a QUESTIONS table.
 
-    A run that resumed after a correction of these would mix two kinds of verdicts.
-
-    Args:
-        questions: rows in the contract of cocal.store.contracts.QUESTIONS.
+    A run that resumed after a correction of the answers would mix two kinds of verdicts.
     """
     aliases = [list(some) for some in questions["aliases"]]
     return digest([questions["question_id"].tolist(), questions["answer"].tolist(), aliases])
 
 
 def questions_digests(questions: pd.DataFrame) -> dict[str, str]:
-    """Both digests, for the digest of a run that samples and judges in one: `questions` and `golds`."""
+    """Both digests, `questions` and `golds`, for the digest of a run that samples and judges."""
     return {"questions": texts_digest(questions), "golds": golds_digest(questions)}

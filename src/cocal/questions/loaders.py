@@ -1,4 +1,4 @@
-"""From the bytes of a source to questions: one reader a format, one reading of a record."""
+"""Readers of the file formats of question sets, and conversion of their records to questions."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from cocal.questions.sources import stored
 
 @dataclass(frozen=True)
 class Question:
-    """One question of a set that is given: `aliases` are further accepted answers, `level` is 0 where unknown."""
+    """One question of a given set. `aliases` are further accepted answers; `level` is 0 if it is unknown."""
 
     id: str
     question: str
@@ -27,12 +27,12 @@ class Question:
 
 
 def read_jsonl(content: bytes) -> list[Any]:
-    """A JSON value a line; blank lines do not count."""
+    """The JSON values of the lines; blank lines are skipped."""
     return [json.loads(line) for line in content.decode("utf-8").split("\n") if line.strip()]
 
 
 def read_json(content: bytes) -> list[Any]:
-    """A list of records."""
+    """The records of a JSON list."""
     records = json.loads(content.decode("utf-8"))
     if not isinstance(records, list):
         raise ValueError("expected a list of records")
@@ -40,7 +40,7 @@ def read_json(content: bytes) -> list[Any]:
 
 
 def read_parquet(content: bytes) -> list[Any]:
-    """A record a row."""
+    """The rows of a Parquet file as records."""
     import pyarrow.parquet as pq
 
     return pq.read_table(io.BytesIO(content)).to_pylist()
@@ -60,7 +60,7 @@ def load_registered(
 
     Raises:
         ConfigError: if a set is not registered.
-        ContractError: as `load` and `stored`.
+        ContractError: in the cases of `load` and `stored`.
     """
     loaded = {}
     for dataset, source in sources.items():
@@ -74,14 +74,14 @@ def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = Fal
     """The questions of a registered set, in the order of its source.
 
     Args:
-        name: of the set, for errors.
-        entry: its place in the registry.
-        files: its source files, verified, in the order of the entry.
-        corrections: whether rows that are known to be wrong are mended.
+        name: Name of the set, for errors.
+        entry: Entry of the set in the registry.
+        files: Verified source files in the order of the entry.
+        corrections: Whether rows that are known to be wrong are corrected.
 
     Raises:
-        ContractError: if a file is not of its format, a record lacks a field, a correction does not fit, or the number
-            of records or questions is not the registry's.
+        ContractError: if a file does not have its format, a record lacks a field, a correction does not fit, or the
+            registry gives another number of records or questions.
     """
     records = [record for file in files for record in _records(file, entry.loader)]
     if len(records) != entry.rows:
@@ -92,7 +92,7 @@ def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = Fal
     if entry.merge:
         questions = _merged(questions)
     if entry.questions not in (None, len(questions)):
-        raise ContractError(f"{name}: {len(questions)} questions came of it, the registry expects {entry.questions}")
+        raise ContractError(f"{name}: {len(questions)} questions remain, the registry expects {entry.questions}")
     return questions
 
 
@@ -104,7 +104,7 @@ def _records(file: Path, loader: str) -> list[Any]:
 
 
 def _questions(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Question]:
-    """Records without any answer are left out."""
+    """The questions in the records; records without an answer are left out."""
     fields = entry.fields
     for row, record in enumerate(records):
 
@@ -132,7 +132,7 @@ def _questions(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Ques
 
 
 def _value(record: Any, field: str, where: str) -> Any:
-    """`a.0.b` of a record."""
+    """The value of a field such as `a.0.b` in a record."""
     found = record
     for step in field.split("."):
         try:
@@ -143,7 +143,7 @@ def _value(record: Any, field: str, where: str) -> Any:
 
 
 def accepted_answers(value: Any) -> list[str]:
-    """Accepted answers, one or a list of them: 27.0 is 27, 025 is 25; texts of nothing but space are none."""
+    """The accepted answers in a value or a list, without blank ones. A single 27.0 becomes 27, and 025 becomes 25."""
     if isinstance(value, list):
         return [text for item in value if (text := str(item).strip())]
     if value is None:
@@ -172,8 +172,8 @@ def _corrected(name: str, questions: list[Question], corrections: Sequence[Corre
 
 
 def _merged(questions: Iterable[Question]) -> list[Question]:
-    """One question a text, at its first place: answers that differ become aliases, for the source does not say which
-    of them is right."""
+    """One question for each text, at its first position. Different answers become aliases, because the source does not
+    say which of them is right."""
     first: dict[str, Question] = {}
     for question in questions:
         known = first.setdefault(question.question, question)

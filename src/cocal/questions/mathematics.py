@@ -1,7 +1,7 @@
 """Synthetic verifiable mathematics: six families of short-chain arithmetic at five levels.
 
-A problem is drawn from a seed together with its worked solution. The same draw can be worked again with one
-wrong step that is carried to the end; that is how the pre-training corpus keeps the policy partial.
+A problem is drawn from a seed together with its worked solution. The same problem can be worked again with one wrong
+step that is carried to the end; because the pre-training corpus contains such solutions, the policy makes mistakes.
 """
 
 import random
@@ -14,12 +14,12 @@ class Problem:
     """A question with its worked solution.
 
     Attributes:
-        question: text.
-        answer: last value of the solution, a plain integer.
-        steps: the solution, one equation each.
-        family: problem family.
-        level: 1 (easiest) to 5.
-        seed: what drew it.
+        question: Text of the question.
+        answer: Last value of the solution, a plain integer.
+        steps: Equations of the solution.
+        family: Problem family.
+        level: Difficulty level, from 1 (easiest) to 5.
+        seed: Seed from which it was drawn.
     """
 
     question: str
@@ -31,9 +31,9 @@ class Problem:
 
 
 class _Working:
-    """Writes down a solution; no draw may depend on its values.
+    """Records the steps of a solution. No random draw may depend on their values.
 
-    The step of index `wrong_at` is off by `slip`, and later steps use its value.
+    The value of the step with index `wrong_at` is off by `slip`, and later steps use the wrong value.
     """
 
     def __init__(self, wrong_at: int | None = None, slip: int = 0):
@@ -54,7 +54,7 @@ class _Working:
         return self.step(f"{a}-{b}", a - b)
 
     def multiply(self, a: int, b: int) -> int:
-        """Long multiplication by tens and ones of the larger part that has two digits."""
+        """Long multiplication by the tens and ones of `b` if it has two digits, otherwise of `a` if it exceeds 12."""
         if b > 9:
             parts = [(a, b // 10 * 10), (a, b % 10)]
         elif a > 12:
@@ -93,7 +93,7 @@ def _equations(draw: random.Random, level: int, work: _Working) -> tuple[str, in
     total = factor * x - shift if minus else factor * x + shift
     question = f"Solve {factor}x{'-' if minus else '+'}{shift}={total}."
     product = work.add(total, shift) if minus else work.subtract(total, shift)
-    # a slip can leave a product that the factor does not divide; the working then rounds down
+    # after a slip, the factor may not divide the product; the solution then rounds down
     return question, work.step(f"{product}/{factor}", product // factor)
 
 
@@ -147,12 +147,12 @@ _FAMILIES: dict[str, Callable[[random.Random, int, _Working], tuple[str, int]]] 
 
 
 def problem(family: str, level: int, seed: int) -> Problem:
-    """The problem of a family and level that `seed` draws, with its right solution."""
+    """The problem of a family and level that `seed` draws, with its correct solution."""
     return _work(family, level, seed, _Working())
 
 
 def wrong_solution(right: Problem, draw: random.Random) -> Problem:
-    """The same question worked with one wrong step, carried to the end; `draw` chooses the step and the slip."""
+    """The same problem with one wrong step that is carried to the end; `draw` chooses the step and the error."""
     slip = draw.choice((-10, -2, -1, 1, 2, 10))
     return _work(right.family, right.level, right.seed, _Working(draw.randrange(len(right.steps)), slip))
 

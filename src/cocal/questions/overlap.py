@@ -1,4 +1,4 @@
-"""Questions that occur in training and in evaluation."""
+"""Questions that occur both in training and in evaluation."""
 
 import logging
 import re
@@ -17,10 +17,10 @@ _TOKEN = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?|[-+*/^=<>|%!]")
 
 
 def fingerprint(question: str) -> str:
-    r"""Text by which two questions are the same although they are typeset differently: words, numbers and operators.
+    r"""The words, numbers and operators of a question, which questions that differ only in typesetting share.
 
-    Case, white space, punctuation, brackets, dollar signs and LaTeX's sizes do not matter: `x_{1}, \ldots` is `x_1...`,
-    but `1.5` is not `15` and `3-4` not `3+4`.
+    Case, white space, punctuation, brackets, dollar signs and LaTeX's sizes do not matter: `x_{1}, \ldots` equals
+    `x_1...`, but `1.5` differs from `15`, and `3-4` from `3+4`.
     """
     text = unicodedata.normalize("NFKC", question).lower()
     return " ".join(_TOKEN.findall(_TYPESETTING.sub("", text))) or text
@@ -30,7 +30,7 @@ def overlap(training: pd.DataFrame, evaluation: pd.DataFrame) -> pd.DataFrame:
     """Evaluation questions that are also asked in training.
 
     Returns:
-        Columns dataset, question_id, question (of evaluation), training_set, training_id; a row for each pair.
+        One row for each pair, with dataset, question_id and question of evaluation, training_set and training_id.
     """
     asked = pd.DataFrame(
         {
@@ -47,7 +47,7 @@ def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """`overlap` of every training set with every evaluation set.
 
     Args:
-        frames: question sets; the column split says on which side each is.
+        frames: Question sets; their column split tells training from evaluation.
     """
     everything = pd.concat(frames, ignore_index=True)
     training = everything["split"] == "training"
@@ -57,15 +57,15 @@ def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
 def settle(
     training: pd.DataFrame, evaluation: Sequence[pd.DataFrame], source: QuestionSourceSettings, policy: Overlap
 ) -> pd.DataFrame:
-    """The training set after `policy` was followed on what it shares with the evaluation sets.
+    """The training set after `policy` was applied to the questions that it shares with the evaluation sets.
 
     Args:
-        training: one training set.
-        evaluation: the evaluation sets.
-        source: where the training set comes from.
+        training: One training set.
+        evaluation: The evaluation sets.
+        source: Settings of the source of the training set.
 
     Raises:
-        ContractError: if the policy is to refuse overlap, or a synthetic training set has any.
+        ContractError: if there are shared questions and the policy is "refuse" or the training set is synthetic.
     """
     shared = overlaps([training, *evaluation]) if evaluation else training[:0]
     if shared.empty:
@@ -85,16 +85,17 @@ def settle(
 def excluded_or_kept(
     built: Mapping[str, pd.DataFrame], sources: Mapping[str, pd.DataFrame], policy: Overlap, folder: Path
 ) -> pd.DataFrame:
-    """`overlaps` of the sources, with the column action: whether the built training set still asks the question.
+    """`overlaps` of the sources with the column action: "kept" if the built training set asks the question, else
+    "excluded".
 
     Args:
-        built: all question sets, as `settle` left them.
-        sources: the registered training sets, as their sources have them.
-        policy: that was to be followed.
-        folder: of the built sets, for errors.
+        built: All question sets after `settle`.
+        sources: The given training sets before `settle`.
+        policy: The study's policy on overlap.
+        folder: Folder of the built sets, for errors.
 
     Raises:
-        ContractError: if a training question is left that the policy excludes.
+        ContractError: if a training question is kept that the policy excludes.
     """
     shared = overlaps((dict(built) | dict(sources)).values())
     asked = {name: set(frame["question_id"]) for name, frame in built.items()}

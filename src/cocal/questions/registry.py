@@ -1,5 +1,5 @@
-"""The dataset registry, config/datasets.yaml: where each question set comes from, under which licence, and which of
-its rows are known to be wrong."""
+"""The dataset registry config/datasets.yaml, which lists the source and licence of each question set and its rows that
+are known to be wrong."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -14,20 +14,20 @@ from cocal.config.load import read_yaml, validate
 from cocal.errors import ConfigError
 
 HOSTS = {"github": "https://raw.githubusercontent.com", "huggingface": "https://huggingface.co"}
-"""Where the files lie. A mirror replaces either."""
+"""Base URLs of the hosts; a mirror replaces either."""
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 
 
 class File(Model):
-    """One file of a source, at its pinned revision."""
+    """One file of a source at its pinned revision."""
 
     path: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)*$")]
     """Path in the repository."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
-    """Checksum. Where it is unknown, that of the first download is recorded and holds from then on."""
+    """Checksum. If it is unknown, the checksum of the first download is recorded and required from then on."""
     bytes: Count | None = None
-    """Size."""
+    """Size in bytes."""
 
     @field_validator("path")
     @classmethod
@@ -42,64 +42,64 @@ class Source(Model):
 
     host: Literal["github", "huggingface"]
     repository: Annotated[str, Field(pattern=r"^[\w-][\w.-]*/[\w-][\w.-]*$")]
-    """OWNER/NAME; on huggingface a dataset."""
+    """Repository as OWNER/NAME; on huggingface it is a dataset repository."""
     revision: Commit
     files: Annotated[tuple[File, ...], Field(min_length=1)]
-    """Read one after another, in this order."""
+    """Files of the set, which are read in this order."""
 
     def place(self, file: File) -> str:
-        """Path of a file below the host, a mirror or the cache."""
+        """Path of a file relative to the host, a mirror or the cache."""
         if self.host == "github":
             return f"{self.repository}/{self.revision}/{file.path}"
         return f"datasets/{self.repository}/resolve/{self.revision}/{file.path}"
 
 
 class Fields(Model):
-    """Where a record holds what; `a.0.b` is the field b of the first item of the list a."""
+    """Names of a record's fields; `a.0.b` is the field b of the first item of the list a."""
 
     question: str = "question"
     answer: str = "answer"
-    """A string, a number, or a list of accepted answers."""
+    """Field that holds a string, a number or a list of accepted answers."""
     id: tuple[str, ...] = ()
-    """Fields that together name the row; without any, its position in the source, from zero."""
+    """Fields that together identify the row; without any, its zero-based position in the source does."""
     subject: str | None = None
     level: str | None = None
 
 
 class Correction(Model):
-    """A row of the source that is known to be wrong."""
+    """The correction of a row of the source that is known to be wrong."""
 
     id: str
-    """Of the row (`fields.id`)."""
+    """Id of the row (`fields.id`)."""
     field: Literal["question", "answer"]
     old: str
-    """What the source says; anything else there is refused, for the correction was not made for it."""
+    """Text in the source; any other text is refused, because the correction was not made for it."""
     new: str
     reason: str
-    """How it is known."""
+    """Evidence that the row is wrong."""
 
 
 class Entry(Model):
     """One question set."""
 
     title: str
-    """Name shown to people."""
+    """Name of the set for readers."""
     licence: str
     source: Source
     loader: Literal["jsonl", "json", "parquet"]
     """Format of the files."""
     fields: Fields = Fields()
     main_answer: Literal["first", "last"] = "first"
-    """Which of several accepted answers is the answer; the others are its aliases."""
+    """Position of the main answer in a list of accepted answers; the others become its aliases."""
     suffix: str = ""
-    """Instruction at the end of every question of the source; it is cut off, for prompts have their own."""
+    """Instruction at the end of every question of the source; it is removed, because prompts have their own."""
     merge: bool = False
-    """Whether rows of the same text become one question that accepts the answers of all: of training sets. Questions
-    of evaluation sets that read alike may ask about different things, and stay apart."""
+    """Whether rows with the same text become one question that accepts the answers of all rows. It is meant for
+    training sets; in evaluation sets, questions with the same text may ask about different things and stay separate."""
     rows: Count
-    """Records in the source."""
+    """Number of records in the source."""
     questions: Count | None = None
-    """Questions that come of them, after merging and without records that have no answer; None if not yet counted."""
+    """Number of questions after merging and without records that have no answer; None if they are not counted yet."""
     note: str = ""
     corrections: tuple[Correction, ...] = ()
 
@@ -112,21 +112,21 @@ class Entry(Model):
         return corrections
 
     def content(self) -> "Entry":
-        """The entry without the words that no question depends on."""
+        """The entry without the texts on which no question depends."""
         corrections = tuple(c.model_copy(update={"reason": ""}) for c in self.corrections)
         return self.model_copy(update={"title": "", "licence": "", "note": "", "corrections": corrections})
 
 
 class Registry(Model):
-    """config/datasets.yaml, or the slice of it that a study needs."""
+    """The content of config/datasets.yaml, or the slice of it that a study needs."""
 
     sets: dict[Name, Entry] = {}
 
     def slice(self, names: Iterable[str]) -> "Registry":
-        """The registry of these sets alone.
+        """The registry with these sets alone.
 
         Raises:
-            ConfigError: if one is not registered.
+            ConfigError: if a set is not registered.
         """
         names = list(names)
         for name in names:
@@ -137,7 +137,7 @@ class Registry(Model):
         return Registry(sets={name: self.sets[name] for name in names})
 
     def content(self) -> "Registry":
-        """The registry without the words that no question depends on: titles, licences, notes and reasons."""
+        """The registry without titles, licences, notes and reasons, on which no question depends."""
         return Registry(sets={name: entry.content() for name, entry in self.sets.items()})
 
 
@@ -145,31 +145,31 @@ def read_registry(path: str | Path) -> Registry:
     """The registry in a YAML file.
 
     Raises:
-        ConfigError: if it is missing or not valid.
+        ConfigError: if the file is missing or not valid.
     """
     return validate(Registry, read_yaml(path), str(path))
 
 
 def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -> dict[str, int]:
-    """How many rows of each data set are known to be wrong, mended or not; sets without such rows are left out.
+    """Number of rows of each data set that are known to be wrong, corrected or not; sets without any are left out.
 
     Args:
-        sources: registered sources by data set.
-        registry: with their entries.
+        sources: Registered sources by data set.
+        registry: Registry that contains their sets.
     """
     counts = {d: len({c.id for c in registry.sets[s.name].corrections}) for d, s in sources.items()}
     return {dataset: count for dataset, count in counts.items() if count}
 
 
 def registry_of(sources: Mapping[str, RegisteredSettings], path: str | Path) -> Registry:
-    """The slice of the registry that a study needs; a study without registered sets reads no file.
+    """The slice of the registry that a study needs; without registered sets, the file is not read.
 
     Args:
-        sources: registered sources by data set.
+        sources: Registered sources by data set.
         path: YAML file of the registry.
 
     Raises:
-        ConfigError: if the file is missing or not valid, a set is not in it, or the study expects another number of
+        ConfigError: if the file is missing or not valid, a set is not in it, or the study gives another number of
             questions.
     """
     if not sources:

@@ -1,7 +1,7 @@
-"""Source files: downloaded once, resumed where a transfer broke off, verified on every use.
+"""Source files of question sets. Each is downloaded once, also after interruptions, and verified on every use.
 
-The cache has the layout of the hosts (`Source.place`), and so has a mirror: a folder of either serves as the other, and
-a file that was put into the cache by hand is as good as one that was downloaded.
+The cache and mirrors have the layout of the hosts (`Source.place`). A cache can therefore serve as a mirror, and files
+may be put into the cache by hand.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ from cocal.store.damage import remedy
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-"""Tries of one file; each goes on where the last one broke off."""
+"""Number of attempts per file; each continues where the last one stopped."""
 _PAUSE = 1.0
-"""Seconds before the second try; doubled from try to try."""
+"""Seconds before the second attempt; the pause doubles with every further attempt."""
 _TIMEOUT = 60.0
-"""Seconds without a byte."""
+"""Seconds without data after which an attempt fails."""
 _BLOCK = 2**20
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
@@ -36,15 +36,15 @@ class _Broken(Exception):
 
 
 def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = None, pause: float = _PAUSE) -> Path:
-    """The verified file in the cache, downloaded if it is not there.
+    """The path of the verified file in the cache; the file is downloaded if it is not there.
 
     Args:
-        cache: folder of all sources.
-        mirror: base that takes the place of the host: `https://...`, `http://...`, or a folder as `file://...`.
-        pause: seconds before the second try.
+        cache: Folder of all sources.
+        mirror: Base URL that replaces the host: `https://...`, `http://...`, or a folder as `file://...`.
+        pause: Seconds before the second attempt.
 
     Raises:
-        ConfigError: if it cannot be reached.
+        ConfigError: if the file cannot be downloaded.
         ContractError: if its checksum or size is wrong.
     """
     target = Path(cache) / source.place(file)
@@ -55,18 +55,18 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     resumed = partial.exists()
-    logger.info("%s: %s", target, "going on with the download" if resumed else f"downloading from {base}")
+    logger.info("%s: %s", target, "resuming the download" if resumed else f"downloading from {base}")
     try:
         _transfer(url, partial, pause)
         if resumed and file.sha256 not in (None, _sha256(partial)):
-            logger.warning("%s: what was there was not the beginning of it; starting afresh", target)
+            logger.warning("%s: the part of an earlier download does not fit; downloading the whole file", target)
             partial.unlink()
             _transfer(url, partial, pause)
     except _Broken as error:
         raise ConfigError(
-            f"{url}: {error}. Three ways on: run it again, a download goes on where it broke off; name a mirror that "
-            "this machine reaches (sources.mirror of the study, the variable COCAL_MIRROR or --mirror: a base of "
-            f"http(s):// or file:// before {source.place(file)}); or put the file by hand to {target}"
+            f"{url}: {error}. Run this again to resume the download; or name a mirror that this machine can reach "
+            "(sources.mirror of the study, the environment variable COCAL_MIRROR or --mirror: an http(s):// or file:// "
+            f"base of {source.place(file)}); or copy the file to {target}"
         ) from None
     try:
         _verify(partial, file, url)
@@ -80,7 +80,7 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
 
 
 def stored(source: Source, file: File, cache: str | Path) -> Path:
-    """The file in the cache, verified; nothing is downloaded.
+    """The path of the verified file in the cache; nothing is downloaded.
 
     Raises:
         ContractError: if it is missing, or its checksum or size is wrong.
@@ -107,7 +107,7 @@ def describe(path: Path) -> dict[str, str | int]:
 
 
 def _record(target: Path) -> Path:
-    """Where the checksum of a file is kept that the registry does not know."""
+    """Path of the checksum of a file for which the registry has none."""
     return target.with_name(f"{target.name}.sha256")
 
 
@@ -126,7 +126,7 @@ def _sha256(path: Path) -> str:
 
 
 def _transfer(url: str, partial: Path, pause: float) -> None:
-    """Copy a URL to `partial`, behind what is there already."""
+    """Copy a URL to `partial`, after the bytes that it already holds."""
     if url.startswith("file://"):
         place = Path(urllib.request.url2pathname(url.removeprefix("file://")))
         if not place.is_file():
@@ -139,13 +139,13 @@ def _transfer(url: str, partial: Path, pause: float) -> None:
             return
         except _Broken as error:
             if attempt == _ATTEMPTS:
-                raise _Broken(f"{error} (after {attempt} tries)") from None
-            logger.warning("%s: %s; try %d of %d follows", url, error, attempt + 1, _ATTEMPTS)
+                raise _Broken(f"{error} (after {attempt} attempts)") from None
+            logger.warning("%s: %s; attempt %d of %d follows", url, error, attempt + 1, _ATTEMPTS)
             time.sleep(pause * 2 ** (attempt - 1))
 
 
 def _download(url: str, partial: Path) -> None:
-    """One try: ask for the bytes that are missing, append what comes."""
+    """Request the bytes that are missing once, and append them."""
     start = partial.stat().st_size if partial.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
@@ -158,18 +158,18 @@ def _download(url: str, partial: Path) -> None:
                     out.write(block)
     except urllib.error.HTTPError as error:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and start:
-            return  # the whole file is there; its checksum decides
+            return  # the file is probably complete; its checksum is verified later
         if error.code in _TRANSIENT:
             raise _Broken(f"HTTP status {error.code}") from None
         raise ConfigError(
-            f"{url}: HTTP status {error.code} ({error.reason}); the file is not there, or this machine may not have it"
+            f"{url}: HTTP status {error.code} ({error.reason}); there is no such file, or this machine may not read it"
         ) from None
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(f"{type(error).__name__}: {error}") from None
 
 
 def _blocks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The body; a connection that closes before its end is an error, not an end."""
+    """The blocks of the body; a connection that closes before its end is an error."""
     due, came = answer.headers["Content-Length"], 0
     while block := answer.read(_BLOCK):
         came += len(block)

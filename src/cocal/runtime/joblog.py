@@ -1,4 +1,4 @@
-"""Log lines of the commands: time, job, message. Jobs run side by side in one terminal, so every line names its job."""
+"""Log lines of the commands, each with time, job and message: jobs that run at the same time share one terminal."""
 
 import logging
 import re
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 NAME_WIDTH = 36
-"""Columns of a job's name; longer names push their line to the right."""
+"""Width of a job's name in characters; a longer name shifts the rest of its line to the right."""
 
 _FILE = re.compile(r"\.(parquet|zarr|json|nc|csv|tex|pdf)$")
 
 _PLACES = ("--run-folder", "--output")
-"""Flags whose path says what a command works on, the most telling first."""
+"""Flags whose path tells what a command works on; the first one that is given counts."""
 
 
 def job_name(words: Sequence[str]) -> str:
-    """What a job is called: its command and what it works on, as in "train tiny grpo" or "metrics tiny-sweep".
+    """A job's name: its command and what it works on, such as "train tiny grpo" or "metrics tiny-sweep".
 
     Args:
-        words: the command line without `cocal`: the command and its flags.
+        words: The command line after `cocal`: the command and its flags.
     """
     command = next((word for word in words if not word.startswith("-")), "cocal")
     path = next((path for flag in _PLACES if (path := _value(words, flag))), "")
@@ -30,7 +30,7 @@ def job_name(words: Sequence[str]) -> str:
         parts = room[2:] if room[:1] == ("runs",) else room[1:]
     else:
         parts = parts[-1:]
-    # the factual domain is named, the mathematical one goes without saying
+    # only the factual domain is named
     return " ".join([command, *(part for part in parts if part != command)]).removesuffix("-mathematics")
 
 
@@ -44,7 +44,7 @@ def _value(words: Sequence[str], flag: str) -> str:
 
 
 def job_line(clock: str, name: str, text: str) -> str:
-    """One line: time of day, job, what there is to say."""
+    """One log line: the time of day, the job's name and the message."""
     return f"{clock}  {name:<{NAME_WIDTH}}  {text}"
 
 
@@ -62,7 +62,7 @@ class _JobFormatter(logging.Formatter):
 
 
 def configure(name: str) -> None:
-    """Log to standard error, every line with the name of the job. What a program configured before stays."""
+    """Log to standard error and put the job's name into every line. An earlier configuration of the log is kept."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JobFormatter(name))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

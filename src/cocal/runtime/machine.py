@@ -1,4 +1,4 @@
-"""What a long job needs of its process: repeatable numbers, and how much memory it took."""
+"""The process of a job: its number of threads, its device and the memory that it has used."""
 
 import os
 import resource
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def fix_threads() -> None:
-    """As many compute threads as OMP_NUM_THREADS says, which Snakemake sets from a rule's `threads`; otherwise one.
+    """Use as many compute threads as OMP_NUM_THREADS says (Snakemake sets it from a rule's `threads`), by default one.
 
-    Sums depend on the number of threads in their last digits, so it must not follow the machine's cores; and jobs
-    side by side must not stall each other.
+    The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores.
+    Moreover, jobs that run at the same time must not stall each other.
     """
     import torch
 
@@ -21,7 +21,7 @@ def fix_threads() -> None:
 
 
 def peak_memory() -> int:
-    """Bytes that this process has held at most: of GPU memory where there is a GPU, else resident."""
+    """Largest number of bytes that this process has held: GPU memory if there is a GPU, otherwise resident memory."""
     import torch
 
     if torch.cuda.is_available():
@@ -31,7 +31,7 @@ def peak_memory() -> int:
 
 
 def best_device() -> "torch.device":
-    """The GPU, if there is one."""
+    """The GPU if there is one, otherwise the processor."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

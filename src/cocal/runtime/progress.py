@@ -1,4 +1,4 @@
-"""How far a long job is: a line in its log now and then, with the time that is left."""
+"""Progress of a long job: now and then it logs how much is done and how much time is left."""
 
 import logging
 import time
@@ -8,11 +8,11 @@ from typing import TypeVar
 T = TypeVar("T", bound=Sized)
 
 INTERVAL = 10.0
-"""Seconds between two lines of a job, at least."""
+"""Least number of seconds between two progress lines of a job."""
 
 
 def in_words(seconds: float) -> str:
-    """A duration with the two units that matter: "8 s", "2 min 25 s", "17 min", "3 h 20 min", "2 d 5 h"."""
+    """A duration in its one or two largest units: "8 s", "2 min 25 s", "17 min", "3 h 20 min", "2 d 5 h"."""
     whole = round(max(seconds, 0.0))
     if whole < 60:
         return f"{whole} s"
@@ -34,13 +34,13 @@ def _two(amount: int, large: int, large_name: str, small: int, small_name: str) 
 class Progress:
     """Logs how much of a job is done and how long the rest will take, at most every `INTERVAL` seconds.
 
-    A log line, not a bar: logs of jobs are files, read with `tail`, and several jobs share a terminal.
+    It writes lines and draws no bar, because logs are files and several jobs share a terminal.
 
     Args:
-        what: what is counted, such as "step"; without it the line says a percentage.
-        total: how many there are; any unit that grows evenly with time.
-        done: how many an earlier run had done already.
-        clock: tells the time in seconds.
+        what: Name of the items that are counted, such as "step"; if it is empty, the line gives a percentage.
+        total: Number of items, in any unit that grows evenly with time.
+        done: Number of items that an earlier run has already done.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(self, what: str, total: float, *, done: float = 0, clock: Callable[[], float] = time.monotonic):
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def left(self) -> float:
-        """Seconds that the rest will take at the mean pace so far; NaN before anything is done."""
+        """Seconds that the rest will take at the mean pace so far; NaN as long as nothing is done."""
         pace = self._done - self._first
         if not pace:
             return float("nan")
@@ -62,7 +62,7 @@ class Progress:
         """Count `items` more as done.
 
         Args:
-            detail: a few numbers about them, for the line. The last items always get a line if they have a detail.
+            detail: A few numbers about them for the line. If the last items have a detail, their line is always logged.
         """
         self._done += items
         now, finished = self._clock(), self._done >= self._total
@@ -72,18 +72,17 @@ class Progress:
 
 
 def progress_line(what: str, done: float, total: float, left: float | None, detail: str = "") -> str:
-    """ "step 3/60, accuracy 0.310, 2 min left", or without `what` "35 %, ...".
+    """A line such as "step 3/60, accuracy 0.310, 2 min left", or "35 %, ..." if `what` is empty.
 
     Args:
-        what: what is counted.
-        left: seconds; None if nothing is left.
+        left: Seconds that are left; None if the job is finished.
     """
     count = f"{what} {done:g}/{total:g}" if what else f"{100 * done / total:.0f} %"
     return ", ".join(part for part in (count, detail, "" if left is None else f"{in_words(left)} left") if part)
 
 
 def through(batches: Sequence[T], what: str) -> Iterator[T]:
-    """Yield the batches and log the progress through their items."""
+    """Yield the batches and log how many of their items are done."""
     progress = Progress(what, sum(map(len, batches)))
     for batch in batches:
         yield batch

@@ -1,7 +1,7 @@
-"""Before the first job of a run on SLURM: has the site what the profile will ask for, and has an earlier run of this
-folder jobs in the queue, which would write the same files?
+"""Checks before the first job of a run on SLURM: the cluster must offer what the profile requests, and no job of an
+earlier run of the same folder may be in the queue, because it would write the same files.
 
-`snakemake --profile slurm` leaves the values of the site in the environment (workflow/profiles/slurm/config.yaml).
+`snakemake --profile slurm` puts the values of the site into the environment (workflow/profiles/slurm/config.yaml).
 """
 
 import getpass
@@ -16,33 +16,33 @@ from typing import NamedTuple
 from cocal.errors import ClusterError
 
 JOB_PREFIX = "cocal_"
-"""How the names of our jobs begin: `slurm-jobname-prefix` of the profile."""
+"""Beginning of the names of our jobs: `slurm-jobname-prefix` of the profile."""
 TIMEOUT = 60
-"""Seconds that a SLURM command may take; a busy controller needs some."""
+"""Seconds that a SLURM command may take; a busy controller is slow."""
 
 
 class Site(NamedTuple):
-    """What the jobs of the profile ask for."""
+    """The resources that the jobs of the profile request."""
 
     cpu_partition: str
     gpu_partition: str
     gpu_type: str
-    """Empty: any."""
+    """Type of the GPUs; if it is empty, any type will do."""
     node_gpus: int
-    """Most GPUs a node that a job asks for; 0: none."""
+    """Largest number of GPUs per node that a job requests; 0 if jobs use no GPU."""
     minutes: int
     """Longest time limit of a job."""
     account: str
-    """Empty: none."""
+    """Account that is charged; if it is empty, jobs name none."""
 
 
 class Partition(NamedTuple):
-    """What a partition offers."""
+    """The resources that a partition offers."""
 
     gpus: dict[str, int]
-    """Most GPUs of a type on one node; untyped ones under ""."""
+    """Largest number of GPUs on one node, by type; GPUs without a type are under ""."""
     minutes: float
-    """Longest time limit of a job; infinite where there is none."""
+    """Longest time limit of a job; infinite if the partition sets none."""
 
 
 class Job(NamedTuple):
@@ -51,11 +51,11 @@ class Job(NamedTuple):
     id: str
     state: str
     what: str
-    """Rule and wildcards."""
+    """Rule and wildcards of the job."""
 
 
 def site_of(environment: Mapping[str, str]) -> Site | None:
-    """The values of the site, or None where no profile has put them into the environment."""
+    """The values of the site; None if no profile has put them into the environment."""
     try:
         return Site(
             cpu_partition=environment["COCAL_SLURM_CPU_PARTITION"],
@@ -70,10 +70,10 @@ def site_of(environment: Mapping[str, str]) -> Site | None:
 
 
 def check(folder: Path, site: Site | None) -> None:
-    """Whether a run of `folder` may start now.
+    """Refuse to start a run of `folder` that could not succeed now.
 
     Raises:
-        ClusterError: saying what is in the way, and what to type.
+        ClusterError: if earlier jobs are in the queue, or the cluster cannot run the jobs; the message says what to do.
     """
     try:
         jobs = queued_jobs(folder)
@@ -87,10 +87,10 @@ def check(folder: Path, site: Site | None) -> None:
 
 
 def check_site(site: Site) -> None:
-    """Compare what will be asked for with what this cluster has.
+    """Compare what the jobs will request with what this cluster offers.
 
     Raises:
-        ClusterError: naming every value that is wrong, what there is, and the variable to export.
+        ClusterError: if they differ; the message names every wrong value, what is offered and the variable to export.
     """
     found = problems(site, parse_partitions(_output("sinfo --noheader --format=%R|%l|%G")), user_accounts())
     if found:
@@ -98,38 +98,39 @@ def check_site(site: Site) -> None:
 
 
 def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str]) -> list[str]:
-    """Every value of the site that this cluster refuses, one sentence each."""
+    """One sentence for each value of the site that this cluster refuses."""
     found = []
     wanted = {"CPU": site.cpu_partition, "GPU": site.gpu_partition if site.node_gpus else site.cpu_partition}
     for kind, name in wanted.items():
         partition = partitions.get(name)
         if partition is None:
             known = ", ".join(sorted(partitions))
-            found.append(f"no partition {name!r} here, only {known}: export COCAL_SLURM_{kind}_PARTITION=NAME")
+            found.append(f"there is no partition {name!r}, only {known}: export COCAL_SLURM_{kind}_PARTITION=NAME")
             continue
         gpus = partition.gpus.get(site.gpu_type, 0) if site.gpu_type else max(partition.gpus.values(), default=0)
         if kind == "GPU" and gpus < site.node_gpus:
+            of_type = f" of type {site.gpu_type!r}" if site.gpu_type else ""
             offered = ", ".join(f"gpu:{t}:{n}" if t else f"gpu:{n}" for t, n in partition.gpus.items()) or "none"
             found.append(
-                f"no node of partition {name!r} has {site.node_gpus} GPUs {site.gpu_type!r}, it offers {offered}: "
+                f"no node of partition {name!r} has {site.node_gpus} GPUs{of_type}; it offers {offered}: "
                 "export COCAL_SLURM_GPU_TYPE=TYPE, COCAL_SLURM_NODE_GPUS=COUNT"
             )
     limit = min((partitions[name].minutes for name in wanted.values() if name in partitions), default=site.minutes)
     if site.minutes > limit:
         found.append(
-            f"jobs end after {limit:.0f} minutes here, the profile asks for up to {site.minutes}: "
+            f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.minutes}: "
             f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (training, resampling and responses resume)"
         )
     if site.account and site.account.lower() not in accounts:
         known = f"only {', '.join(accounts)}" if accounts else "nor any other: unset COCAL_SLURM_ACCOUNT"
         found.append(f"you have no account {site.account!r} here, {known}")
     if accounts and not site.account:
-        found.append(f"jobs need an account, you have {', '.join(accounts)}: export COCAL_SLURM_ACCOUNT=NAME")
+        found.append(f"jobs need an account; you have {', '.join(accounts)}: export COCAL_SLURM_ACCOUNT=NAME")
     return list(dict.fromkeys(found))
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:
-    """Partitions by name, from `sinfo --format=%R|%l|%G`: one line for each kind of node in each."""
+    """Partitions by name, from the output of `sinfo --format=%R|%l|%G`: a line for each partition and kind of node."""
     partitions: dict[str, Partition] = {}
     for line in text.splitlines():
         name, limit, resources = line.split("|")
@@ -140,7 +141,7 @@ def parse_partitions(text: str) -> dict[str, Partition]:
 
 
 def parse_minutes(limit: str) -> float:
-    """Minutes of a time limit: [D-]HH:MM:SS, MM:SS, or a word where there is none."""
+    """Minutes of a time limit that SLURM prints as [D-]HH:MM:SS or MM:SS; infinite for a word such as "infinite"."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
     if match is None:
         return float("inf")
@@ -149,7 +150,7 @@ def parse_minutes(limit: str) -> float:
 
 
 def user_accounts() -> list[str]:
-    """Accounts that may be charged, in small letters; none where the cluster keeps no accounts."""
+    """The user's accounts in lower case; an empty list if the cluster keeps no accounts."""
     try:
         text = _output(f"sacctmgr --noheader --parsable2 show associations user={getpass.getuser()} format=account")
     except ClusterError:
@@ -158,7 +159,7 @@ def user_accounts() -> list[str]:
 
 
 def queued_jobs(folder: Path) -> list[Job]:
-    """Our jobs that were submitted from `folder` and have not ended.
+    """The user's CoCal jobs that were submitted from `folder` and have not ended.
 
     Raises:
         ClusterError: if the queue cannot be read.
@@ -167,7 +168,7 @@ def queued_jobs(folder: Path) -> list[Job]:
 
 
 def parse_queue(text: str, folder: Path) -> list[Job]:
-    """Our jobs of `folder`, from `squeue --format=%i|%T|%j|%k|%Z`. A job that a driver itself runs in is not ours."""
+    """The jobs of `queued_jobs`, from `squeue --format=%i|%T|%j|%k|%Z`; jobs that run Snakemake itself are left out."""
     rows = (line.split("|", maxsplit=4) for line in text.splitlines())
     return [
         Job(number, state, comment)
@@ -177,10 +178,10 @@ def parse_queue(text: str, folder: Path) -> list[Job]:
 
 
 def refuse_orphans(jobs: list[Job], folder: Path) -> None:
-    """Refuse to start beside jobs of an earlier run of `folder`, e.g. one whose Snakemake was killed.
+    """Refuse to start while jobs of an earlier run of `folder`, whose Snakemake may have been killed, are in the queue.
 
     Raises:
-        ClusterError: naming them, and what to type.
+        ClusterError: if there are such jobs; the message names them and the command that cancels them.
     """
     if jobs:
         raise ClusterError(
@@ -191,13 +192,13 @@ def refuse_orphans(jobs: list[Job], folder: Path) -> None:
 
 
 def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:
-    """Cancel our jobs of `folder` and wait until they have ended: a job that is being cancelled may still write.
+    """Cancel the jobs of `queued_jobs` and wait until they have ended: a job that is being cancelled may still write.
 
     Returns:
         The jobs that were cancelled.
 
     Raises:
-        ClusterError: if some are still there after `patience` seconds.
+        ClusterError: if some of them have not ended after `patience` seconds.
     """
     jobs = queued_jobs(folder)
     if jobs:
@@ -213,7 +214,7 @@ def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:
 
 
 def _output(command: str) -> str:
-    """What a SLURM command prints.
+    """Run a SLURM command and return what it prints.
 
     Raises:
         ClusterError: if it is missing, fails, or takes longer than `TIMEOUT`.
@@ -226,5 +227,5 @@ def _output(command: str) -> str:
     except subprocess.CalledProcessError as error:
         raise ClusterError(f"{command}: {error.stderr.strip() or f'status {error.returncode}'}") from None
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"{command}: no answer within {TIMEOUT} s") from None
+        raise ClusterError(f"{command}: there was no answer within {TIMEOUT} s") from None
     return done.stdout

@@ -1,4 +1,4 @@
-"""Files: checked on the way in and out, written atomically, labelled with what made them."""
+"""Reading and writing of files: they are checked, written atomically and labelled with their provenance."""
 
 from cocal.errors import ContractError
 from cocal.store.arrays import read_dataset, write_dataset

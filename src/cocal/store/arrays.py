@@ -1,4 +1,4 @@
-"""Labelled arrays as NetCDF: one function writes, one reads."""
+"""Reading and writing of labelled arrays as NetCDF files."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writing so that a reader finds either the whole file or none."""
+"""Atomic writing: a reader finds either the whole file or none."""
 
 import shutil
 import tempfile
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """A path to write a file or folder to; it takes the place of `target` when the block ends without error.
+    """A temporary path for a file or folder, which replaces `target` when the block ends without an error.
 
-    The temporary path lies beside the target and starts with a dot, so that a killed process leaves nothing
-    that a later rule would take for a result.
+    It lies beside the target in a folder whose name starts with a dot, so that a killed process leaves nothing that a
+    later rule would take for a result.
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -30,6 +30,6 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
 
 def write_text(target: str | Path, text: str) -> None:
-    """Write a text file atomically, UTF-8, line ends as given."""
+    """Write a text file atomically in UTF-8 and keep its line ends as they are."""
     with atomic_path(target) as partial:
         partial.write_bytes(text.encode("utf-8"))

@@ -1,12 +1,12 @@
-"""The code that a result depends on, as a digest: what a rule of the workflow reruns on when code changes.
+"""Digest of the code that a result depends on; when it changes, the workflow reruns the rule that made the result.
 
-The digest follows the names that a command uses, from definition to definition through the package, and hashes what
-it finds. Nothing is imported or run. A comment, a docstring, an annotation of a function, the text of an error or a
-line of the log computes nothing and is left out, and so are the settings models of `cocal.config`: what they decide
-reaches a rule as its parameters, and a new key of theirs must not rerun a training.
+The digest follows the names that a command uses, from definition to definition through the package, and hashes those
+definitions. It imports and runs nothing. Comments, docstrings, annotations of functions, error texts and log lines
+compute nothing and are left out. The settings models of `cocal.config` are left out too: their values reach a rule as
+its parameters, and a new key must not rerun a training.
 
-Modules that a command imports by a name that it puts together cannot be followed. They are given beside the command.
-They may be of another package, such as one that brings a method: then they are followed through it, too.
+If a command puts a module's name together and imports it, the digest cannot follow it, so the caller names such modules
+beside the command. They may belong to another package that brings a method; then the digest follows that package, too.
 """
 
 import ast
@@ -34,7 +34,8 @@ def code_digest(*modules: str) -> str:
     """Digest of the definitions that these modules use, directly or through others.
 
     Args:
-        modules: such as "cocal.commands.train"; or one definition, as "cocal.study.plan:layers_of".
+        modules: Names of modules, such as "cocal.commands.train", or of definitions, such as
+            "cocal.study.plan:layers_of".
 
     Returns:
         "code:" and the first 16 hexadecimal digits of a SHA-256.
@@ -55,7 +56,7 @@ def code_digest(*modules: str) -> str:
 
 @cache
 def _looked_up(one: _Name) -> tuple[str, tuple[_Name, ...]]:
-    """The code of a definition, and the definitions that it uses; no code of its own for what only leads to others."""
+    """The code of a definition and the definitions that it uses; no code for a module or an imported name."""
     source = _module(one.module)
     if one.name is None:
         return "", tuple(_Name(one.module, name) for name in source.definitions)
@@ -70,12 +71,12 @@ def _looked_up(one: _Name) -> tuple[str, tuple[_Name, ...]]:
 
 
 class _Source:
-    """What a module says, without what computes nothing.
+    """The statements of a module that compute something.
 
     Attributes:
-        definitions: functions, classes and assignments at the top of the module, by name.
-        imports: names that the module imports at its top from this package or its own.
-        body: other statements at its top, which run whenever a name of the module is used.
+        definitions: Functions, classes and assignments at the top of the module, by name.
+        imports: Names that the module imports at its top from this package or from its own.
+        body: Other statements at its top, which run whenever a name of the module is used.
     """
 
     def __init__(self, module: str, path: Path):
@@ -85,17 +86,17 @@ class _Source:
         self.definitions: dict[str, list[ast.stmt]] = {}
         self.imports: dict[str, _Name] = {}
         self.body: list[ast.stmt] = []
-        for node in _bare(tree.body):
+        for node in _computing(tree.body):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imports |= dict(self._imported(node))
             elif names := list(_defined(node)):
                 for name in names:
                     self.definitions.setdefault(name, []).append(node)
-            elif not _for_types_alone(node):
+            elif not _computes_nothing(node):
                 self.body.append(node)
 
     def names_in(self, node: ast.AST) -> Iterator[_Name]:
-        """The definitions of this package, or the module's own, that a statement uses."""
+        """The definitions of this package, or of the module's own package, that a statement uses."""
         local = {
             name: target
             for part in ast.walk(node)
@@ -111,7 +112,7 @@ class _Source:
                     yield self.imports[part.id]
 
     def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, _Name]]:
-        """Names of this package and of the module's own that a statement imports, and what they are."""
+        """Names that a statement imports from this package or the module's own, each with its definition."""
         followed = {_PACKAGE, self._module.split(".")[0]}
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -124,11 +125,12 @@ class _Source:
                     yield alias.asname or alias.name, _Name(module, alias.name)
 
 
-def _bare(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements, changed in place, without what computes nothing: texts that stand alone (docstrings), lines of the
-    log, annotations of functions, texts of errors."""
+def _computing(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements, changed in place, without docstrings, log lines, annotations of functions and error texts."""
     kept = [
-        node for node in statements if not (isinstance(node, ast.Expr) and (_text(node.value) or _logs(node.value)))
+        node
+        for node in statements
+        if not (isinstance(node, ast.Expr) and (_is_text(node.value) or _is_log_call(node.value)))
     ]
     for node in kept:
         if isinstance(node, ast.FunctionDef):
@@ -141,15 +143,15 @@ def _bare(statements: list[ast.stmt]) -> list[ast.stmt]:
         for part in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
             for field in ("body", "orelse", "finalbody"):
                 if inner := getattr(part, field, None):
-                    setattr(part, field, _bare(inner))
+                    setattr(part, field, _computing(inner))
     return kept or [ast.Pass()]
 
 
-def _text(node: ast.expr) -> bool:
+def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def _logs(node: ast.expr) -> bool:
+def _is_log_call(node: ast.expr) -> bool:
     """Whether an expression calls a function of a logger: `logging.info(...)`, `logging.getLogger(...).info(...)`."""
     if not isinstance(node, ast.Call):
         return False
@@ -169,14 +171,14 @@ def _defined(node: ast.stmt) -> Iterator[str]:
             yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name))
 
 
-def _for_types_alone(node: ast.stmt) -> bool:
-    """`if TYPE_CHECKING:`, or nothing."""
+def _computes_nothing(node: ast.stmt) -> bool:
+    """Whether a statement is `if TYPE_CHECKING:` or `pass`."""
     of_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return of_types or isinstance(node, ast.Pass)
 
 
 def _file(module: str) -> Path | None:
-    """Where a module is written; None if there is no such module, or no text of it."""
+    """The source file of a module; None if there is no such module or it has no source file."""
     package, *inner = module.split(".")
     if package == _PACKAGE:
         path = _ROOT.joinpath(*inner)

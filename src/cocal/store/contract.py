@@ -1,7 +1,7 @@
-"""What a contract of a table is, and how a table that breaks it is refused.
+"""Contracts of tables, and the check that refuses a table that breaks its contract.
 
-A contract is a pandera schema for the values plus the Arrow types on disk. `Contract.check` turns a broken
-table into one `ContractError` that names the file, the column and the first bad rows.
+A contract is a pandera schema for the values plus the Arrow types on disk. If a table breaks it, `Contract.check`
+raises one `ContractError` that names the file, the column and the first bad rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from pandera.pandas import Column, DataFrameSchema
 
 from cocal.errors import ContractError
 
-_SHOWN = 5
+_SHOWN_ROWS = 5
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A check across columns: `holds` gets the table and returns one boolean a row."""
+    """A check across columns: `holds` takes a table with the columns `needs` and returns one boolean for each row."""
 
     text: str
     needs: tuple[str, ...]
@@ -32,11 +32,11 @@ class Contract:
     """A table's name, columns and checks.
 
     Attributes:
-        name: shown in errors.
+        name: Name of the table in errors.
         types: Arrow type of every column, in order.
-        checks: pandera column of every scalar column; list columns are checked by rules alone.
-        unique: columns that together identify a row.
-        rules: checks across columns.
+        checks: Pandera column of every scalar column; list columns are checked by rules alone.
+        unique: Columns that together identify a row.
+        rules: Checks across columns.
     """
 
     name: str
@@ -51,16 +51,18 @@ class Contract:
         return tuple(self.types)
 
     def arrow_schema(self) -> pa.Schema:
-        """Schema on disk."""
+        """The Arrow schema of the table on disk."""
         return pa.schema(list(self.types.items()))
 
     def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """`frame` with the contract's columns in order, checked; integers that may be null as float64 with NaN.
+        """Check `frame` and return it with the contract's columns in order.
+
+        Integers that may be null become float64, with NaN for null.
 
         Args:
-            frame: table to check; further columns are dropped.
-            source: file name for errors.
-            columns: check only these; all by default.
+            frame: Table to check; further columns are dropped.
+            source: File name for errors.
+            columns: Columns to check and keep; by default all of them.
 
         Raises:
             ContractError: if a column is missing, a value breaks a check, or there are no rows.
@@ -87,16 +89,16 @@ class Contract:
 
     def _refuse(self, source: str, text: str, bad: np.ndarray) -> None:
         if bad.any():
-            rows = ", ".join(map(str, np.flatnonzero(bad)[:_SHOWN]))
+            rows = ", ".join(map(str, np.flatnonzero(bad)[:_SHOWN_ROWS]))
             raise ContractError(f"{source}: {text}, broken in {bad.sum()} row(s), first {rows}; contract: {self.name}")
 
 
 def _explain(cases: pd.DataFrame, source: str, contract: str) -> str:
-    """One line per column and check of pandera's failure cases."""
+    """Pandera's failure cases as one message, with a part for each column and check."""
     lines = []
     for (column, check), group in cases.groupby(["column", "check"], dropna=False, sort=False):
-        rows = ", ".join(str(int(i)) for i in group["index"].dropna()[:_SHOWN])
-        values = ", ".join(repr(v) for v in group["failure_case"][:_SHOWN])
+        rows = ", ".join(str(int(i)) for i in group["index"].dropna()[:_SHOWN_ROWS])
+        values = ", ".join(repr(v) for v in group["failure_case"][:_SHOWN_ROWS])
         where = f" at row(s) {rows}" if rows else ""
         lines.append(f"column {column!r} fails {check}{where}: {values}")
     return f"{source}: " + "; ".join(lines) + f"; contract: {contract}"

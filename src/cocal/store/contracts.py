@@ -1,8 +1,4 @@
-"""Contracts of the tables that stages hand to one another.
-
-A contract is a pandera schema for the values plus the Arrow types on disk. `Contract.check` turns a broken
-table into one `ContractError` that names the file, the column and the first bad rows.
-"""
+"""Contracts (`cocal.store.contract`) of the tables that one stage writes and another reads."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -84,7 +80,7 @@ QUESTIONS = Contract(
     },
     unique=("dataset", "question_id"),
 )
-"""One question a row. `aliases`: further accepted answers; `level`: difficulty, 0 where unknown."""
+"""Each row is one question. `aliases` are further accepted answers; `level` is the difficulty, or 0 if unknown."""
 
 RESPONSES = Contract(
     name="responses",
@@ -164,27 +160,27 @@ RESPONSES = Contract(
         ),
     ),
 )
-"""One response a row; rollouts and evaluation responses alike.
+"""Each row is one response, either a rollout or an evaluation response.
 
-`response_id` counts the rows of a set in order (rollouts: chronologically); `step` is the rollout step, or the
-checkpoint's step; `sample` the index in the group; `response_ids` include the generated end-of-sequence token;
-`logprobs` are raw log-probabilities (temperature 1, no penalty, no truncation), `mean_logprob` their mean;
-`answer` the extracted final answer, null without one; `answer_class` numbers the equivalence classes of the answers
-to a question (-1: no answer; null: nobody compared them); `correct` the judge's verdict and `exact_match` that of an
-exact match with an accepted answer, null outside factual questions; `decided` whether the judge came to all verdicts
-about the answer (where it did not, the answer counts as wrong, or as equivalent to no other); `group_accuracy` the mean
-correctness of the group before any filtering; `confidence` the parsed verbalised confidence, null if there is no valid
-one; `p_true` equation of appendix B.1, null where it was not asked for, and `p_true_mass` the probability p_T + p_F
-that it divides up, null where nobody kept it.
+`response_id` counts the rows of a set in order (rollouts in the order of their steps). `step` is the rollout step or
+the checkpoint's step, and `sample` is the index in the group. `response_ids` include the generated end-of-sequence
+token. `logprobs` are raw log-probabilities (temperature 1, no penalty, no truncation), and `mean_logprob` is their
+mean. `answer` is the extracted final answer; null if there is none. `answer_class` numbers the equivalence classes of
+the answers to a question; it is -1 if there is no answer, and null if the answers were not compared. `correct` is the
+judge's verdict. `exact_match` says whether the answer matches an accepted one exactly; null outside factual questions.
+`decided` says whether the judge reached all verdicts about the answer; otherwise the answer counts as wrong, or as
+equivalent to no other. `group_accuracy` is the mean correctness of the group before any filtering. `confidence` is the
+parsed verbalised confidence; null if there is no valid one. `p_true` follows the equation of appendix B.1; null if the
+policy was not asked. `p_true_mass` is the probability p_T + p_F that `p_true` divides by; null if it was not recorded.
 """
 
 VERDICTS = ("answer_class", "correct", "exact_match", "decided", "group_accuracy")
-"""What a judge says of responses."""
+"""Columns of RESPONSES that a judge fills in."""
 
 SAMPLED = replace(
     RESPONSES, name="sampled responses", types={n: t for n, t in RESPONSES.types.items() if n not in VERDICTS}
 )
-"""Responses that no judge has seen."""
+"""Responses that have not been judged yet."""
 
 JUDGEMENTS = Contract(
     name="judgements",
@@ -192,7 +188,7 @@ JUDGEMENTS = Contract(
     checks={"key": _text(checks=Check.str_length(32, 32)), "reply": _text(), "engine": _text()},
     unique=("key",),
 )
-"""One reply of a judge a row: `key` is the digest of the message, `engine` what generated, and its version."""
+"""Each row is one reply of a judge. `key` is the digest of the message, `engine` the engine's name and version."""
 
 PREDICTIONS = Contract(
     name="predictions",
@@ -261,9 +257,11 @@ PREDICTIONS = Contract(
         ),
     ),
 )
-"""One confidence a row: higher means more likely correct. `seed` is -1 for methods without training seeds;
-`source_step` is the number of rollout steps that the companion learnt from, `validation_step` the number of those whose
-validation responses chose its best pass, `layer` the zero-based block index and `pooling` the pooled states (such as
-"last+mean") that it reads; -1, -1, -1 and "" without a companion. The columns from `correct` on are facts of the
-response (RESPONSES), the same for all methods: `answered` is whether it has an answer. `p_true_mass`
-alone belongs to P(True), and is null for other methods."""
+"""Each row is one confidence; a higher one means that the response is more likely correct.
+
+`seed` is -1 for methods without training seeds. `source_step` is the number of rollout steps that the companion learnt
+from, and `validation_step` the number of steps whose validation responses chose its best pass. `layer` is the
+zero-based block index and `pooling` names the pooled states (such as "last+mean") that it reads. A method without a
+companion has -1, -1, -1 and "". The columns from `correct` to `exact_match` describe the response
+(RESPONSES) and are the same for all methods; `answered` says whether it has an answer. `p_true_mass` belongs to P(True)
+and is null for other methods."""

@@ -1,4 +1,4 @@
-"""What to do about a file that is missing or cannot be read: results are made again, a user's own files are not."""
+"""Error messages about missing and unreadable files: only results can be made again, a user's own files cannot."""
 
 from pathlib import Path
 
@@ -14,31 +14,31 @@ def is_result(path: str | Path) -> bool:
 
 
 def unreadable(path: str | Path, kind: str, cause: object) -> str:
-    """The message about a file or folder that cannot be read, or does not hold what it should.
+    """The error message about a file or folder that cannot be read or has the wrong content.
 
     Args:
-        kind: what it should be, such as "Parquet file".
-        cause: what is wrong with it.
+        kind: Kind of file that is expected, such as "Parquet file".
+        cause: Description of what is wrong with it.
     """
     return f"{path}: not a readable {kind} ({cause}); {remedy(path)}"
 
 
 def absent(path: str | Path, kind: str = "file", maker: str = "the rule that makes it") -> str:
-    """The message about a file or folder that does not exist.
+    """The error message about a file or folder that does not exist.
 
     Args:
-        maker: what makes it, if it is a result.
+        maker: Rule or command that makes it if it is a result.
     """
     advice = f"rerun {maker}" if is_result(path) else f"{_OWN}: check its path"
     return f"{path}: no such {kind}; {advice}"
 
 
 def remedy(path: str | Path, made_again: str = "delete it and rerun") -> str:
-    """What to do about a file that is there but wrong.
+    """Advice about a file that exists but is wrong.
 
     Args:
-        made_again: the advice for a result; no other file is advised to be deleted, for it may be the only copy.
+        made_again: Advice for a result. Nobody is advised to delete any other file, for it may be the only copy.
     """
     if is_result(path):
         return made_again
-    return f"{_OWN}: mend it or give another"
+    return f"{_OWN}: repair it or give another"

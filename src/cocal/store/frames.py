@@ -1,4 +1,4 @@
-"""Tables as Parquet: one function writes, one reads, both check the contract."""
+"""Reading and writing of tables as Parquet files; both check the table's contract."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def write_frame(path: str | Path, frame: pd.DataFrame, contract: "Contract", att
     """Check `frame` against `contract` and write it atomically with its provenance attributes.
 
     Raises:
-        ContractError: naming the file, the column and the first bad rows.
+        ContractError: if it breaks the contract; the message names the file, the column and the first bad rows.
     """
     checked = contract.check(frame, str(path))
     table = pa.Table.from_pandas(checked, schema=contract.arrow_schema(), preserve_index=False)
@@ -41,14 +41,14 @@ def read_frame(
     """Read one Parquet file, or a folder of them in the order of their names, and check it.
 
     Args:
-        columns: only these columns are read (and checked); all of the contract's by default.
-        where: only rows for which all of these hold, as (column, comparison, value); all rows by default.
+        columns: Columns to read and check; by default all columns of the contract.
+        where: Conditions (column, comparison, value) that all rows must meet; by default all rows are read.
 
     Returns:
-        The rows in file order, index 0 to n - 1; a list column holds NumPy arrays.
+        The rows in file order with index 0 to n - 1; a list column holds NumPy arrays.
 
     Raises:
-        ContractError: if the file is missing, unreadable, empty of a column or breaks the contract.
+        ContractError: if the file is missing or unreadable, lacks a column or breaks the contract.
     """
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]

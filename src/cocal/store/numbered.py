@@ -7,10 +7,10 @@ from cocal.errors import ContractError
 
 
 def numbered(folder: Path, pattern: str, example: str) -> dict[int, Path]:
-    """Files of a folder by the number that `pattern` finds in their names; others are left out.
+    """Files of a folder by the number that `pattern` finds in their names; files that do not match are left out.
 
     Raises:
-        ContractError: if the folder or such files are missing, or two have the same number.
+        ContractError: if the folder does not exist, no file matches, or two files have the same number.
     """
     if not folder.is_dir():
         raise ContractError(f"{folder}: no such folder of rollout dumps")
@@ -19,8 +19,8 @@ def numbered(folder: Path, pattern: str, example: str) -> dict[int, Path]:
         if match := re.fullmatch(pattern, path.name):
             number = int(match[1])
             if number in found:
-                raise ContractError(f"{path}: has the number of {found[number].name}; keep one of them")
+                raise ContractError(f"{path}: the file has the same number as {found[number].name}; keep one of them")
             found[number] = path
     if not found:
-        raise ContractError(f"{folder}: holds no rollout dump; one a step is expected, such as {example}")
+        raise ContractError(f"{folder}: the folder holds no rollout dumps, such as {example}")
     return dict(sorted(found.items()))

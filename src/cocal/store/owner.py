@@ -1,4 +1,4 @@
-"""Whose results a folder holds: tables and figures have the same names in every study, so a folder belongs to one."""
+"""The one study that a results folder belongs to: tables and figures have the same names in all studies."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from cocal.store.atomic import write_text
 from cocal.store.damage import unreadable
 
 OWNER = "study.json"
-"""File of a results folder that names its study."""
+"""Name of the file in a results folder that names its study."""
 
 
 def owner_of(results: str | Path) -> str | None:
@@ -27,10 +27,10 @@ def owner_of(results: str | Path) -> str | None:
 
 
 def refuse_other_study(results: str | Path, study: str, source: str) -> None:
-    """Do nothing if `results` is nobody's or belongs to `study`.
+    """Check that `results` belongs to `study` or to no study yet.
 
     Args:
-        source: configuration file of the study, for the remedy.
+        source: Configuration file of the study, which the error message names.
 
     Raises:
         ConfigError: if the folder belongs to another study, whose tables and figures this one would overwrite.
@@ -49,7 +49,7 @@ def claim(results: str | Path, study: str, source: str) -> None:
     """Write, atomically, that `results` belongs to `study`.
 
     Raises:
-        ConfigError: if it belongs to another.
+        ConfigError: if it belongs to another study.
     """
     refuse_other_study(results, study, source)
     if owner_of(results) is None:

@@ -1,4 +1,4 @@
-"""What made a file: stage, digest of its settings, versions. No clock, so that equal runs give equal files."""
+"""Provenance of files: stage, digest of the settings and versions, but no time, so that equal runs give equal files."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ def _plain(value: Any) -> Any:
 
 
 def canonical(settings: Any) -> str:
-    """One JSON text for equal settings: sorted keys, no spaces. Takes models, mappings, lists and scalars."""
+    """JSON text with sorted keys and no spaces, the same for equal settings: models, mappings, lists or scalars."""
     return json.dumps(_plain(settings), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
@@ -34,7 +34,7 @@ def digest(settings: Any) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages whose numbers a result may depend on."""
+    """Versions of Python and of the packages that a result may depend on."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -45,12 +45,12 @@ def versions() -> dict[str, str]:
 
 
 def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:
-    """Attributes for a file.
+    """Provenance attributes for a file.
 
     Args:
-        stage: command that made it, such as "responses".
-        settings: the slice of the configuration it was made with.
-        facts: what else identifies it (study, backbone, algorithm, step); None values are left out.
+        stage: Command that makes the file, such as "responses".
+        settings: The slice of the configuration that the command uses.
+        facts: Further identification, such as study, backbone, algorithm and step; None values are left out.
     """
     attributes = {"stage": stage, "digest": digest(settings), "settings": canonical(settings)}
     attributes["versions"] = canonical(versions())

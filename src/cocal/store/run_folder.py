@@ -1,4 +1,4 @@
-"""A working folder of a long job: what is in it survives a kill, and becomes the job's outputs at the end."""
+"""The working folder of a long job: its files survive a kill, and become the job's outputs at the end."""
 
 import logging
 import shutil
@@ -14,9 +14,9 @@ class RunFolder:
     """Files of an unfinished job, outside the outputs that a workflow manager deletes when a job fails.
 
     Args:
-        path: the folder.
-        settings_digest: digest of everything the files depend on. A folder of another digest is emptied:
-            nothing computed under other settings is ever resumed.
+        path: The folder.
+        settings_digest: Digest of everything that the files depend on. A folder with another digest is emptied, so that
+            no run resumes from files of other settings.
     """
 
     def __init__(self, path: str | Path, settings_digest: str):
@@ -24,7 +24,7 @@ class RunFolder:
         self.settings_digest = settings_digest
         mark = self.path / _MARK
         if self.path.exists() and (not mark.exists() or mark.read_text() != settings_digest):
-            logging.warning("%s: made with other settings; starting afresh", self.path)
+            logging.warning("%s: deleted, because it was made with other settings", self.path)
             shutil.rmtree(self.path)
         self.resumed = mark.exists()
         if not self.resumed:
@@ -32,10 +32,10 @@ class RunFolder:
             write_text(mark, settings_digest)
 
     def publish(self, outputs: Mapping[str, Path]) -> None:
-        """Give each file or folder of the run (by name) its place as an output, then remove the run.
+        """Put each named file or folder of the run at the path of its output, then delete the run folder.
 
-        Contents are hard-linked (copied across file systems): a kill on the way leaves the run whole, and
-        publishing again mends it.
+        Files are hard-linked (copied across file systems), so that a kill on the way leaves the run folder whole and
+        the files can be published again.
         """
         for name, target in outputs.items():
             source = self.path / name
@@ -51,12 +51,12 @@ class RunFolder:
 
 
 def file_states(files: Iterable[Path]) -> dict[str, tuple[int, int]]:
-    """Size and time of the last change of each file: tells one set of large inputs from another for a run's digest."""
+    """Size and modification time of each file, for a digest that tells one set of large inputs from another."""
     return {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
 def link_file(source: str | Path, target: str | Path) -> None:
-    """Give a file a second place: a hard link, or a copy across file systems."""
+    """Hard-link a file to a second path, or copy it across file systems."""
     try:
         Path(target).hardlink_to(Path(source).resolve())
     except OSError:

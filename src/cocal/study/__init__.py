@@ -1,1 +1,1 @@
-"""What follows from a study's configuration: its plan, what it is estimated to take, and what it did take."""
+"""The plan of a study, the estimate of its costs, and the costs that its jobs measured."""

@@ -1,4 +1,4 @@
-"""What parts of a study cost: wall-clock time, measured by the job that did the work, and the device it ran on."""
+"""Measured costs of parts of a study: wall-clock time and device, recorded by the job that did the work."""
 
 import json
 import platform
@@ -17,14 +17,14 @@ M = TypeVar("M", bound=Model)
 
 
 class Cost(Model):
-    """Time of one kind of work, start-up and loading excluded."""
+    """Time of one kind of work, without start-up and loading."""
 
     seconds: Positive
     """Wall-clock time."""
     items: Count
-    """What was done in that time: rollout steps, responses or companions."""
+    """Number of rollout steps, responses or companions that were computed in that time."""
     device: str
-    """What it ran on."""
+    """Device name."""
 
 
 class TimeToConfidence(Model):
@@ -32,32 +32,32 @@ class TimeToConfidence(Model):
 
     dataset: Name
     pre_ms: Positive
-    """Milliseconds of the pre-generation companion: prompt encoding and prediction."""
+    """Milliseconds of the pre-generation companion, for prompt encoding and prediction."""
     post_s: Positive
-    """Seconds of the post-generation companion: decoding, state of the response and prediction."""
+    """Seconds of the post-generation companion, for decoding, the response's hidden states and prediction."""
 
 
 class Latency(Model):
-    """Inference times of a policy and its companions, loading and warm-up excluded (appendices E.2 and F.4)."""
+    """Inference times of a policy and its companions, without loading and warm-up (appendices E.2 and F.4)."""
 
     device: str
-    """What it ran on."""
+    """Device name."""
     questions: Count
-    """Questions of each set whose time to confidence was measured, one after another."""
+    """Number of questions of each set whose time to confidence was measured, one after another."""
     engine: str
-    """What generated the responses of a batch, and its version; the rest is measured in transformers."""
+    """Name and version of the engine that generated the batches; all other times are measured in transformers."""
     generation_questions: Count
-    """Questions whose responses were generated in one batch."""
+    """Number of questions whose responses were generated in one batch."""
     generation_seconds: Positive
-    """Wall-clock time a question, one response each."""
+    """Wall-clock time per question, with one response each."""
     pool: Count
-    """Responses a question that self-consistency compares."""
+    """Number of responses per question that self-consistency compares."""
     pool_seconds: Positive
-    """Wall-clock time a question, `pool` responses each."""
+    """Wall-clock time per question, with `pool` responses each."""
     predictions: Count
-    """Predictions of a companion, one response each, that the next time is the mean of."""
+    """Number of companion predictions, each for one response, over which `prediction_ms` is averaged."""
     prediction_ms: Positive
-    """Milliseconds of such a prediction."""
+    """Mean time of one prediction in milliseconds."""
     time_to_confidence: tuple[TimeToConfidence, ...]
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class Latency(Model):
 
 
 def device_name() -> str:
-    """The GPU's name, or the processor's with the number of compute threads."""
+    """The name of the GPU, or that of the processor with the number of compute threads."""
     import torch
 
     if torch.cuda.is_available():
@@ -78,7 +78,7 @@ def device_name() -> str:
 
 
 def write_cost(path: Path, cost: Model) -> None:
-    """Write a cost as JSON, atomically."""
+    """Write a cost atomically as JSON."""
     write_text(path, cost.model_dump_json(indent=2) + "\n")
 
 
@@ -87,7 +87,7 @@ def read_cost(path: Path, model: type[M]) -> M:
 
     Raises:
         ContractError: if the file is missing or is not JSON.
-        ConfigError: if it is not of this model.
+        ConfigError: if it does not fit the model.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def read_cost(path: Path, model: type[M]) -> M:
 
 
 def _processor() -> str:
-    """Model name of the processor where the system tells it."""
+    """Model name of the processor if the system tells it, otherwise its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

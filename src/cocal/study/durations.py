@@ -1,5 +1,5 @@
-"""How long a job of each rule is expected to take, before anything was measured: what the terminal's share of the work
-and time left begin with. Jobs that have run replace these numbers (src/snakemake_logger_plugin_cocal)."""
+"""Expected duration of a job of each rule. The terminal's progress and time left start from these numbers, and the
+times of finished jobs replace them (src/snakemake_logger_plugin_cocal)."""
 
 from collections import defaultdict
 
@@ -22,20 +22,20 @@ SHORT = {
     "table_": 2,
     "figure_": 4,
 }
-"""Seconds of jobs that take about as long in every study, by rule. A name that ends with an underscore stands for all
-rules that begin so, and `metrics` also for `sweep_metrics`."""
+"""Seconds of jobs by rule, for rules whose jobs take about as long in every study. A name that ends with an underscore
+stands for all rules that begin with it, and `metrics` also for `sweep_metrics`."""
 
 _DOCUMENT_SECONDS = 1.6e-8
-"""Seconds in which one core pre-trains on a document of the corpus, for each parameter of the policy."""
+"""Seconds that one core needs to pre-train on a document of the corpus, per parameter of the policy."""
 _READING = 0.1
-"""Time of reading rollouts again, in times of sampling them."""
+"""Time to read rollouts again, as a multiple of the time to sample them."""
 
 
 def seconds_by_rule(study: Study) -> dict[str, float]:
-    """Expected seconds of one job of each rule, or kind of rule, that a study has; the mean over its backbones.
+    """Expected seconds of one job of each rule, or kind of rule, of a study, as the mean over its backbones.
 
-    Rules that train, sample, extract or fit follow the estimate of `cocal plan`: of a GPU as the paper states it, or
-    of one core for backbones that are trained here from nothing. The rest is `SHORT`.
+    The times of rules that train, sample, extract or fit are estimated as in `cocal plan`: for the paper's GPU, or for
+    one core if the workflow trains the backbone from scratch. The times of other rules come from `SHORT`.
     """
     hours: defaultdict[str, float] = defaultdict(float)
     jobs: defaultdict[str, int] = defaultdict(int)

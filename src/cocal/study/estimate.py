@@ -1,4 +1,4 @@
-"""What a study will take, before anything is submitted: GPU-hours and storage by stage, from stated assumptions."""
+"""Estimate of the GPU-hours and the storage of a study by stage, from stated assumptions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,51 +24,51 @@ STAGES: dict[Stage, tuple[str, ...]] = {
         *("table_", "figure_", "all"),
     ),
 }
-"""Rules of each stage, by name; an underscore at the end stands for all that begin so."""
+"""Names of the rules of each stage; a name that ends with an underscore stands for all rules that begin with it."""
 
 _TERA = 1e12
 _HALF, _SINGLE = 2, 4
-"""Bytes of a number."""
+"""Bytes of a number in half and in single precision."""
 
 
 class Assumptions(Model):
-    """What an estimate rests on. Times are the paper's (table of costs: Qwen3-8B on B200); they are taken to grow with
-    the parameters of the model and the tokens that it reads or writes."""
+    """Assumptions of the estimate. Times are the paper's (table of costs: Qwen3-8B on B200); they are assumed to be
+    proportional to the model's parameters and to the tokens that it reads or writes."""
 
     parameters: Positive = 8.2e9
-    """Of the model that was timed."""
+    """Number of parameters of the model that was timed."""
     vocabulary: Count = 151_936
-    """Tokens that a checkpoint knows; its parameters are estimated from this, depth and width."""
+    """Number of tokens in a checkpoint's vocabulary; with depth and width it gives the number of parameters."""
     training_hours: Positive = 16.67
-    """Wall-clock time of policy training, for `responses` rollouts."""
+    """Wall-clock hours of policy training on `responses` rollouts."""
     training_gpus: Count = 8
-    """GPUs that it ran on. The paper does not state it."""
+    """Number of GPUs of that training. The paper does not state it."""
     sampling_hours: Positive = 14.22
-    """Sampling `responses` responses on one GPU."""
+    """Hours to sample `responses` responses on one GPU."""
     responses: Count = 245_760
-    """Responses of both."""
+    """Number of responses in both times."""
     companion_seconds: Positive = 15.1
-    """One companion on `responses` rollouts, on one GPU."""
+    """Seconds to train one companion on `responses` rollouts on one GPU."""
     training_tokens: Count = 900
-    """Mean length of a rollout."""
+    """Mean length of a rollout in tokens."""
     mathematics_tokens: Count = 3000
-    """Mean length of an evaluation response."""
+    """Mean length of an evaluation response to a mathematical question in tokens."""
     factual_tokens: Count = 250
-    """The same on factual questions."""
+    """Mean length of an evaluation response to a factual question in tokens."""
     prompt_tokens: Count = 150
-    """Mean length of a prompt."""
+    """Mean length of a prompt in tokens."""
     peak_teraflops: Positive = 2250.0
-    """Dense bfloat16 matrix products of one GPU."""
+    """Peak rate of dense bfloat16 matrix products on one GPU."""
     utilisation: Share = 0.4
-    """Share of that which a forward pass reaches."""
+    """Share of the peak rate that a forward pass reaches."""
     judge_parameters: Positive = 32.8e9
-    """Of the model that judges factual answers, where one does."""
+    """Number of parameters of the model that judges factual answers, if there is one."""
     judge_tokens: Count = 200
-    """Mean length of a question to the judge."""
+    """Mean length of a question to the judge in tokens."""
     judgements: Positive = 2.0
-    """Questions to the judge for each sampled response: whether it is right, and to which others it is equal."""
+    """Questions to the judge per sampled response: whether it is right, and which others it is equivalent to."""
     start_minutes: Positive = 5.0
-    """Loading a checkpoint and starting an engine, for every job that has a GPU."""
+    """Minutes to load a checkpoint and start an engine, for every job that has a GPU."""
 
 
 PROCESSOR = Assumptions(
@@ -82,7 +82,7 @@ PROCESSOR = Assumptions(
     peak_teraflops=0.3,
     start_minutes=0.1,
 )
-"""One core and the policies of the embedded study, whose times these are."""
+"""The same for one core and the tiny policies of the embedded study, on which these times were measured."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ class Workload:
     """One kind of work on one backbone.
 
     Attributes:
-        rule: of its jobs.
-        hours: wall-clock time of all its jobs, one after the other, their start included.
-        gpus: that a job holds; none where the backbone is trained here from nothing.
-        storage: bytes that it leaves in results/.
-        transient: bytes that it needs while it runs, on top.
-        jobs: how many there are.
+        rule: Name of the rule of its jobs.
+        hours: Wall-clock hours of all its jobs, one after the other, including their start.
+        gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
+        storage: Bytes that it leaves in results/.
+        transient: Additional bytes that it needs while it runs.
+        jobs: Number of jobs.
     """
 
     rule: str
@@ -107,17 +107,17 @@ class Workload:
 
     @property
     def stage(self) -> Stage | None:
-        """Of the study."""
+        """Stage of the study to which the rule belongs."""
         return stage_of(self.rule)
 
     @property
     def gpu_hours(self) -> float:
-        """Of all its jobs and their GPUs."""
+        """GPU-hours of all its jobs."""
         return self.hours * self.gpus
 
 
 def stage_of(rule: str) -> Stage | None:
-    """Stage of a rule; None for one that no stage knows."""
+    """Stage of a rule; None if the rule belongs to no stage."""
     for stage, rules in STAGES.items():
         if rule in rules or any(name.endswith("_") and rule.startswith(name) for name in rules):
             return stage
@@ -125,7 +125,7 @@ def stage_of(rule: str) -> Stage | None:
 
 
 def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
-    """Number of parameters: of a decoder with untied embeddings whose blocks have 12 x width^2 of them."""
+    """Number of parameters; a checkpoint is assumed to have untied embeddings and 12 x width^2 parameters per block."""
     if isinstance(backbone, PretrainingSettings):
         shape = backbone.architecture
         attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
@@ -135,8 +135,8 @@ def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
 
 
 def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
-    """Everything that takes a GPU or much space, in the order of the stages. Backbones that are trained here from
-    nothing need no GPU, and take the time of `PROCESSOR`."""
+    """All work that needs a GPU or much storage, by backbone in the order of the stages. Backbones that the workflow
+    trains from scratch need no GPU, and their times are those of `PROCESSOR`."""
     for backbone in study.backbones:
         estimate = _Backbone(study, backbone, assumed)
         yield estimate.policies()
@@ -160,31 +160,32 @@ class _Backbone:
         self._start = self._pace.start_minutes / 60
 
     def policies(self) -> Workload:
-        """All algorithms: rollouts, updates, live features of GRPO; checkpoints of the stages."""
+        """Training with all algorithms: rollouts, updates, GRPO's features and the checkpoints of the stages."""
         pace, policy = self._pace, self._study.policy
         share = self._rollouts / pace.responses * self._parameters / pace.parameters
         runs = len(policy.algorithms)
         hours = runs * (share * pace.training_hours + self._start)
         gpus = self._gpus * pace.training_gpus
         weights = _HALF * self._parameters
-        text = sum(self._text(self._rollouts, self._training_tokens(algorithm)) for algorithm in policy.algorithms)
+        text = sum(self._text_bytes(self._rollouts, self._training_tokens(name)) for name in policy.algorithms)
         stored = weights * (1 + runs * len(policy.stages)) + text
-        # float32 weights, once whole and once to be resumed, and both moments of the newest two resumable checkpoints
+        # two resumable checkpoints, each with float32 weights (whole and to be resumed) and both moments of Adam
         transient = 2 * runs * self._parameters * 4 * _SINGLE
-        stored += self._states(self._rollouts, len(self._layers))
+        stored += self._state_bytes(self._rollouts, len(self._layers))
         return Workload("train", hours, gpus, stored, transient, jobs=runs)
 
     def resampling(self) -> Workload:
-        """PostCal: as many responses again, with the final block's features."""
+        """Resampling for PostCal: as many responses as rollouts, with the features of the final block."""
         if "resampled" not in plan.experiences_of(self._methods("grpo", self._study.policy.steps)):
             return Workload("resample", 0.0, 0, 0.0, jobs=0)
         tokens = self._training_tokens("grpo")
-        hours = self._decoding(self._rollouts * tokens) + self._forward(self._rollouts * self._with_prompt(tokens))
-        stored = self._text(self._rollouts, tokens) + self._states(self._rollouts, 1)
+        hours = self._decoding_hours(self._rollouts * tokens)
+        hours += self._forward_hours(self._rollouts * self._with_prompt(tokens))
+        stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
         return Workload("resample", hours + self._start, self._gpus, stored)
 
     def evaluations(self) -> Iterator[Workload]:
-        """Responses and features of every evaluated checkpoint, format and domain."""
+        """Responses and features of every evaluated checkpoint, prompt format and domain."""
         study = self._study
         for algorithm, step in plan.evaluated_cells(study, self._name):
             read = plan.feature_prompt_formats(study, self._name, algorithm, step)
@@ -198,29 +199,29 @@ class _Backbone:
                     sampled = sum(asked[name] * one.sampled for name, one in sets.items())
                     longest = max(one.max_response_length for one in sets.values())
                     tokens = min(self._tokens(domain), longest)
-                    hours = self._decoding(sampled * tokens) + self._start
+                    hours = self._decoding_hours(sampled * tokens) + self._start
                     if domain == "factual" and study.judge.kind == "llm":
-                        hours += self._judging(sampled) + self._start
-                    yield Workload(f"{of_domain}responses", hours, self._gpus, self._text(sampled, tokens))
+                        hours += self._judging_hours(sampled) + self._start
+                    yield Workload(f"{of_domain}responses", hours, self._gpus, self._text_bytes(sampled, tokens))
                     if prompt_format in read:
                         evaluated = sum(asked[name] * one.samples for name, one in sets.items())
-                        hours = self._forward(evaluated * self._with_prompt(tokens)) + self._start
+                        hours = self._forward_hours(evaluated * self._with_prompt(tokens)) + self._start
                         kept = plan.feature_settings(study, algorithm, step, domain).layers
                         layers = 1 if kept == "final" else len(self._layers)
-                        stored = self._states(evaluated, layers)
+                        stored = self._state_bytes(evaluated, layers)
                         yield Workload(f"{of_domain}features", hours, self._gpus, stored)
 
     def prompts(self) -> Workload:
-        """States of the prompts of all rollout groups, on the main backbone."""
+        """Hidden states of the prompts of all rollout groups on the main backbone."""
         methods = self._methods("grpo", self._study.policy.steps)
         if "prompts" not in plan.experiences_of(methods):
             return Workload("prompt_features", 0.0, 0, 0.0, jobs=0)
         groups = self._rollouts // self._study.policy.responses_per_question
-        hours = self._forward(groups * self._assumed.prompt_tokens) + self._start * len(self._study.policy.stages)
-        return Workload("prompt_features", hours, self._gpus, self._states(groups, 1) / 2)
+        hours = self._forward_hours(groups * self._assumed.prompt_tokens) + self._start * len(self._study.policy.stages)
+        return Workload("prompt_features", hours, self._gpus, self._state_bytes(groups, 1) / 2)
 
     def companions(self) -> Iterator[Workload]:
-        """Fits of all prefixes and budgets, seeds and targets; those of the ablations have one target."""
+        """Training of the companions of all prefixes, budgets, seeds and targets; ablations have one target."""
         study = self._study
         for experience in plan.experiences_of(self._methods("grpo", study.policy.steps)):
             steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
@@ -253,28 +254,28 @@ class _Backbone:
     def _with_prompt(self, tokens: int) -> int:
         return tokens + self._assumed.prompt_tokens
 
-    def _decoding(self, tokens: float) -> float:
-        """Hours on one device."""
+    def _decoding_hours(self, tokens: float) -> float:
+        """Hours that one device needs to decode so many tokens."""
         pace = self._pace
         hours = pace.sampling_hours / (pace.responses * pace.training_tokens)
         return tokens * hours * self._parameters / pace.parameters
 
-    def _forward(self, tokens: float, parameters: float | None = None) -> float:
-        """Hours on one device; of the backbone, or of a model of so many parameters."""
+    def _forward_hours(self, tokens: float, parameters: float | None = None) -> float:
+        """Hours that one device needs to read so many tokens with the backbone, or with a model of `parameters`."""
         speed = self._pace.peak_teraflops * _TERA * self._pace.utilisation
         return 2 * (parameters or self._parameters) * tokens / speed / 3600
 
-    def _judging(self, responses: float) -> float:
-        """Hours on one device: nearly all of it is reading, a verdict is a word."""
+    def _judging_hours(self, responses: float) -> float:
+        """Hours that one device needs to judge responses: nearly all of it is reading, for a verdict is one word."""
         assumed = self._assumed
-        return self._forward(responses * assumed.judgements * assumed.judge_tokens, assumed.judge_parameters)
+        return self._forward_hours(responses * assumed.judgements * assumed.judge_tokens, assumed.judge_parameters)
 
-    def _text(self, responses: float, tokens: int) -> float:
-        """Bytes of a response table: ids and log-probabilities, and about four bytes of text a token; prompts repeat
-        and compress away."""
+    def _text_bytes(self, responses: float, tokens: int) -> float:
+        """Bytes of a response table, which holds ids, log-probabilities and about four bytes of text per token and is
+        compressed to half; prompts repeat, so they hardly count."""
         return responses * tokens * (2 * _SINGLE + 4) / 2
 
-    def _states(self, responses: float, layers: int) -> float:
-        """Bytes of last and mean states."""
+    def _state_bytes(self, responses: float, layers: int) -> float:
+        """Bytes of the last and mean states of so many responses and layers."""
         number = _HALF if self._study.features.dtype == "bfloat16" else _SINGLE
         return responses * layers * 2 * self._backbone.width * number

@@ -1,4 +1,4 @@
-"""The forecast of `cocal plan`: the jobs that are left, and what the whole study takes, stage by stage."""
+"""The forecast of `cocal plan`: the jobs that are left and the costs of the whole study, by stage."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ _COLUMNS = ("stage", "jobs", "GPU-hours", "storage", "while it runs")
 
 
 def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
-    """Jobs of each rule that a dry-run of the workflow plans for a folder of results.
+    """Number of jobs of each rule that a dry-run of the workflow plans in a folder.
 
     Raises:
         ConfigError: if Snakemake is not installed, or refuses the study.
@@ -35,12 +35,12 @@ def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
 
 
 def forecast(study: Study, assumed: Assumptions, jobs_of_rules: Mapping[str, int]) -> list[str]:
-    """Lines of a table: by stage its jobs, GPU-hours, storage, and what it needs on top while it runs.
+    """Lines of a table with the jobs, GPU-hours, storage and additional storage while it runs of each stage.
 
     Args:
-        study: whose complete work is estimated.
-        assumed: what the estimate rests on.
-        jobs_of_rules: those left to do; a rule of no stage has a line of its own.
+        study: The study, all of whose work is estimated.
+        assumed: Assumptions of the estimate.
+        jobs_of_rules: Number of jobs that are left, by rule; a rule that belongs to no stage has its own line.
     """
     jobs: Counter[str] = Counter()
     for rule, count in jobs_of_rules.items():
@@ -57,7 +57,7 @@ def forecast(study: Study, assumed: Assumptions, jobs_of_rules: Mapping[str, int
 
 
 def assumptions_listed(assumed: Assumptions) -> list[str]:
-    """A line for each assumption: its value and its meaning."""
+    """A line for each assumption with its value and its meaning."""
     return [
         f"  {key} = {getattr(assumed, key):,}".ljust(40) + " ".join((field.description or "").split())
         for key, field in Assumptions.model_fields.items()

@@ -1,7 +1,7 @@
-"""What follows from a study: which checkpoints are evaluated, on what, in which formats, with how many responses.
+"""The plan of a study: which checkpoints are evaluated, on which questions, in which formats and how often.
 
-The first backbone, that of the main table, has every part of the study; the others have the end of training and the
-mathematics: what tables/scale, tables/token_aggregation and figures/layers show.
+The first backbone is that of the main table and has every part of the study. The others are evaluated on mathematics at
+the end of training only, for tables/scale, tables/token_aggregation and figures/layers.
 """
 
 from cocal.config.base import Count, Model, Name
@@ -15,12 +15,12 @@ class SetPlan(Model):
     """Sampling of one question set under one prompt format."""
 
     samples: Count
-    """Responses a question that are evaluated; the first of those sampled."""
+    """Number of evaluated responses per question; they are the first of the sampled ones."""
     sampled: Count
-    """Responses a question that are sampled: the evaluated ones, and the rest of the self-consistency pool."""
+    """Number of sampled responses per question: the evaluated ones and the rest of the self-consistency pool."""
     max_response_length: Count
     pool: bool = False
-    """Whether the answers to a question are sorted into classes of equal ones, for self-consistency."""
+    """Whether the answers to a question are sorted into equivalence classes, for self-consistency."""
     p_true: bool = False
     """Whether the policy is asked if the evaluated responses are correct."""
 
@@ -31,13 +31,13 @@ class ResponsePlan(Model):
     sets: dict[Name, SetPlan]
 
     def formats(self, prompt_format: str) -> tuple[str, ...]:
-        """Prompt formats whose texts the policy is given: that of the responses, and P(True)'s where it is asked."""
+        """Prompt formats that the policy is given: that of the responses, and "p_true" if a set needs it."""
         return (prompt_format, "p_true") if any(how.p_true for how in self.sets.values()) else (prompt_format,)
 
 
 def available_methods(study: Study) -> list[str]:
-    """The methods of `estimators.methods` that the study can have, in their order: those of a policy that it does not
-    train (`policy.algorithms`) drop out."""
+    """The methods of `estimators.methods` in their order, without those of a policy that the study does not train
+    (`policy.algorithms`)."""
     return [m for m in study.estimators.methods if METHODS[m].policy in ("base", *study.policy.algorithms)]
 
 
@@ -50,8 +50,8 @@ def evaluated_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
 def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
     """The study's methods that are evaluated on responses of this checkpoint.
 
-    Main backbone: all of them at the end of training, `reports.stage_methods` and transferred companions at the
-    earlier stages. Others: those of the main table, at the end.
+    On the main backbone, these are all methods at the end of training, and `reports.stage_methods` and transferred
+    companions at the earlier stages. On other backbones, they are those of the main table at the end of training.
     """
     own = [m for m in study.estimators.methods if METHODS[m].policy == algorithm]
     final = algorithm == "base" or step == study.policy.steps
@@ -61,17 +61,17 @@ def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
 
 
 def _is_transfer(method: str) -> bool:
-    """A companion of one policy on responses of another (appendix D)."""
+    """Whether a method applies the companion of one policy to the responses of another (appendix D)."""
     return METHODS[method].experience is not None and METHODS[method].policy != "grpo"
 
 
 def trainer_of(study: Study, backbone: str, algorithm: str) -> str:
-    """Who trains a policy: "trl" or "slime", or "imported" where it is trained already."""
+    """The engine that trains a policy, "trl" or "slime", or "imported" if it is already trained."""
     return "imported" if algorithm in study.backbones[backbone].imported else study.policy.engine
 
 
 def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
-    """Domains that this checkpoint is evaluated on: factual questions at the end of training, main backbone."""
+    """Domains that this checkpoint is evaluated on; factual questions only for the main backbone's final policies."""
     final = algorithm == "base" or step == study.policy.steps
     domains = ["mathematics"]
     if final and backbone == study.main_backbone and study.evaluation_sets("factual"):
@@ -80,23 +80,23 @@ def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
 
 
 def prompt_formats_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
-    """Prompt formats that those methods need."""
+    """Prompt formats that the methods of `methods_of` need."""
     return list(dict.fromkeys(METHODS[m].prompt_format for m in methods_of(study, backbone, algorithm, step)))
 
 
 def feature_prompt_formats(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
-    """Prompt formats in which companions read the responses of a checkpoint."""
+    """Prompt formats of a checkpoint's responses that companions read."""
     methods = [METHODS[m] for m in methods_of(study, backbone, algorithm, step)]
     return list(dict.fromkeys(method.prompt_format for method in methods if method.experience))
 
 
 def experiences_of(methods: list[str]) -> list[str]:
-    """What the companions of these methods learnt from: "rollouts", "resampled", "prompts"; or none of them."""
+    """The training data of these methods' companions: any of "rollouts", "resampled" and "prompts"."""
     return list(dict.fromkeys(METHODS[m].experience for m in methods if METHODS[m].experience))
 
 
 def companion_prefixes(study: Study, backbone: str, experience: str) -> list[Prefix]:
-    """What companions of a kind of experience are fitted on, and validated on."""
+    """The rollout steps on which companions of a kind of experience are trained and validated."""
     prefixes = {restricted(study.policy.steps)}
     if backbone == study.main_backbone and experience != "prompts":
         prefixes.update(budget_prefixes(study))
@@ -106,27 +106,27 @@ def companion_prefixes(study: Study, backbone: str, experience: str) -> list[Pre
 
 
 def restricted(steps: int) -> Prefix:
-    """The companion of a stage or of the early steps: trained and validated on the same steps."""
+    """The prefix of a companion that is trained and validated on the same steps: of a stage, or of the early steps."""
     return Prefix(steps, steps)
 
 
 def budget_prefixes(study: Study) -> list[Prefix]:
-    """The companions of the budgets: validated on the fixed pool, that of all steps."""
+    """The prefixes of the budgets, whose companions are validated on the fixed pool of all steps."""
     return [Prefix(budget, study.policy.steps) for budget in study.reports.budgets]
 
 
 def sweep_prefixes(study: Study, step: int) -> list[Prefix]:
-    """Companions on rollouts that are compared on the main backbone's responses of GRPO's `step`.
+    """Prefixes of the CoCal companions that are compared on the responses of the main backbone's GRPO policy at `step`.
 
-    Those of every stage on every stage (figures/cross_iteration), and of the early steps on the first stage
-    (figures/early_steps).
+    The companions of all stages are compared on every stage (figures/cross_iteration), and those of the early steps on
+    the first stage (figures/early_steps).
     """
     early = study.reports.early_steps if step == study.policy.stages[0] else ()
     return sorted({restricted(steps) for steps in (*study.policy.stages, *early)})
 
 
 def sweep_methods(study: Study) -> list[str]:
-    """Companion methods of that comparison."""
+    """Companion methods in the comparison of `sweep_prefixes`."""
     return _learnt_from(study, "rollouts")
 
 
@@ -141,12 +141,12 @@ def compares_budgets(study: Study) -> bool:
 
 
 def _learnt_from(study: Study, *experiences: str) -> list[str]:
-    """Companion methods that are evaluated on GRPO's responses."""
+    """Companion methods with these kinds of experience that are evaluated on GRPO's responses."""
     return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
 
 
 def layers_of(study: Study, backbone: str) -> list[int]:
-    """Zero-based indices of the blocks whose states are kept, the final one last."""
+    """Zero-based indices of the blocks whose states are stored; the final block comes last."""
     count, wanted = study.backbones[backbone].depth, study.features.layers
     if wanted == "all":
         return list(range(count))
@@ -154,35 +154,36 @@ def layers_of(study: Study, backbone: str) -> list[int]:
 
 
 def ablation_states(study: Study, backbone: str) -> list[str]:
-    """What the companions of the ablations read, as LAYER/POOLINGS: every layer (figures/layers), and each pooling
-    of the final layer alone (tables/token_aggregation). Last + mean of the final layer is the default companion's."""
+    """States that the companions of the ablations read, as LAYER/POOLINGS: last + mean of every earlier layer
+    (figures/layers), and last or mean alone of the final layer (tables/token_aggregation)."""
     *earlier, final = layers_of(study, backbone)
     return [*(f"{layer}/last+mean" for layer in earlier), f"{final}/last", f"{final}/mean"]
 
 
 def ablation_companion(study: Study) -> CompanionSettings:
-    """Settings of those companions: binary supervision (appendices F.2 and F.3)."""
+    """Settings of the companions of the ablations, which have binary supervision (appendices F.2 and F.3)."""
     return study.companion.model_copy(update={"targets": ("binary",)})
 
 
 def prompt_companion(study: Study) -> CompanionSettings:
-    """Settings of the pre-generation companions: a batch covers as many rollouts as CoCal's, a row all of a group."""
+    """Settings of the pre-generation companions. Each row stands for a group, and a batch for as many rollouts as
+    CoCal's batches hold."""
     questions = max(1, study.companion.batch_size // study.policy.responses_per_question)
     return study.companion.model_copy(update={"targets": ("question",), "batch_size": questions})
 
 
 def live_features(study: Study) -> FeatureSettings:
-    """What is kept of the rollouts while a policy trains: in batches of the training's own size."""
+    """Settings of the features that are stored while a policy trains; training has its own batch size."""
     return study.features.model_copy(update={"batch_tokens": FeatureSettings().batch_tokens})
 
 
 def resampling(study: Study) -> PostCalSettings:
-    """How PostCal's responses are sampled; in which order its companions see them is settled later."""
+    """Settings of the sampling of PostCal's responses, without the seed that orders them for its companions."""
     return study.postcal.model_copy(update={"shuffle_seed": PostCalSettings().shuffle_seed})
 
 
 def estimator_settings(study: Study, methods: list[str]) -> EstimatorSettings:
-    """Settings of these methods alone: other methods, and what only they read, do not touch their predictions."""
+    """Settings on which the predictions of these methods depend, without those that only other methods read."""
     settings = study.estimators.model_copy(update={"methods": tuple(methods)})
     if any(METHODS[m].needs_pool for m in methods):
         return settings
@@ -190,7 +191,8 @@ def estimator_settings(study: Study, methods: list[str]) -> EstimatorSettings:
 
 
 def feature_settings(study: Study, algorithm: str, step: int, domain: str) -> FeatureSettings:
-    """What is kept of evaluation responses: all of the study's layers where layers are compared, else the final one."""
+    """Settings of the features of evaluation responses: all layers of the study if layers are compared, else the final
+    one."""
     compared = (algorithm, step, domain) == ("grpo", study.policy.steps, "mathematics")
     return study.features if compared else study.features.model_copy(update={"layers": "final"})
 
@@ -198,7 +200,7 @@ def feature_settings(study: Study, algorithm: str, step: int, domain: str) -> Fe
 def response_plan(
     study: Study, backbone: str, algorithm: str, step: int, prompt_format: str, datasets: list[str]
 ) -> ResponsePlan:
-    """Sampling of `datasets` from a checkpoint under one prompt format."""
+    """The plan for sampling `datasets` from a checkpoint under one prompt format."""
     methods = [
         METHODS[m] for m in methods_of(study, backbone, algorithm, step) if METHODS[m].prompt_format == prompt_format
     ]
@@ -219,11 +221,11 @@ def response_plan(
 
 
 def macro_averages(study: Study, backbone: str) -> dict[str, list[str]]:
-    """Groups of data sets whose unweighted mean is shown, by name."""
+    """Data sets of each macro average, which is their unweighted mean, by its name."""
     domains = domains_of(study, backbone, "grpo", study.policy.steps)
     return {f"macro-{domain}": study.evaluation_sets(domain) for domain in domains}
 
 
 def generated_set(study: Study) -> str:
-    """The evaluation set whose questions are answered to time inference: the mathematical one with the most."""
+    """The evaluation set whose questions are answered to time inference: the mathematical one with most questions."""
     return max(study.evaluation_sets("mathematics"), key=lambda name: study.datasets[name].size)

@@ -1,4 +1,4 @@
-"""Which rollout steps companions learn from."""
+"""The rollout steps that companions learn from."""
 
 import re
 from typing import NamedTuple
@@ -16,8 +16,8 @@ class Prefix(NamedTuple):
     companion of the last stage ("Its full-budget binary results use the same checkpoints as the main tables").
 
     Attributes:
-        steps: the training responses are those of rollout steps 1 to this one.
-        validation_steps: the validation responses are those of rollout steps 1 to this one.
+        steps: Last rollout step of the training responses, which start at step 1.
+        validation_steps: Last rollout step of the validation responses, which start at step 1.
     """
 
     steps: int
@@ -36,10 +36,10 @@ class Prefix(NamedTuple):
         return cls(int(found[1]), int(found[2] or found[1]))
 
     def __str__(self) -> str:
-        """N, or N/M where more or fewer steps validate than train."""
+        """N, or N/M if validation uses more or fewer steps than training."""
         return str(self.steps) if self.steps == self.validation_steps else f"{self.steps}/{self.validation_steps}"
 
     @property
     def folder(self) -> str:
-        """Name of the folder of its companions."""
+        """Name of the folder of the companions."""
         return f"steps-{self}".replace("/", "-validation-")

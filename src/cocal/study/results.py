@@ -1,11 +1,11 @@
-"""Where the files of a study lie below results/."""
+"""Paths of a study's files in results/."""
 
 EXPERIENCES = {"rollouts": "grpo", "resampled": "postcal", "prompts": "prompts"}
-"""By what companions learnt from, the name of their folder."""
+"""Name of the companions' folder for each kind of training data."""
 
 
 def metrics_file(backbone: str, kind: str = "") -> str:
-    """Metric cube of a backbone: of its main cells, or of a kind of comparison such as "-sweep"."""
+    """Metric cube of a backbone, for its main cells or for a kind of comparison such as "-sweep"."""
     return f"results/metrics/{backbone}{kind}.nc"
 
 
@@ -20,5 +20,5 @@ def companion_folder(backbone: str, experience: str) -> str:
 
 
 def cost_file(backbone: str, what: str) -> str:
-    """Measured times of a kind of work."""
+    """Measured costs of a kind of work."""
     return f"results/costs/{backbone}/{what}.json"
