@@ -103,7 +103,7 @@ def test_broken_and_missing_specs_are_named(tmp_path, folders):
     with pytest.raises(ContractError, match=r"absent/spec\.json: no such file"):
         read_error_shares([tmp_path / "absent"])
     (folders[0] / "spec.json").write_text('{"spec": {"order": "shuffled", "steps": 1}}')
-    with pytest.raises(ContractError, match=r"spec\.json: carries no valid spec(.|\n)*training_error_share"):
+    with pytest.raises(ContractError, match=r"spec\.json: contains no valid spec(.|\n)*training_error_share"):
         read_error_shares(folders)
 
 

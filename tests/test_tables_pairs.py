@@ -83,7 +83,7 @@ def test_an_absent_backbone_layer_or_cube_is_named(cubes):
     with pytest.raises(ContractError, match=r"no such layer \(there are: 34, 35\)"):
         token_aggregation.prepare(aggregation_layout(backbones=wrong), cubes)
     flat = [cube.isel(layer=0, pooling=0, drop=True) for cube in cubes]
-    with pytest.raises(ContractError, match=r"needed are .*layer, pooling"):
+    with pytest.raises(ContractError, match=r"but .*layer, pooling.* are needed"):
         token_aggregation.prepare(aggregation_layout(), flat)
     with pytest.raises(ValueError, match="repeats a name"):
         aggregation_layout(backbones=wrong * 2)
