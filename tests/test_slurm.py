@@ -167,9 +167,9 @@ def test_time_limits_are_read_in_minutes(limit, minutes):
     [
         (
             {"cpu_partition": "long"},
-            "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL_SLURM_CPU",
+            "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL",
         ),
-        ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL_SLURM_GPU"),
+        ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL"),
         ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8"),
         (
             {"gpu_partition": "mixed", "gpu_type": ""},

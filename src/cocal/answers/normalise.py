@@ -61,7 +61,7 @@ def _depths(text: str) -> tuple[int, int]:
 
 
 def canonical_integer(text: str) -> str | None:
-    """A plain integer without plus sign and leading zeros, such as "25" for `025`, `+25` and `25`; otherwise None."""
+    """A plain integer without plus sign and leading zeros, such as "25" for `025` and `+25`; None for other texts."""
     trimmed = text.strip()
     if not _INTEGER.fullmatch(trimmed):
         return None

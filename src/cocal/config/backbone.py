@@ -118,8 +118,7 @@ class CheckpointSettings(Model):
     source: Literal["checkpoint"]
     label: str
     path: str
-    """Folder, or name on the Hugging Face hub (`owner/name`). A relative folder starts at the root of the
-    repository."""
+    """Folder, relative to the root of the repository or absolute, or name on the Hugging Face hub (`owner/name`)."""
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
     """Commit on the hub; required if `path` is a hub name."""
     depth: Count

@@ -31,8 +31,7 @@ class SyntheticFactsSettings(Model):
     questions: Count
     """Number of distinct questions."""
     hops: tuple[Annotated[int, Field(ge=1, le=3)], ...] = (1,)
-    """Numbers of relations to follow: 1 asks for a fact about a person, 2 for a fact about the person's mentor, and so
-    on."""
+    """Numbers of relations to follow: 1 asks for a fact about a person, 2 for one about the person's mentor."""
     relations: tuple[Relation, ...] = ("city", "job", "mentor")
     """Relations that questions ask for."""
     popularity: tuple[Share, Share] = (0.0, 1.0)

@@ -45,8 +45,7 @@ class VllmSettings(Model):
     """Largest number of responses that are decoded together."""
     batch_invariant: bool = False
     """Whether to use slower kernels whose sums do not depend on the batch, so that a response does not depend on those
-    decoded with it. They need GPUs of compute capability 9.0 or newer. Even without them, equal jobs give equal
-    responses."""
+    decoded with it. They need GPUs of compute capability 9.0 or newer. Equal jobs give equal responses in any case."""
     start_timeout: Positive = 1800.0
     """Seconds that loading the checkpoint may take."""
 
