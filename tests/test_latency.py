@@ -224,7 +224,7 @@ def test_too_few_questions_are_refused_before_anything_is_timed(slow, routes):
 def test_companions_of_other_states_are_refused(folders, micro_policy, tmp_path):
     with pytest.raises(ContractError, match=r"post: the companions read last\+mean states, but prompt states are"):
         single(folders["post"], micro_policy, PROMPT)
-    with pytest.raises(ContractError, match=r"pre: the companions read prompt states, here last\+mean states are"):
+    with pytest.raises(ContractError, match=r"pre: the companions read prompt states, but last\+mean states are"):
         single(folders["pre"], micro_policy, RESPONSE)
     for change, message in (
         ({"hidden": 16}, r"read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),

@@ -50,7 +50,7 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
             raise ContractError(f"{file}: there is nothing for {where}: no such {name} (there are: {known})")
     one = cube.sel(cell)
     if int(one["n"]) == 0:
-        raise ContractError(f"{file}: there is nothing for {where}; predict it, or leave it out of the layout")
+        raise ContractError(f"{file}: there is nothing for {where}; run its predictions, or leave it out of the layout")
     return pd.DataFrame(
         {
             "metric": one["metric"].to_numpy(),
