@@ -1,4 +1,4 @@
-# Everything on a fresh machine: `make reproduce` and `make test`. Needs Python 3.11 or newer; all else goes to .venv.
+# On a fresh machine, `make reproduce` and `make test` need only Python 3.11 or newer; they install all else into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -10,12 +10,12 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make test        set up .venv and run the checks and the test suite"
-	@echo "make vllm        set up .venv-vllm: vLLM on the processor, for tests"
+	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
-	@echo "make bench       set up .venv, run the benchmarks and rewrite docs/benchmarks.md; uses a GPU where there is one"
-	@echo "make rehearsal   run the rehearsal study on a SLURM of one node, set up for it (root, Debian packages);"
-	@echo "                 rehearsal-short: one backbone's way to its confidences"
-	@echo "make lint        formatters and linters alone"
+	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
+	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
+	@echo "                 rehearsal-short runs one backbone up to its confidences"
+	@echo "make lint        run only the formatters and linters"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
 	@echo "make gallery     shrink figures of the embedded study into docs/, for the README"
 	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm, studies)"
@@ -29,7 +29,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 reproduce: $(INSTALLED)
 	snakemake
-	@echo "Done: results/tables, results/figures; one page of all: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
+	@echo "Done: the tables are in results/tables, the figures in results/figures. For one page of all: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
 
 test: lint
 	pytest --numprocesses 2 --dist loadfile

@@ -1,9 +1,9 @@
-# CoCal: Companion Confidence Calibration. Table of contents; each stage has its file in workflow/rules.
+# CoCal: Companion Confidence Calibration. This file lists the stages; each has its rules in workflow/rules.
 #
-#   snakemake                              everything of the configured study (config/config.yaml by default)
+#   snakemake                              the whole configured study (config/config.yaml by default)
 #   snakemake results/tables/main.tex      one table
 #   snakemake --directory studies/smoke --configfile config/smoke.yaml     another study, in a folder of its own
-#   snakemake --report results/report.html           what has been built, as one page
+#   snakemake --report results/report.html           one page of everything that has been built
 from snakemake.utils import min_version
 
 min_version("9.27")

@@ -1,12 +1,12 @@
-"""Ten companions in one pass against ten fits one after another; scoring many responses, and one.
+"""Ten companions fitted in one pass against ten fits one after another; scoring of many responses, and of one.
 
-Every comparison alternates ours and its peer in one process and takes the best of each. On a CPU both have one thread
-and times are processor time, in which other work on the machine does not show. Peers: plain PyTorch modules trained
-over slices of a tensor, the leanest way to write it; the same over a DataLoader; scikit-learn's MLPRegressor, which
-knows no layer normalisation, GELU or dropout and so does less; and our own steps written out without autograd, which
-the package would use if autograd took more than 1.5 times as long at embedded widths or noticeably longer at paper
-widths. A pass over the data is timed: fits repeat it. Times on a GPU stand beside the paper's, which are of one
-companion on a B200 (table of costs).
+Every comparison runs ours and its peer in turns in one process and takes the best time of each. On a CPU, both have one
+thread, and times are processor time, which does not depend on other work on the machine. The peers are plain PyTorch
+modules trained over slices of a tensor, the leanest way to write it; the same over a DataLoader; scikit-learn's
+MLPRegressor, which has no layer normalisation, GELU or dropout and so does less; and our own steps written out without
+autograd, which the package would use if autograd took more than 1.5 times as long at embedded widths or noticeably
+longer at paper widths. The benchmark times one pass over the data, which fits repeat. Times on a GPU are compared with
+those of the paper for one companion on a B200 (table of costs).
 """
 
 import time
@@ -31,14 +31,14 @@ from written_out import WrittenOut
 EMBEDDED = "embedded widths, 192 -> 64/32/16/8", CompanionSettings(widths=(64, 32, 16, 8)), 192
 PAPER = "paper widths, 8,192 -> 2,048/1,024/512/256", CompanionSettings(), 8192
 PAPER_RESPONSES = 221_000
-"""Training responses of the paper's study: nine tenths of 120 steps of 2,048."""
+"""Number of training responses in the paper's study: nine tenths of 120 steps of 2,048."""
 PAPER_FIT, PAPER_PREDICTION = 15.1, 0.199e-3
 """Seconds that the paper reports for one companion and for one prediction."""
 _CPU = torch.device("cpu")
 
 
 def measure(quick: bool) -> list[dict]:
-    """Fits and predictions on the CPU, and on a GPU where there is one."""
+    """Time fits and predictions on the CPU, and on a GPU where there is one."""
     rows = []
     for (name, settings, inputs), responses, repeats in ((EMBEDDED, 2560 if quick else 13_824, 5), (PAPER, 512, 2)):
         if not quick or inputs == EMBEDDED[2]:
@@ -50,7 +50,7 @@ def measure(quick: bool) -> list[dict]:
 
 
 def _fits(case: str, settings: CompanionSettings, inputs: int, responses: int, repeats: int) -> list[dict]:
-    """One pass of gradient steps."""
+    """Time one pass of gradient steps."""
     features, wanted = _data(inputs, responses, _CPU)
     members = [(target, seed) for target in range(2) for seed in settings.seeds]
 
@@ -95,7 +95,7 @@ def _fits(case: str, settings: CompanionSettings, inputs: int, responses: int, r
 
 
 def _predictions(name: str, settings: CompanionSettings, inputs: int, responses: int) -> list[dict]:
-    """Ten companions over many responses, and one over one."""
+    """Time the scoring of many responses by ten companions, and of one response by one companion."""
     features, _ = _data(inputs, responses, _CPU)
     companions = _untrained(settings, inputs)
     members = [_plain(settings, inputs, seed).eval() for _ in range(2) for seed in settings.seeds]
@@ -138,7 +138,7 @@ def _predictions(name: str, settings: CompanionSettings, inputs: int, responses:
 
 
 def _on_gpu(responses: int) -> list[dict]:
-    """The fit of the paper's study, validation included, features on the device, and a prediction."""
+    """Time the fit of the paper's study with features on the device and with validation, and a prediction."""
     name, settings, inputs = PAPER
     device = torch.device("cuda")
     features, wanted = _data(inputs, responses + responses // 9, device)
@@ -198,7 +198,7 @@ def _slices(features: Tensor, wanted: Tensor, size: int) -> Iterator[tuple[Tenso
 
 
 def _untrained(settings: CompanionSettings, inputs: int) -> Companions:
-    """Companions as they start."""
+    """Companions with their initial weights."""
     model: CompanionMLP = build_model(settings, inputs)
     model.initialise()
     spec = CompanionSpec(
@@ -257,7 +257,7 @@ def _sklearn_pass(settings: CompanionSettings, features: Tensor, wanted: Tensor,
 def _paired(
     ours: Callable[[], Callable[[], object]], theirs: Callable[[], Callable[[], object]], repeats: int
 ) -> tuple[float, float]:
-    """Best times of both, set up anew and run in turns."""
+    """Best times of both, which are set up anew for each run and run in turns."""
     times = [(_seconds(ours(), _CPU), _seconds(theirs(), _CPU)) for _ in range(repeats)]
     return min(mine for mine, _ in times), min(other for _, other in times)
 
@@ -269,7 +269,7 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def _clock(device: torch.device) -> float:
-    """Seconds, when all that was queued is done; processor time on a CPU."""
+    """Time in seconds after all queued work is done; processor time on a CPU."""
     if device.type == "cpu":
         return time.process_time()
     torch.cuda.synchronize()
@@ -286,5 +286,5 @@ def _row(
         "peer": peer,
         "peer_seconds": theirs,
         "ratio": theirs / ours,
-        "note": "" if items is None else f"{ours / items * 1e6:,.3g} µs a {of}",
+        "note": "" if items is None else f"{ours / items * 1e6:,.3g} µs per {of}",
     }

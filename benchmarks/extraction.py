@@ -1,9 +1,9 @@
 """Features pooled inside the forward pass, in batches of similar length, against `output_hidden_states=True`.
 
-A Qwen3 decoder with random weights reads responses as long as the paper's. Each way runs in a process of its own, so
-that its peak memory is its own. The share of the dense rate compares the products that the responses need, padding not
-counted, with one large product of the same number type on the same machine. On a CPU all have one thread and times are
-processor time, in which other work on the machine does not show.
+A Qwen3 decoder with random weights reads responses as long as the paper's. Each variant runs in a process of its own,
+so that its peak memory can be measured. The share of the dense rate compares the speed of the products that the
+responses need, without padding, with that of one large product of the same number type on the same machine. On a CPU,
+all have one thread, and times are processor time, which does not depend on other work on the machine.
 """
 
 import resource
@@ -22,12 +22,12 @@ from cocal.checkpoints.attention import GROUPED
 from cocal.features.forward import batches_of_tokens, score
 
 _CHECKED = 4
-"""Responses whose states of the first block both ways must agree on."""
+"""Number of responses for which both variants must give the same states of the first block."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A decoder, what it reads and where."""
+    """A decoder, the responses that it reads, and its device."""
 
     benchmark: str
     name: str
@@ -44,11 +44,11 @@ class Case:
 
     @property
     def dtype(self) -> torch.dtype:
-        """As `cocal.checkpoints.loading.load_policy` has it."""
+        """The number type that `cocal.checkpoints.loading.load_policy` chooses."""
         return torch.bfloat16 if self.device == "cuda" else torch.float32
 
     def model(self) -> PreTrainedModel:
-        """With random weights, made on the device."""
+        """The decoder with random weights, made on the device."""
         config = Qwen3Config(
             hidden_size=self.hidden,
             num_hidden_layers=self.layers,
@@ -64,20 +64,20 @@ class Case:
             return AutoModelForCausalLM.from_config(config, dtype=self.dtype, attn_implementation=attention).eval()
 
     def clock(self) -> float:
-        """Seconds, when all that was queued is done; processor time on a CPU."""
+        """Time in seconds after all queued work is done; processor time on a CPU."""
         if self.device == "cpu":
             return time.process_time()
         torch.cuda.synchronize()
         return time.perf_counter()
 
     def texts(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Token ids of prompts and responses; eight responses a prompt, as in a rollout."""
+        """Token ids of prompts and responses, with eight responses per prompt, as in a rollout."""
         prompt, response = lengths(self.responses)
         generator = np.random.default_rng(1)
         return tuple([generator.integers(self.vocabulary, size=n) for n in sizes] for sizes in (prompt, response))
 
     def operations(self) -> float:
-        """Floating-point operations that the blocks need: two a weight and token, and causal attention."""
+        """Floating-point operations that the blocks need: two per weight and token, and causal attention."""
         width = self.heads * self.head_dim
         projections = 2 * self.hidden * width + 2 * self.hidden * self.key_value_heads * self.head_dim
         weights = self.layers * (projections + 3 * self.hidden * self.intermediate)
@@ -98,7 +98,7 @@ def lengths(responses: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(quick: bool) -> list[dict]:
-    """All layers and the final one alone, on the CPU, and on a GPU where there is one."""
+    """Time all layers and the final one alone, on the CPU, and on a GPU where there is one."""
     cases = [SMALL, *([LARGE] if torch.cuda.is_available() else [])]
     return [row for case in cases for row in _compared(case, 8 if quick else case.responses)]
 
@@ -154,7 +154,7 @@ def _pooled(case: Case, layers: range | list[int]) -> dict:
 
 @torch.no_grad()
 def _naive(case: Case) -> dict:
-    """What one writes first; and its last states are those after the final norm."""
+    """Time the simplest code, whose states of the last layer are those after the final norm."""
     prompts, responses = case.texts()
     model = case.model()
 
@@ -177,7 +177,7 @@ def _naive(case: Case) -> dict:
 
 
 def _as_they_come(sizes: list[int], case: Case) -> Iterator[range]:
-    """Neighbours in batches of at most as many padded tokens."""
+    """Batches of neighbouring responses, each with at most `batch_tokens` padded tokens."""
     start = 0
     for stop in range(1, len(sizes) + 1):
         if stop == len(sizes) or (stop + 1 - start) * max(sizes[start : stop + 1]) > case.batch_tokens:
@@ -202,7 +202,7 @@ def _measured(case: Case, extract: Callable[[int], np.ndarray]) -> dict:
 
 
 def _dense_rate(case: Case) -> float:
-    """Operations a second of the widest product of a block over one batch, the best of ten."""
+    """Operations per second of the widest product of a block over one batch, the best of ten runs."""
     left = torch.randn(case.batch_tokens, case.hidden, dtype=case.dtype, device=case.device)
     right = torch.randn(case.hidden, case.intermediate, dtype=case.dtype, device=case.device)
     seconds = []
@@ -214,7 +214,7 @@ def _dense_rate(case: Case) -> float:
 
 
 def _padding(batch_tokens: int) -> str:
-    """Share of padding among 2,048 responses, the block that `cocal features` sorts, and as they come."""
+    """Share of padding among 2,048 responses, if sorted in one block as by `cocal features`, and as they come."""
     sizes = sum(lengths(2048)).tolist()
     shares = []
     for batches in (batches_of_tokens(sizes, batch_tokens), _as_they_come(sizes, SMALL)):

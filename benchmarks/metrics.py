@@ -1,6 +1,6 @@
 """`cocal metrics` on every cell of the paper's study, files in and cubes out, against a loop with scikit-learn.
 
-Both have one thread: processor time is compared, in which other work on the machine does not show.
+Both have one thread, and times are processor time, which does not depend on other work on the machine.
 """
 
 import json
@@ -23,11 +23,11 @@ from cocal.study.plan import macro_averages
 from paper import Cell, cubes, paper_study, predictions, runs_of
 
 _LOOPED = 10
-"""Resamples of one cell of each set that the loop is timed on."""
+"""Number of resamples on which the loop is timed, for one cell of each set."""
 
 
 def measure(quick: bool) -> list[dict]:
-    """One row a cube, and their sum."""
+    """One row per cube, and a row of their sums."""
     study = paper_study()
     resamples = 50 if quick else study.metrics.resamples
     wanted = {name: found for name, found in cubes(study).items() if not quick or name == "qwen3-14b"}
@@ -47,7 +47,7 @@ def _timed(
     looped: dict[str, float],
     folder: Path,
 ) -> dict:
-    """One cube from a file of predictions: processor time, time by the clock, and what the loop would take."""
+    """Time one cube from a file of predictions, by processor and by clock, and estimate the time of the loop."""
     write_frame(folder / "predictions.parquet", predictions(study, cells), PREDICTIONS, {})
     samples = Counter()
     for cell in cells:
@@ -82,7 +82,7 @@ def _finished(row: dict, resamples: int) -> dict:
 
 
 def _loop_seconds(study: Study, cells: list[Cell]) -> dict[str, float]:
-    """Seconds that one resample of one sample takes the loop, by set; its values must be ours."""
+    """Seconds that the loop takes for one resample of one sample, by set, after a check that its values equal ours."""
     chosen = {cell.dataset: cell for cell in cells if METHODS[cell.method].experience}
     found = {}
     for dataset, cell in chosen.items():
@@ -100,7 +100,7 @@ def _loop_seconds(study: Study, cells: list[Cell]) -> dict[str, float]:
 
 
 def _one_resample(sample: Sample, counts: np.ndarray) -> list[float]:
-    """The metrics of the responses that were drawn, as they are written down without a thought of speed."""
+    """The metrics of the responses that were drawn, written without regard to speed."""
     drawn = np.repeat(np.arange(len(sample.question)), counts[sample.question].astype(int))
     confidence, correct = sample.confidence[drawn], sample.correct[drawn]
     error = 0.0

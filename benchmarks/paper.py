@@ -1,4 +1,4 @@
-"""The cells of the paper's study, with random confidences: as many as will be, before there are any."""
+"""The cells of the paper's study, in full number but with random confidences."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +28,12 @@ DEFAULT_POOLINGS = "last+mean"
 
 
 def paper_study() -> Study:
-    """config/paper.yaml."""
+    """The study of config/paper.yaml."""
     return load_study(Path(__file__).resolve().parents[1] / "config/paper.yaml")
 
 
 class Cell(NamedTuple):
-    """Predictions of one method, and of one companion of it, on the responses of one checkpoint to one set."""
+    """Predictions of one method, with one companion, on the responses of one checkpoint to one set."""
 
     backbone: str
     algorithm: str
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
 
 def cubes(study: Study) -> dict[str, tuple[list[Cell], list[str]]]:
-    """Cells of every metric cube and the dimensions it sweeps over, as the workflow's rules ask for them."""
+    """Cells of every metric cube of the workflow, and the dimensions that the cube sweeps over."""
     main = study.main_backbone
     found = {backbone: (list(_evaluated(study, backbone)), []) for backbone in study.backbones}
     found[f"{main}-sweep"] = (list(_swept(study)), ["source_step"])
@@ -97,14 +97,14 @@ def _ablated(study: Study, backbone: str) -> Iterator[Cell]:
 def predictions(study: Study, cells: list[Cell]) -> pd.DataFrame:
     """Random predictions of the cells in the contract `cocal.store.contracts.PREDICTIONS`.
 
-    Correctness is that of the responses, the same for all methods that share them; confidences are multiples of a
-    tenth without seeds, with a few invalid, and continuous from companions.
+    Correctness is the same for all methods that share the responses. Confidences are continuous for companions, and
+    otherwise multiples of a tenth, of which a few are invalid.
     """
     return pd.concat([_rows(study, cell) for cell in cells], ignore_index=True)
 
 
 def runs_of(study: Study, cell: Cell) -> tuple[int, ...]:
-    """Companion seeds of a cell, or the one label of a method without."""
+    """Companion seeds of a cell, or the label of a method without seeds."""
     return study.companion.seeds if METHODS[cell.method].experience else (UNSEEDED,)
 
 

@@ -2,16 +2,16 @@
 
     python benchmarks/run.py [--quick] [--only NAME ...] [--output docs/benchmarks.md]
 
-A benchmark is a module with `measure(quick: bool) -> list[dict]`, one row a case:
+A benchmark is a module with `measure(quick: bool) -> list[dict]`, which returns one row per case:
 
-- benchmark: what is measured; where it contains "GPU", the row stands in the GPU section;
+- benchmark: what is measured; rows whose name contains "GPU" come last;
 - case: sizes;
-- seconds: time of ours;
-- peer, peer_seconds: what it is compared with, in the same run, and its time; None, None without one;
+- seconds: time of our code;
+- peer, peer_seconds: the code that it is compared with in the same run, and its time; None without a peer;
 - ratio: peer_seconds / seconds, above 1 where ours is faster; None without a peer;
-- note: whatever else was measured, such as memory.
+- note: other measurements, such as memory.
 
-Each module runs in a process of its own, one after another, so that none finds the other's memory, and with one
+The modules run one after another, each in a process of its own so that none sees another's memory, and with one
 compute thread unless OMP_NUM_THREADS says otherwise, as the workflow's jobs do.
 """
 
@@ -33,7 +33,7 @@ KEYS = ("benchmark", "case", "seconds", "peer", "peer_seconds", "ratio", "note")
 
 
 def found(folder: Path) -> list[str]:
-    """Names of the modules in `folder` that measure."""
+    """Names of the benchmark modules in `folder`."""
     return [file.stem for file in sorted(folder.glob("*.py")) if "\ndef measure(" in file.read_text(encoding="utf-8")]
 
 
@@ -41,8 +41,8 @@ def measured(folder: Path, name: str, quick: bool) -> list[dict]:
     """Rows of one module, run in a new process.
 
     Raises:
-        ValueError: if a row lacks a key, has another one, or a time that is no positive number.
-        Exception: the module's own.
+        ValueError: if a row lacks a key, has an unknown one, or has a time that is not positive.
+        Exception: if the module raises one.
     """
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         rows = pool.submit(_measure, str(folder), name, quick).result()
@@ -84,10 +84,8 @@ def _ratio(ratio: float | None) -> str:
 
 
 def document(rows: Sequence[dict], machine: dict[str, str]) -> str:
-    """The summary: the machine, then a table a benchmark, those on a GPU last."""
-    about = (
-        "Written by `make bench`. Ratio: how many times faster ours is than what it is compared with, in the same run."
-    )
+    """The summary: the machine, then one table per benchmark, with those on a GPU last."""
+    about = "Written by `make bench`. The ratio says how many times faster ours is than its peer in the same run."
     parts = ["# Benchmarks", about]
     parts.append("\n".join(f"* {name}: {value}" for name, value in machine.items()))
     names = sorted(dict.fromkeys(row["benchmark"] for row in rows), key=lambda name: "GPU" in name)
@@ -99,7 +97,7 @@ def document(rows: Sequence[dict], machine: dict[str, str]) -> str:
 
 
 def described() -> dict[str, str]:
-    """The machine and the versions, in words."""
+    """Description of the machine and of the versions."""
     import torch
 
     cpu = platform.processor() or platform.machine()
@@ -116,7 +114,7 @@ def described() -> dict[str, str]:
         "Processor": f"{cpu}, {os.cpu_count()} cores, {memory:.0f} GiB",
         "GPU": gpu,
         "Versions": f"Python {platform.python_version()}, torch {torch.__version__}",
-        "Threads": f"{os.environ['OMP_NUM_THREADS']} a process",
+        "Threads": f"{os.environ['OMP_NUM_THREADS']} per process",
         "Load average before the run": f"{busy:.1f}",
         "Commit": _commit(),
     }
@@ -132,9 +130,9 @@ def _commit() -> str:
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
-    """Measure, print as it goes, and write the summary when everything is measured."""
+    """Run the benchmarks, print each one's table, and write the summary in the end."""
     parser = argparse.ArgumentParser(description="Run the benchmarks, one after another.")
-    parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
+    parser.add_argument("--quick", action="store_true", help="use small sizes, to test that everything runs")
     parser.add_argument("--only", nargs="+", choices=found(folder), metavar="NAME", help="only these modules")
     parser.add_argument("--output", type=Path, help="Markdown summary to write")
     options = parser.parse_args(arguments)
@@ -147,7 +145,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
         except Exception as error:
             print(f"benchmark {name} failed: {type(error).__name__}: {error}", file=sys.stderr)
             if error.__cause__ is not None:
-                print(error.__cause__, file=sys.stderr)  # the traceback in the module's process
+                print(error.__cause__, file=sys.stderr)  # the traceback from the module's process
             return 1
         print(f"\n{name}\n{table(new)}", flush=True)
         rows += new

@@ -3,8 +3,8 @@
     PYTHONPROFILEIMPORTTIME=1 snakemake ...        Python then logs the time of every import
     python benchmarks/startup.py [FOLDER]          FOLDER holds logs/ and results/benchmarks/ of that run
 
-The jobs' own wall-clock times come from their benchmark files; the times of their imports from their logs. The profile
-itself makes imports a little slower: the share is an upper bound.
+The wall-clock times of the jobs come from their benchmark files, and the times of their imports from their logs. The
+profile itself makes imports a little slower, so the share is an upper bound.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 
 _IMPORT = re.compile(r"^import time:\s+(\d+) \|", re.MULTILINE)
 _INTERPRETER = 0.05
-"""Seconds that a bare interpreter takes to start; it is not among the imports."""
+"""Seconds that a bare interpreter takes to start, which the import times do not include."""
 
 
 def main(folder: Path) -> None:

@@ -1,8 +1,8 @@
-"""Reading features: the store against raw `numpy.memmap`, its chunks and codecs, and memory while streaming.
+"""Reading of features: the store against raw `numpy.memmap`, its chunks and codecs, and memory while streaming.
 
-All on state-like numbers in a warm file cache: what is compared is the work of the processor, not the disk, so times
-and rates are of processor time, in which other work on the machine does not show. Both ways end with the rows in memory
-of their own.
+All benchmarks read numbers like hidden states from a warm file cache. They compare the work of the processor, not of
+the disk: times and rates are in processor time, which does not depend on other work on the machine. Both the store and
+its peer copy the rows into memory.
 """
 
 import re
@@ -35,7 +35,7 @@ _CODECS = {
 
 
 def measure(quick: bool) -> list[dict]:
-    """Store, codecs, streaming."""
+    """Time reading, codecs and streaming."""
     rows = 2048 if quick else 8192
     with tempfile.TemporaryDirectory() as folder:
         return [
@@ -46,7 +46,7 @@ def measure(quick: bool) -> list[dict]:
 
 
 def _reading(folder: Path, rows: int) -> Iterator[dict]:
-    """The paper's features, last || mean of 4,096 in bfloat16."""
+    """Time the reading of features of the paper's size: last || mean of 4,096 units in bfloat16."""
     raw = np.memmap(folder / "raw", dtype=np.uint16, mode="w+", shape=(rows, POOLINGS * HIDDEN))
     states = _states(rows)
     for chunk in (256, 512, 1024, 2048):
@@ -66,7 +66,7 @@ def _reading(folder: Path, rows: int) -> Iterator[dict]:
 def _compared(
     name: str, reader: FeatureReader, raw: np.memmap, chosen: np.ndarray, together: int, note: str = ""
 ) -> dict:
-    """Time to read `chosen` rows, some `together`."""
+    """Time the reading of the `chosen` rows, `together` at a time."""
     parts = np.split(chosen, range(together, len(chosen), together))
     np.testing.assert_array_equal(reader.take(parts[0]), raw[parts[0]])
     in_order = len(chosen) == len(raw)
@@ -83,7 +83,7 @@ def _compared(
 
 
 def _codecs(folder: Path, rows: int) -> Iterator[dict]:
-    """Plain Zarr arrays in chunks of 2,048 rows of one pooling."""
+    """Time plain Zarr arrays in chunks of 2,048 rows of one pooling."""
     values = _states(rows)[:, 0, 0]
     bits = (values.view(np.uint32) >> 16).astype(np.uint16)
     for form, array in (("float32", values), ("bfloat16", bits)):
@@ -105,7 +105,7 @@ def _codecs(folder: Path, rows: int) -> Iterator[dict]:
 
 
 def _streaming(folder: Path, rows: int) -> Iterator[dict]:
-    """A pass of training over features that may not be held, then over ten times as many."""
+    """Time a pass of training over features that are streamed, then over ten times as many."""
     for count in (rows, 10 * rows):
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             seconds, growth = pool.submit(_streamed, folder / f"{count}.zarr", count).result()
@@ -115,7 +115,7 @@ def _streaming(folder: Path, rows: int) -> Iterator[dict]:
 
 
 def _streamed(path: Path, count: int) -> tuple[float, int]:
-    """Seconds of the pass; bytes by which the peak grew."""
+    """Seconds of the pass, and the bytes by which the peak memory grew."""
     chunk, hidden = 2000, 256
     writer = create_features(path, responses=count, layers=[0], hidden=hidden, rows_per_chunk=chunk)
     block = np.random.default_rng(0).normal(size=(chunk, 1, POOLINGS, hidden)).astype(np.float32)
@@ -127,19 +127,19 @@ def _streamed(path: Path, count: int) -> tuple[float, int]:
     questions = rollouts["question"].cat.categories
     settings = CompanionSettings(widths=(16, 8), dropout=(), passes=1)
     features = open_features(path)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory
     before = _peak()
     seconds = _seconds(lambda: list(fit_companions(settings, features, rollouts, questions, [Prefix(1, 1)], memory=0)))
     return seconds, _peak() - before
 
 
 def _peak() -> int:
-    """Bytes resident at most."""
+    """Peak of the resident memory in bytes."""
     return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 
 
 def _states(rows: int) -> np.ndarray:
-    """Float32 (rows, 1, poolings, hidden): normal, with a mean and a scale a unit, as hidden states have."""
+    """Normal numbers, float32 (rows, 1, poolings, hidden), whose units differ in mean and scale like hidden states."""
     generator = np.random.default_rng(0)
     scale = generator.lognormal(size=(POOLINGS, HIDDEN)).astype(np.float32)
     mean = generator.normal(size=(POOLINGS, HIDDEN)).astype(np.float32)
@@ -154,7 +154,7 @@ def _write(writer, states: np.ndarray, chunk: int) -> None:
 
 
 def _paired(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
-    """Best of five each, in turns."""
+    """Best times of both out of five runs, in turns."""
     times = [(_seconds(ours), _seconds(theirs)) for _ in range(5)]
     return min(mine for mine, _ in times), min(other for _, other in times)
 

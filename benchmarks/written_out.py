@@ -1,7 +1,7 @@
-"""The steps of `cocal.companion.training` with forward and backward written out, as their peer.
+"""The steps of `cocal.companion.training` with forward and backward passes written out, to be compared with them.
 
-All parameters lie in one buffer and so do their gradients: nothing is allocated for them in a step. Weights, masks and
-the order of every sum are those of `Training`, and so are the bits of what is learnt at widths that are powers of two.
+All parameters lie in one buffer, and so do their gradients, so that a step allocates nothing for them. Weights, masks
+and the order of every sum are those of `Training`; at widths that are powers of two, the learnt weights are bit-equal.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from cocal.config.evaluation import CompanionSettings
 
 
 class WrittenOut:
-    """Takes the place of `Training`; the weights that it learns do not go back into the model."""
+    """A replacement of `Training`, except that it does not write the learnt weights back into the model."""
 
     def __init__(self, model: CompanionMLP, settings: CompanionSettings):
         self._dropout = Dropout(model.initialise(), settings.widths, settings.dropout, model.device)
@@ -34,7 +34,7 @@ class WrittenOut:
             [part.view(one.shape) for part, one in zip(flat.split([t.numel() for t in started]), started, strict=True)]
             for flat in (whole.detach(), whole.grad)
         )
-        # Of each linear layer and each normalisation: weight, bias, and the gradients of both.
+        # Each linear layer and each normalisation has a weight, a bias, and the gradients of both.
         paired = [
             (values[k], values[k + 1][:, :, None], gradients[k], gradients[k + 1]) for k in range(0, len(values), 2)
         ]
@@ -43,7 +43,7 @@ class WrittenOut:
 
     @torch.inference_mode()
     def run(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-        """One pass of gradient steps; mean loss per member, float64 (members,)."""
+        """Run one pass of gradient steps and return the mean loss per member, float64 (members,)."""
         total, count = 0, 0
         for features, wanted in batches:
             total += self._step(features, wanted, self._dropout.draw(len(features)))
@@ -51,7 +51,7 @@ class WrittenOut:
         return total.flatten() / count
 
     def _step(self, features: Tensor, wanted: Tensor, masks: list[Tensor]) -> Tensor:
-        """Summed squared errors (targets, seeds) of one gradient step."""
+        """Run one gradient step and return the summed squared errors (targets, seeds)."""
         count, hidden, kept = len(features), features.float().T, []
         for place, (linear, (weight, bias, *_)) in enumerate(self._layers):
             normal = _product(linear, hidden)
@@ -92,7 +92,7 @@ class WrittenOut:
 
 
 def _product(linear: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
-    """Outputs (members, outputs, n) of inputs (members, inputs, n), or (inputs, n) for all members alike."""
+    """Outputs (members, outputs, n) for inputs (members, inputs, n), or for inputs (inputs, n) that members share."""
     weight, bias, *_ = linear
     if inputs.ndim == 2:
         return torch.addmm(bias.flatten(0, 1), weight.flatten(0, 1), inputs).view(*bias.shape[:2], -1)
@@ -100,7 +100,7 @@ def _product(linear: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
 
 
 def _weight_gradients(linear: tuple[Tensor, ...], inputs: Tensor, gradient: Tensor) -> None:
-    """Of a linear layer, for the gradient of its outputs."""
+    """Set the gradients of a linear layer's weight and bias from the gradient of its outputs."""
     *_, of_weight, of_bias = linear
     torch.sum(gradient, 2, out=of_bias)
     if inputs.ndim == 2:

@@ -2,11 +2,10 @@
 
 import pandas as pd
 import xarray as xr
-from cocal.exhibits.layout import AggregationLayout, CostLayout, PreGenerationLayout, TimesLayout
 
 from cocal.config.evaluation import MetricSettings
 from cocal.config.study import Study
-from cocal.exhibits.cost import Costs
+from cocal.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
 from cocal.metrics.cube import metric_cube
 from cocal.study.costs import Cost, Latency
 from sample_predictions import sample_predictions
@@ -32,12 +31,14 @@ TIMES = {
 """Label, milliseconds before and seconds after the response; published with two decimals, ratios from more."""
 
 
-def aggregation_layout(**changes) -> AggregationLayout:
+def aggregation_layout(**changes) -> token_aggregation.Layout:
     backbones = [
         {"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 35},
         {"name": "qwen3-14b", "label": "Qwen3-14B", "layer": 39},
     ]
-    return AggregationLayout(**(ORIGIN | {"backbones": backbones, "macro": "macro-mathematics", "step": 60} | changes))
+    return token_aggregation.Layout(
+        **(ORIGIN | {"backbones": backbones, "macro": "macro-mathematics", "step": 60} | changes)
+    )
 
 
 def aggregation_cube(backbone: str, final: int) -> xr.Dataset:
@@ -57,12 +58,12 @@ def aggregation_cube(backbone: str, final: int) -> xr.Dataset:
     return cube
 
 
-def pre_generation_layout(**changes) -> PreGenerationLayout:
+def pre_generation_layout(**changes) -> pre_generation.Layout:
     domains = [
         {"name": "macro-mathematics", "label": "Mathematics"},
         {"name": "macro-factual", "label": "Factual QA"},
     ]
-    return PreGenerationLayout(**(BACKBONE | {"backbone": "tiny-a", "domains": domains} | changes))
+    return pre_generation.Layout(**(BACKBONE | {"backbone": "tiny-a", "domains": domains} | changes))
 
 
 def pre_generation_cube() -> xr.Dataset:
@@ -83,9 +84,9 @@ def _set(cube: xr.Dataset, cell: dict, values: tuple[float, float]) -> None:
         cube["value"].loc[cell | {"metric": metric}] = value
 
 
-def times_layout(**changes) -> TimesLayout:
+def times_layout(**changes) -> time_to_confidence.Layout:
     datasets = [{"name": name, "label": label} for name, (label, _, _) in TIMES.items()]
-    return TimesLayout(**(BACKBONE | {"datasets": datasets} | changes))
+    return time_to_confidence.Layout(**(BACKBONE | {"datasets": datasets} | changes))
 
 
 def latency(**changes) -> Latency:
@@ -108,20 +109,20 @@ def latency(**changes) -> Latency:
     return Latency(**(content | changes))
 
 
-def cost_layout(**changes) -> CostLayout:
-    return CostLayout(**(BACKBONE | {"generation_label": "MATH500"} | changes))
+def cost_layout(**changes) -> cost.Layout:
+    return cost.Layout(**(BACKBONE | {"generation_label": "MATH500"} | changes))
 
 
-def costs(**changes) -> Costs:
-    """The published costs; PostCal's companions, published as about the same, are a little quicker."""
+def costs(**changes) -> dict[str, Cost | Latency]:
+    """By kind, the published costs; PostCal's companions, published as about the same, are a little quicker."""
     parts = {
         "training": Cost(seconds=60012.0, items=60, device=GPU),
         "sampling": Cost(seconds=51192.0, items=245760, device=GPU),
-        "companions": Cost(seconds=15.1, items=10, device=GPU),
-        "postcal_companions": Cost(seconds=14.86, items=10, device=GPU),
+        "fit": Cost(seconds=15.1, items=10, device=GPU),
+        "postcal_fit": Cost(seconds=14.86, items=10, device=GPU),
         "latency": latency(),
     }
-    return Costs(**(parts | changes))
+    return parts | changes
 
 
 def paper_study(**changes) -> Study:

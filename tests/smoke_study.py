@@ -90,14 +90,18 @@ def _load():
     """What every plan needs, once, in the parent."""
     import snakemake.cli  # noqa: F401
 
-    import cocal.exhibits.base.registry
     import cocal.judging.prompts
     import cocal.policy.launch
     import cocal.policy.objectives
     import cocal.questions.registry
     import cocal.store.owner  # noqa: F401
+    from cocal.config import load_study
+    from cocal.exhibits.base.registry import exhibit_code, exhibits_of
     from cocal.store.code import code_digest
 
+    study = load_study(CONFIG)
+    for exhibit in exhibits_of(study, {}):
+        exhibit_code(exhibit)
     for file in (ROOT / "src/cocal/commands").glob("[!_]*.py"):
         code_digest(f"cocal.commands.{file.stem}")
 

@@ -49,7 +49,7 @@ def test_steps_are_chronological_and_complete(sound: Study):
     swapped = table.iloc[[*range(PER_STEP, 2 * PER_STEP), *range(PER_STEP), *range(2 * PER_STEP, 3 * PER_STEP)]]
     with pytest.raises(ContractError, match="rollouts: rollouts must be in chronological order"):
         check_steps(swapped.reset_index(drop=True), "rollouts")
-    with pytest.raises(ContractError, match="steps must count from 1; in place of step 2 is 3"):
+    with pytest.raises(ContractError, match="steps must count from 1; step 3 is in place of 2"):
         check_steps(table[table["step"] != 2].reset_index(drop=True), "rollouts")
 
 
@@ -61,9 +61,9 @@ def test_group_accuracy_is_that_of_the_original_group(sound: Study):
     filtered = kept.groupby(table.index // GROUP).transform("mean")
     assert numbers["groups_changed_by_filtering"] == (filtered - table["group_accuracy"]).abs().gt(1e-6).sum() / GROUP
     assert numbers["groups_changed_by_filtering"] > 0
-    with pytest.raises(ContractError, match=r"response \d+ .* has not the accuracy of its original group"):
+    with pytest.raises(ContractError, match=r"response \d+ .* has another accuracy than its original group"):
         check_group_accuracy(table.assign(group_accuracy=filtered), "rollouts")
-    with pytest.raises(ContractError, match="in a group of less than the 8 sampled responses"):
+    with pytest.raises(ContractError, match="in a group of fewer than the 8 sampled responses"):
         check_group_accuracy(table[~table["truncated"]].reset_index(drop=True), "rollouts")
 
 
@@ -125,7 +125,7 @@ def test_truncated_responses_were_left_out(sound: Study, word: str):
     relabelled = table.assign(correct=table["correct"] ^ (table.index == row))
     with pytest.raises(ContractError, match=r"training_error_share is 0\.\d+, but 0\.\d+ of the training"):
         check_truncation(fit, relabelled, held_out)
-    with pytest.raises(ContractError, match=r"steps-\S+: fitted on \d steps, there are 0 of"):
+    with pytest.raises(ContractError, match=r"steps-\S+: fitted on \d steps, but there are only 0 of"):
         check_truncation(fit, table.assign(step=0), held_out)
 
 
@@ -147,7 +147,7 @@ def test_companions_of_another_split_or_seed_are_refused(sound: Study):
         with pytest.raises(ContractError, match=message):
             check_members(replace(fit, settings=SETTINGS.model_copy(update=change)))
     lost = replace(fit, spec=fit.spec.model_copy(update={"best_pass": fit.spec.best_pass[1:]}))
-    with pytest.raises(ContractError, match="spec of 3 companions, 4 are needed"):
+    with pytest.raises(ContractError, match="describes 3 companions, but 4 are needed"):
         check_members(lost)
 
 
@@ -162,7 +162,7 @@ def test_cocal_is_chronological_and_postcal_shuffled(sound: Study):
     }
     assert check_training_order(postcal)["shuffle_seed"] == 1
     for swapped in (replace(cocal, spec=postcal.spec), replace(postcal, spec=cocal.spec)):
-        with pytest.raises(ContractError, match=r"learn in \w+ order; these were fitted in"):
+        with pytest.raises(ContractError, match=r"learn in \w+ order, but these were fitted in"):
             check_training_order(swapped)
 
 
@@ -238,5 +238,5 @@ def test_fixed_responses_are_shared_across_files():
 def test_predictions_of_something_else_are_refused(tmp_path: Path, column: str, value: str):
     file = tmp_path / "x.parquet"
     write_frame(file, predicted("p-true").assign(**{column: value}), PREDICTIONS, {})
-    with pytest.raises(ContractError, match=rf"x\.parquet: column '{column}' has '{value}'; known here"):
+    with pytest.raises(ContractError, match=rf"x\.parquet: column '{column}' has '{value}'; it may have"):
         read_predictions(file, "tiny")

@@ -157,7 +157,7 @@ def break_sharing(study: Study) -> None:
     [
         (break_split, "companion.split_seed 43, not 42"),
         (break_truncation, "training_responses is"),
-        (break_pool, "validated on steps 1 to 1; companions on resampled are validated on all 3"),
+        (break_pool, "validated on steps 1 to 1, but companions on resampled are validated on all 3"),
         (break_order, "chronological order"),
         (break_budget, "PostCal needs the raw budget of CoCal"),
         (break_seeds, "lacks seed(s) [137]"),

@@ -4,8 +4,11 @@ import shutil
 
 import pytest
 
+from cocal.config import load_study
+from cocal.exhibits.base.registry import exhibit_code
 from cocal.store import code
 from cocal.store.code import code_digest
+from exhibits_by_name import exhibits_by_name
 
 COMMANDS = [
     "backbone",
@@ -19,11 +22,18 @@ COMMANDS = [
     "train",
 ]
 FIGURES = ["layers", "reliability", "overview"]
+SHOWN = [*FIGURES, "main"]
+"""Exhibits of the embedded study."""
 
 
 @pytest.fixture(scope="module")
-def before():
-    return _digests()
+def study(repository):
+    return load_study(repository / "config/config.yaml")
+
+
+@pytest.fixture(scope="module")
+def before(study):
+    return _digests(study)
 
 
 @pytest.fixture
@@ -42,12 +52,13 @@ def _forget():
     code._looked_up.cache_clear()
 
 
-def _digests():
+def _digests(study):
     _forget()
     found = {name: code_digest(f"cocal.commands.{name}") for name in COMMANDS}
     found["p-true"] = code_digest("cocal.commands.predictions", "cocal.estimators.p_true:estimate")
     found["look"] = code_digest("cocal.estimators.p_true:METHOD")
-    return found | {name: code_digest(f"cocal.commands.figure:_write_{name}") for name in FIGURES}
+    shown = exhibits_by_name(study)
+    return found | {name: exhibit_code(shown[name]) for name in SHOWN}
 
 
 def _edit(root, file, old, new):
@@ -72,43 +83,49 @@ EDITS = {
         '1 - responses.evaluated["p_true"]',
         {"p-true"},
     ),
-    "a method's label": ("estimators/p_true.py", 'label="P(True)"', 'label="P(T)"', {"look"}),
-    "a colour of the diagrams": ("estimators/cocal_binary.py", "#3035c4", "#3035c5", {"overview"}),
+    "a method's label": ("estimators/p_true.py", 'label="P(True)"', 'label="P(T)"', {"look", "main"}),
+    "a method's colour, which a diagram has too": (
+        "estimators/cocal_binary.py",
+        "#3035c4",
+        "#3035c5",
+        {*SHOWN} - {"layers"},
+    ),
     "a reward": ("policy/rewards.py", "invalid_confidence) ** 2)", "invalid_confidence) ** 4)", TRAINS),
     "the split": ("companion/split.py", "blake2b", "blake2s", {"companions"}),
     "the states": ("features/forward.py", "running = None", "running = False", READS_STATES),
     "a definition that nothing uses": (
-        "exhibits/overview.py",
-        "def overview_figure",
-        "_NEW = 1\n\n\ndef overview_figure",
+        "exhibits/drawing/diagrams.py",
+        "def page",
+        "_NEW = 1\n\n\ndef page",
         set(),
     ),
     "a figure": (
         "exhibits/overview.py",
-        "def overview_figure() -> Figure:",
-        "def overview_figure(_new: int = 1) -> Figure:",
+        'def draw() -> "Figure":',
+        'def draw(_new: int = 1) -> "Figure":',
         {"overview"},
     ),
     "figures' style": ("exhibits/drawing/style.py", '"Creator": "CoCal"', '"Creator": "cocal"', {*FIGURES}),
+    "the marks of tables": ("exhibits/typesetting/rank.py", "kinds, strict=False", "kinds, strict=True", {"main"}),
     "the bins": ("metrics/calibration.py", 'side="left"', 'side="right"', {"metrics", "reliability"}),
 }
 
 
-def test_the_same_code_gives_the_same_digest(before, package):
-    assert _digests() == before
+def test_the_same_code_gives_the_same_digest(before, study, package):
+    assert _digests(study) == before
     assert len(set(before.values())) == len(before)
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_changes_the_digests_of_what_it_computes(before, package, edit):
+def test_an_edit_changes_the_digests_of_what_it_computes(before, study, package, edit):
     file, old, new, changed = EDITS[edit]
     _edit(package, file, old, new)
-    assert {name for name, digest in _digests().items() if digest != before[name]} == changed
+    assert {name for name, digest in _digests(study).items() if digest != before[name]} == changed
 
 
-def test_code_is_followed_through_packages_and_imports_inside_functions(before, package):
+def test_code_is_followed_through_packages_and_imports_inside_functions(before, study, package):
     _edit(package, "store/frames.py", 'compression="zstd"', 'compression="snappy"')
-    after = _digests()
+    after = _digests(study)
     assert {name for name in before if after[name] != before[name]} >= {
         "train",
         "responses",

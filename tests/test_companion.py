@@ -85,7 +85,7 @@ def test_the_split_goes_by_the_text_and_the_question_table_alone():
     assert (in_validation(texts, texts, 0.1, 43) != side).any()
     held_out = int(np.flatnonzero(side)[0])
     assert in_validation([texts[held_out], f"  Question\n {held_out}"], texts, 0.1, 42).all()
-    with pytest.raises(ContractError, match="'question 9' is not in the question table that is split"):
+    with pytest.raises(ContractError, match="'question 9' is not in the question table"):
         in_validation(["question 9"], texts[:9], 0.1, 42)
 
 

@@ -101,7 +101,7 @@ from cocal.study.prefix import Prefix
 from cocal.config.evaluation import CompanionSettings
 
 CHUNK, HIDDEN = 2000, 256
-store._READ = 2**20
+store._BYTES_PER_READ = 2**20
 settings = CompanionSettings(widths=(2,), dropout=(), passes=1, batch_size=500, seeds=(1,))
 block = np.random.default_rng(0).normal(size=(CHUNK, 1, 2, HIDDEN)).astype(np.float32)
 peaks = []

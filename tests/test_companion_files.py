@@ -91,7 +91,7 @@ def test_saved_companions_predict_the_same(run: Run, tmp_path: Path):
     assert loaded.spec == companions.spec
     assert loaded.members == [("group", 42), ("group", 137), ("binary", 42), ("binary", 137)]
     np.testing.assert_array_equal(loaded.predict(final_features(run)), companions.predict(final_features(run)))
-    with pytest.raises(ContractError, match=r"shape \(480, 6\) given to companions of input width 12"):
+    with pytest.raises(ContractError, match=r"shape \(480, 6\), but the companions need width 12"):
         loaded.predict(final_features(run)[:, :HIDDEN])
 
 
@@ -133,7 +133,7 @@ def test_damaged_files_are_refused(run: Run, tmp_path: Path):
         load_companions(file)
     other = companions.spec.model_copy(update={"inputs": 13}).model_dump(mode="json")
     save_file(weights, file, {"cocal": json.dumps({"spec": other})})
-    with pytest.raises(ContractError, match="weights do not fit their spec"):
+    with pytest.raises(ContractError, match="weights do not fit the companions' spec"):
         load_companions(file)
     with pytest.raises(ContractError, match="no such file"):
         load_companions(tmp_path / "none.safetensors")
@@ -175,7 +175,7 @@ def test_spec_is_read_without_torch_and_refused_when_broken(run: Run, tmp_path: 
     code = f"import sys; from cocal.companion.spec import read_spec; read_spec({str(folder)!r})"
     subprocess.run([sys.executable, "-c", code + "; sys.exit('torch' in sys.modules)"], check=True)
     (folder / "spec.json").write_text('{"spec": {"steps": 2}}')
-    with pytest.raises(ContractError, match=r"spec\.json: carries no valid spec"):
+    with pytest.raises(ContractError, match=r"spec\.json: contains no valid spec"):
         read_spec(folder)
     (folder / "spec.json").unlink()
     with pytest.raises(ContractError, match=r"spec\.json: no such file"):

@@ -130,7 +130,7 @@ def test_a_missing_seed_is_named():
 def test_the_seeds_of_a_method_are_about_the_same_responses(column):
     frame = table("easy")
     frame.loc[frame.index[frame["seed"] == 500][0], column] ^= True
-    with pytest.raises(ContractError, match="seed 500 is not about the same responses as seed 42"):
+    with pytest.raises(ContractError, match="seed 500 has other responses than seed 42"):
         metric_cube(frame, QUICK)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from cocal.cli import main
 from cocal.config import load_study
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.registry import exhibits_of
 from cocal.study import forecast
 from cocal.study.estimate import Assumptions, parameters_of, stage_of, workloads
 
@@ -105,7 +107,9 @@ def test_every_rule_belongs_to_a_stage(repository):
     names = set()
     for file in (repository / "workflow/rules").glob("*.smk"):
         names |= set(re.findall(r"^ *(?:use rule \w+ as|rule) (\w+)(?: with)?:", file.read_text(), re.MULTILINE))
-    assert {"train_coupled", "sources", "table_main", "figure_layers"} <= names
+    shown = exhibits_of(load_study(repository / "config/paper.yaml"), {})
+    names |= {f"{'table' if isinstance(one, TableExhibit) else 'figure'}_{one.name}" for one in shown}
+    assert {"train_coupled", "sources", "table_all", "table_main", "figure_layers"} <= names
     assert [name for name in sorted(names) if stage_of(name) is None] == []
 
 

@@ -59,7 +59,9 @@ def test_self_consistency_does_not_depend_on_the_order_of_the_pool(study):
 
 def test_answers_that_nobody_compared_are_refused(study):
     study.frame.loc[[5, 7], "answer_class"] = np.nan
-    with pytest.raises(ContractError, match=r"sums\.parquet: column 'answer_class' is null in 2 row\(s\), first 5"):
+    with pytest.raises(
+        ContractError, match=r"sums\.parquet: column 'answer_class' is null in 2 row\(s\), first in row 5"
+    ):
         study.run("self-consistency")
     study.run("token-probability")  # needs no classes
 

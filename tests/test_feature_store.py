@@ -92,7 +92,7 @@ def test_bfloat16_round_trip_rounds_as_torch_does(tmp_path: Path):
 def test_unwritten_rows_are_refused_unless_allowed(tmp_path: Path):
     path = tmp_path / "f.zarr"
     write(create(path), states(), 0, CHUNK)
-    with pytest.raises(ContractError, match=r"f\.zarr: 6 of 10 rows are not written, first 4"):
+    with pytest.raises(ContractError, match=r"f\.zarr: 6 of 10 rows are not written, the first is row 4"):
         open_features(path)
     reader = open_features(path, allow_partial=True)
     np.testing.assert_array_equal(reader.read(0, CHUNK, layer=1, poolings=("last",)), states()[:CHUNK, 0, 0])
@@ -122,7 +122,7 @@ def test_an_interrupted_rewrite_leaves_its_rows_unwritten(store: Path):
     (store / "features" / "c" / "1").write_text("in the way: the write fails between lengths and features")
     with pytest.raises(OSError, match="directory"):
         write(writer, states(seed=1), 4, 8)
-    with pytest.raises(ContractError, match="4 of 10 rows are not written, first 4"):
+    with pytest.raises(ContractError, match="4 of 10 rows are not written, the first is row 4"):
         open_features(store)
 
 
@@ -181,7 +181,7 @@ def test_writes_of_wrong_shape_rows_or_lengths_are_refused(tmp_path: Path):
 
 def test_unknown_labels_and_rows_are_refused(store: Path):
     reader = open_features(store)
-    with pytest.raises(ContractError, match=r"layer 2 is not stored; it holds \[1, 3\]"):
+    with pytest.raises(ContractError, match=r"layer 2 is not stored; the store holds \[1, 3\]"):
         reader.read(0, 1, layer=2)
     with pytest.raises(ContractError, match="pooling 'prompt'"):
         reader.read(0, 1, poolings=("prompt",))

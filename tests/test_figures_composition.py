@@ -4,23 +4,18 @@ import json
 
 import pandas as pd
 import pytest
-from cocal.exhibits.layout import CurvesLayout
 from matplotlib.figure import Figure
 
-from cocal.cli import main
 from cocal.companion.spec import CompanionSpec
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.exhibits.composition import (
-    composition_figure,
-    plot_composition,
-    plot_mean_confidence,
-    prepare_composition,
-    read_error_shares,
-)
+from cocal.exhibits import composition
+from cocal.exhibits.base.inputs import read_inputs
+from cocal.exhibits.composition import error_shares, plot_composition, plot_mean_confidence
 from cocal.exhibits.drawing.style import paper_style
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
+from exhibits_by_name import made_twice
 from sample_predictions import sweep_cube
 
 DATASETS = ("amc23", "amc24")
@@ -34,37 +29,56 @@ def cube():
     return sweep_cube(*DATASETS, methods=METHODS, source_steps=BUDGETS)
 
 
-@pytest.fixture
-def folders(tmp_path):
-    """Companions' folders, neither in the order of the budgets nor named after what made them."""
-    made = []
-    for (kind, steps), share in reversed(SHARES.items()):
-        order = "chronological" if kind == "rollouts" else "shuffled"
-        folder = tmp_path / f"companions-{len(made)}"
-        folder.mkdir()
-        spec = CompanionSpec(
+def specs_of(shares) -> list[CompanionSpec]:
+    """Specs of companions, not in the order of the budgets."""
+    return [
+        CompanionSpec(
             settings=CompanionSettings(widths=(4,), dropout=(0.1,)),
             inputs=8,
             layer=1,
             poolings=("last", "mean"),
             steps=steps,
             validation_steps=BUDGETS[-1],
-            order=order,
-            shuffle_seed=None if order == "chronological" else 42,
+            order="chronological" if kind == "rollouts" else "shuffled",
+            shuffle_seed=None if kind == "rollouts" else 42,
             training_responses=90,
             validation_responses=10,
             training_error_share=share,
             best_pass=(1,) * 10,
         )
+        for (kind, steps), share in reversed(shares.items())
+    ]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Companions' folders, not named after what made them."""
+    made = []
+    for spec in specs_of(SHARES):
+        folder = tmp_path / f"companions-{len(made)}"
+        folder.mkdir()
         (folder / "spec.json").write_text(json.dumps({"spec": spec.model_dump(mode="json"), "provenance": {}}))
         made.append(folder)
     return made
 
 
-def prepare(cube, shares=SHARES, budgets=BUDGETS) -> pd.DataFrame:
-    return prepare_composition(
-        cube, shares, backbone="tiny-a", step=60, macro="macro-mathematics", methods=METHODS, budgets=budgets
-    )
+LAYOUT = composition.Layout(
+    study="embedded",
+    caption="Tiny policies.",
+    backbone="tiny-a",
+    backbone_label="Tiny A",
+    methods=METHODS,
+    steps=BUDGETS,
+    step=60,
+)
+
+
+def read_error_shares(folders) -> dict:
+    return error_shares(read_inputs({"companions": folders})["companions"])
+
+
+def prepare(cube, shares=SHARES) -> pd.DataFrame:
+    return composition.prepare(LAYOUT, cube, specs_of(shares))
 
 
 def test_cocal_is_told_from_postcal_by_the_order_of_training(folders):
@@ -72,7 +86,7 @@ def test_cocal_is_told_from_postcal_by_the_order_of_training(folders):
 
 
 def test_a_second_folder_of_the_same_companions_is_refused(folders):
-    with pytest.raises(ContractError, match="second folder of companions of rollouts, 1 steps"):
+    with pytest.raises(ContractError, match="two folders hold companions of rollouts, 1 steps"):
         read_error_shares([*folders, folders[-1]])
 
 
@@ -81,7 +95,7 @@ def test_companions_on_prompts_are_refused(folders):
     spec = json.loads(text)
     spec["spec"]["settings"]["targets"] = ["question"]
     (folders[-1] / "spec.json").write_text(json.dumps(spec))
-    with pytest.raises(ContractError, match="learnt from prompts"):
+    with pytest.raises(ContractError, match=r"\(rollouts, 1 steps\): they learnt from prompts"):
         read_error_shares(folders)
 
 
@@ -89,7 +103,7 @@ def test_broken_and_missing_specs_are_named(tmp_path, folders):
     with pytest.raises(ContractError, match=r"absent/spec\.json: no such file"):
         read_error_shares([tmp_path / "absent"])
     (folders[0] / "spec.json").write_text('{"spec": {"order": "shuffled", "steps": 1}}')
-    with pytest.raises(ContractError, match=r"spec\.json: carries no valid spec(.|\n)*training_error_share"):
+    with pytest.raises(ContractError, match=r"spec\.json: contains no valid spec(.|\n)*training_error_share"):
         read_error_shares(folders)
 
 
@@ -130,26 +144,10 @@ def test_the_panels_show_percent_and_the_task_accuracy(cube):
 
 def test_nothing_overlaps_or_is_clipped(cube):
     with paper_style():
-        assert_texts_apart(composition_figure(prepare(cube), "embedded study, Tiny A, step-60 policy, macro average"))
+        assert_texts_apart(composition.draw(prepare(cube), LAYOUT))
 
 
 def test_the_command_writes_the_same_bytes_again(tmp_path, cube, folders):
     write_dataset(tmp_path / "m.nc", cube, {})
-    chosen = CurvesLayout(
-        study="embedded",
-        caption="Tiny policies.",
-        backbone="tiny-a",
-        backbone_label="Tiny A",
-        macro="macro-mathematics",
-        methods=METHODS,
-        steps=BUDGETS,
-    )
-    written = []
-    for name in ("a", "b"):
-        output = tmp_path / name / "composition.pdf"
-        options = ["--metrics", str(tmp_path / "m.nc"), "--step", "60", "--layout", chosen.model_dump_json()]
-        options += ["--companions", *map(str, folders), "--output", str(output)]
-        assert main(["figure", "composition", *options]) == 0
-        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
-    assert written[0] == written[1]
-    assert len(written[0][2].splitlines()) == 1 + 3 * len(METHODS) * len(BUDGETS)
+    *_, csv = made_twice("composition", tmp_path, LAYOUT, metrics=tmp_path / "m.nc", companions=folders)
+    assert len(csv.splitlines()) == 1 + 3 * len(METHODS) * len(BUDGETS)

@@ -1,23 +1,22 @@
 """Figures over training steps: the cells they read, what is drawn of them, and their commands."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from cocal.exhibits.layout import CurvesLayout
 from matplotlib.figure import Figure
 
-from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
+from cocal.exhibits import training_dynamics
+from cocal.exhibits.base.layouts import CurvesLayout
 from cocal.exhibits.drawing.curves import plot_curves
 from cocal.exhibits.drawing.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
+from cocal.exhibits.drawing.stages import plot_stages
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
-from cocal.exhibits.training_dynamics import plot_training_dynamics, prepare_training_dynamics, training_dynamics_figure
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
+from exhibits_by_name import made_twice, make
 from sample_predictions import SEEDS, STAGES, sample_predictions, sweep_cube
 
 DATASETS = ("amc23", "amc24")
@@ -51,11 +50,11 @@ def sweep():
 
 
 def dynamics(cube, methods=STAGES, stages=(20, 60)) -> pd.DataFrame:
-    return prepare_training_dynamics(cube, backbone="tiny-a", macro=MACRO, methods=methods, stages=stages)
+    return training_dynamics.prepare(layout(methods, stages), cube)
 
 
 def prefixes(cube, step=20, methods=COMPANIONS, source_steps=SOURCE_STEPS) -> pd.DataFrame:
-    return prepare_prefixes(cube, backbone="tiny-a", step=step, macro=MACRO, methods=methods, source_steps=source_steps)
+    return prepare_prefixes(layout(methods, source_steps, step=step), cube)
 
 
 # Numbers
@@ -130,7 +129,7 @@ def drawn(ax) -> list[tuple[np.ndarray, np.ndarray]]:
 def test_curves_go_through_the_values_and_whiskers_end_at_the_interval(stages):
     panel = dynamics(stages).query("metric == 'accuracy'")
     ax = Figure().subplots()
-    plot_training_dynamics(ax, panel)
+    plot_stages(ax, panel)
     for method, (line, ends) in zip(STAGES, drawn(ax), strict=True):
         rows = panel[panel["method"] == method]
         assert line.tolist() == [[step, 100 * v] for step, v in zip(rows["step"], rows["value"], strict=True)]
@@ -142,7 +141,7 @@ def test_variants_of_equal_accuracy_stand_beside_each_other(stages):
     panel = dynamics(stages).query("metric == 'accuracy'")
     figure = Figure(dpi=72)
     ax = figure.subplots()
-    plot_training_dynamics(ax, panel)
+    plot_stages(ax, panel)
     group, binary = (box.lines[0] for box in ax.containers[-2:])
     on_paper = [line.get_transform().transform(line.get_xydata()) for line in (group, binary)]
     assert on_paper[1] - on_paper[0] == pytest.approx(np.array([[2.0, 0.0]] * 2))  # points
@@ -194,14 +193,16 @@ def test_nothing_overlaps_or_is_clipped(steps):
         for metric in ("ece", "auroc")
     ]
     with paper_style():
-        figure = prefixes_figure(pd.DataFrame(rows), "rehearsal study, Tiny A, step-120 policy", "Matched budget")
+        figure = prefixes_figure(
+            pd.DataFrame(rows), layout(methods, steps, study="rehearsal", step=120), "Matched budget"
+        )
         assert_texts_apart(figure)
     assert figure.get_figwidth() == TEXT_WIDTH
 
 
 def test_nothing_overlaps_in_the_four_panels(stages):
     with paper_style():
-        figure = training_dynamics_figure(dynamics(stages), "embedded study, Tiny A, macro average")
+        figure = training_dynamics.draw(dynamics(stages), layout(STAGES, (20, 60)))
         assert len(figure.axes) == 4
         assert_texts_apart(figure)
 
@@ -222,15 +223,10 @@ def test_layouts_refuse_unordered_steps_and_unknown_keys():
 def test_the_commands_write_the_same_bytes_again(tmp_path, stages, sweep, name):
     dynamic = name == "training_dynamics"
     write_dataset(tmp_path / "m.nc", stages if dynamic else sweep, {})
-    chosen = layout(STAGES, (20, 60)) if dynamic else layout()
-    written = []
-    for folder in ("a", "b"):
-        output = tmp_path / folder / f"{name}.pdf"
-        options = ["--metrics", str(tmp_path / "m.nc"), "--layout", chosen.model_dump_json(), "--output", str(output)]
-        assert main(["figure", name, *options, *([] if dynamic else ["--step", "20"])]) == 0
-        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
-    assert written[0] == written[1]
-    assert b"study: embedded" in written[0][1]
+    chosen = layout(STAGES, (20, 60)) if dynamic else layout(step=20)
+    _, png, _ = made_twice(name, tmp_path, chosen, metrics=tmp_path / "m.nc")
+    assert b"study: embedded" in png
+    assert (b"; step: 20" in png) != dynamic
     numbers = pd.read_csv(tmp_path / "a" / f"{name}.csv")
     expected = dynamics(stages) if dynamic else prefixes(sweep)
     pd.testing.assert_frame_equal(numbers, expected, rtol=1e-11, check_dtype=False)
@@ -238,9 +234,8 @@ def test_the_commands_write_the_same_bytes_again(tmp_path, stages, sweep, name):
 
 def test_the_command_names_the_file_of_an_absent_cell(tmp_path, sweep, capsys):
     write_dataset(tmp_path / "m.nc", sweep, {})
-    content = json.dumps(layout(steps=(2, 40)).model_dump())
-    options = ["--metrics", str(tmp_path / "m.nc"), "--layout", content, "--output", str(tmp_path / "x.pdf")]
-    assert main(["figure", "early_steps", *options, "--step", "20"]) == 2
+    chosen = layout(steps=(2, 40), step=20)
+    assert make("early_steps", tmp_path / "x.pdf", chosen, metrics=tmp_path / "m.nc") == 2
     message = capsys.readouterr().err
     assert "m.nc" in message
     assert "source_step 40" in message

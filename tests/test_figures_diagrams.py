@@ -10,15 +10,14 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch, Polygon
 from matplotlib.path import Path
 from matplotlib.transforms import Bbox
 
-from cocal.cli import main
 from cocal.config.methods import METHODS
+from cocal.exhibits import overview, paradigms
 from cocal.exhibits.drawing.diagrams import HEAVY, LINE, SMALL, TASK, Rect, arrow, box, label, line, page
 from cocal.exhibits.drawing.style import PAGE_HEIGHT, TEXT_WIDTH, paper_style
-from cocal.exhibits.overview import overview_figure
-from cocal.exhibits.paradigms import paradigms_figure
 from drawn_texts import assert_texts_apart
+from exhibits_by_name import made_twice
 
-DIAGRAMS = {"paradigms": paradigms_figure, "overview": overview_figure}
+DIAGRAMS = {"paradigms": paradigms.draw, "overview": overview.draw}
 CLOSE = 0.1
 """How near an arrow's ends come to what they join, in inches."""
 
@@ -181,7 +180,7 @@ def test_key_terms_stand_in_the_diagram(name, terms):
 def test_parameters_change_separately_in_all_but_the_coupled_paradigm():
     """The heavy arrows of a panel end at one learner (coupled) or at two."""
     with paper_style():
-        figure = placed(paradigms_figure())
+        figure = placed(paradigms.draw())
     heavy = [one for one in arrows(figure) if one.get_linewidth() == HEAVY]
     reach = CLOSE * figure.dpi
     learners = []
@@ -201,10 +200,4 @@ def test_parameters_change_separately_in_all_but_the_coupled_paradigm():
 
 @pytest.mark.parametrize("name", DIAGRAMS)
 def test_the_command_writes_the_same_bytes_again(tmp_path, name):
-    written = []
-    for folder in ("a", "b"):
-        output = tmp_path / folder / f"{name}.pdf"
-        assert main(["figure", name, "--output", str(output)]) == 0
-        assert sorted(path.name for path in output.parent.iterdir()) == [f"{name}.pdf", f"{name}.png"]
-        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png")])
-    assert written[0] == written[1]
+    made_twice(name, tmp_path)

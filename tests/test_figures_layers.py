@@ -4,18 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from cocal.exhibits.layout import LayersLayout
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
+from cocal.exhibits import layers
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
-from cocal.exhibits.layers import layers_figure, plot_layers, prepare_layers
+from cocal.exhibits.layers import plot_layers
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
+from exhibits_by_name import made_twice, make
 from sample_predictions import SEEDS, sample_predictions
 
 DATASETS = ("amc23", "amc24")
@@ -23,7 +23,7 @@ MACRO = "macro-mathematics"
 DEPTHS = {"tiny-a": 3, "tiny-b": 5}
 
 
-def layout(depths=DEPTHS, **changes) -> LayersLayout:
+def layout(depths=DEPTHS, **changes) -> layers.Layout:
     content = {
         "study": "embedded",
         "caption": "Tiny policies.",
@@ -34,7 +34,7 @@ def layout(depths=DEPTHS, **changes) -> LayersLayout:
         "macro": MACRO,
         "step": 60,
     }
-    return LayersLayout(**(content | changes))
+    return layers.Layout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,7 @@ def cubes() -> list[xr.Dataset]:
 
 
 def prepare(cubes, chosen=None) -> pd.DataFrame:
-    chosen = chosen or layout()
-    return prepare_layers(
-        cubes, backbones=chosen.backbones, step=60, macro=MACRO, method="cocal-binary", pooling=chosen.pooling
-    )
+    return layers.prepare(chosen or layout(), cubes)
 
 
 def coded(cube: xr.Dataset, right_values: dict[str, list[float]]) -> xr.Dataset:
@@ -160,7 +157,6 @@ def test_curves_bands_and_marks(cubes):
 
 @pytest.mark.parametrize("depths", [{"tiny-a": 3, "tiny-b": 5}, {"qwen3-8b": 36, "qwen3-14b": 40}, {"tiny-a": 1}])
 def test_nothing_overlaps_and_block_indices_are_whole(depths):
-    chosen = layout(depths)
     rows = [
         {"backbone": name, "layer": layer, "metric": metric, "value": 0.5 + 0.01 * layer, "seed_sd": 0.01}
         | {"final": layer == depth - 1, "level_with_best": layer == 0}
@@ -168,9 +164,12 @@ def test_nothing_overlaps_and_block_indices_are_whole(depths):
         for layer in range(depth)
         for metric in ("ece", "auroc")
     ]
-    source = "rehearsal study, Tiny-Qwen3 and Tiny-Qwen3-deep, step-120 policy, macro average"
+    chosen = layout(depths, study="rehearsal", step=120)
+    long = [
+        one.model_copy(update={"label": f"Tiny-Qwen3-{'deep' * (n > 0)}"}) for n, one in enumerate(chosen.backbones)
+    ]
     with paper_style():
-        figure = layers_figure(pd.DataFrame(rows), chosen.backbones, source)
+        figure = layers.draw(pd.DataFrame(rows), chosen.model_copy(update={"backbones": tuple(long)}))
         assert_texts_apart(figure)
     assert figure.get_figwidth() == TEXT_WIDTH
     for ax in figure.axes:
@@ -194,22 +193,15 @@ def test_the_command_writes_the_same_bytes_again(tmp_path, cubes):
     files = [tmp_path / "b.nc", tmp_path / "a.nc"]
     for file, cube in zip(files, reversed(cubes), strict=True):
         write_dataset(file, cube, {})
-    written = []
-    for folder in ("a", "b"):
-        output = tmp_path / folder / "layers.pdf"
-        options = ["--metrics", *map(str, files), "--layout", layout().model_dump_json()]
-        assert main(["figure", "layers", *options, "--output", str(output)]) == 0
-        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
-    assert written[0] == written[1]
-    assert b"backbone: Tiny A and Tiny B; step: 60" in written[0][1]
+    _, png, _ = made_twice("layers", tmp_path, layout(), metrics=files)
+    assert b"backbone: Tiny A and Tiny B; step: 60" in png
     numbers = pd.read_csv(tmp_path / "a" / "layers.csv")
     pd.testing.assert_frame_equal(numbers, prepare(cubes), rtol=1e-11, check_dtype=False)
 
 
 def test_the_command_names_the_files_that_lack_a_backbone(tmp_path, cubes, capsys):
     write_dataset(tmp_path / "a.nc", cubes[0], {})
-    options = ["--metrics", str(tmp_path / "a.nc"), "--layout", layout().model_dump_json()]
-    assert main(["figure", "layers", *options, "--output", str(tmp_path / "x.pdf")]) == 2
+    assert make("layers", tmp_path / "x.pdf", layout(), metrics=[tmp_path / "a.nc"]) == 2
     message = capsys.readouterr().err
     assert "a.nc: backbone tiny-b is in none of the cubes" in message
     assert not (tmp_path / "x.pdf").exists()

@@ -1,32 +1,30 @@
 """Reliability diagrams: the numbers, what is drawn of them, and equal bytes for equal data."""
 
-import json
-
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from cocal.exhibits.layout import ReliabilityLayout
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
+from cocal.exhibits.drawing import reliability
+from cocal.exhibits.drawing.reliability import FEW, ReliabilityLayout, plot_reliability
 from cocal.exhibits.drawing.style import (
     BACKBONE_COLOURS,
     PAGE_HEIGHT,
     TEXT_WIDTH,
     paper_style,
 )
-from cocal.exhibits.reliability import FEW, plot_reliability, prepare_reliability, reliability_figure
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from drawn_texts import assert_texts_apart
+from exhibits_by_name import made_twice, make
 from sample_predictions import METHODS as SAMPLE_METHODS
 from sample_predictions import sample_predictions
 
@@ -34,7 +32,7 @@ PAPER = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")
 SHOWN = ("verbal", "self-consistency", "cocal-group", "cocal-binary")
 
 
-def layout(*datasets: str, methods=SHOWN) -> ReliabilityLayout:
+def layout(*datasets: str, methods=SHOWN, seed: int = 42) -> ReliabilityLayout:
     return ReliabilityLayout(
         study="embedded",
         caption="Tiny policies.",
@@ -42,11 +40,13 @@ def layout(*datasets: str, methods=SHOWN) -> ReliabilityLayout:
         backbone_label="Tiny A",
         datasets=[{"name": name, "label": name.upper()} for name in datasets],
         methods=methods,
+        seed=seed,
+        step=60,
     )
 
 
 def prepare(frame: pd.DataFrame, *datasets: str, methods=SHOWN, seed: int = 42) -> pd.DataFrame:
-    return prepare_reliability(frame, backbone="tiny-a", step=60, datasets=datasets, methods=methods, seed=seed)
+    return reliability.prepare(layout(*datasets, methods=methods, seed=seed), [frame])
 
 
 def test_counts_are_whole_and_of_one_seed():
@@ -88,7 +88,7 @@ def test_the_means_over_the_seeds_are_those_of_the_table():
 def test_the_drawn_seed_stands_beside_the_mean_of_the_table():
     numbers = prepare(sample_predictions("amc24"), "amc24")
     with paper_style():
-        figure = reliability_figure(numbers, layout("amc24").datasets, "embedded study")
+        figure = reliability.draw(numbers, layout("amc24"))
     one = numbers[numbers["method"] == "cocal-group"].iloc[0]
     verbal = numbers[numbers["method"] == "verbal"].iloc[0]
     texts = {text.get_text() for text in figure.findobj(Text)}
@@ -96,7 +96,7 @@ def test_the_drawn_seed_stands_beside_the_mean_of_the_table():
         f"ECE {one['ece']:.3f} ({one['ece_of_seeds']:.3f})\nAUROC {one['auroc']:.3f} ({one['auroc_of_seeds']:.3f})"
     ) in texts
     assert f"ECE {verbal['ece']:.3f}\nAUROC {verbal['auroc']:.3f}" in texts
-    assert "embedded study; companions of seed 42, in brackets the mean of two seeds" in texts
+    assert "embedded study, Tiny A, step 60; companions of seed 42, in brackets the mean of two seeds" in texts
 
 
 def test_invalid_confidences_are_left_out_and_reported():
@@ -172,7 +172,7 @@ def test_nothing_overlaps_or_is_clipped(datasets, methods):
     chosen = layout(*datasets, methods=methods)
     numbers = prepare(sample_predictions(*datasets, methods=methods), *datasets, methods=methods)
     with paper_style():
-        figure = reliability_figure(numbers, chosen.datasets, "embedded study, Tiny A, step 60")
+        figure = reliability.draw(numbers, chosen)
         assert_texts_apart(figure)
     assert len(figure.axes) == 2 * len(datasets) * len(methods)
     assert figure.get_figwidth() == TEXT_WIDTH
@@ -198,14 +198,7 @@ def test_the_style_is_local():
 @pytest.mark.parametrize(("name", "datasets"), [("reliability", ("amc24",)), ("reliability_all", ("amc23", "amc24"))])
 def test_the_command_writes_the_same_bytes_again(tmp_path, name, datasets):
     write_frame(tmp_path / "p.parquet", sample_predictions(*datasets), PREDICTIONS, {})
-    written = []
-    for folder in ("a", "b"):
-        output = tmp_path / folder / f"{name}.pdf"
-        options = ["--predictions", str(tmp_path / "p.parquet"), "--step", "60", "--output", str(output)]
-        assert main(["figure", name, *options, "--layout", layout(*datasets).model_dump_json()]) == 0
-        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
-    assert written[0] == written[1]
-    pdf, png, csv = written[0]
+    pdf, png, csv = made_twice(name, tmp_path, layout(*datasets), predictions=[tmp_path / "p.parquet"])
     assert pdf.startswith(b"%PDF")
     assert b"CreationDate" not in pdf
     assert b"study: embedded" in png
@@ -213,6 +206,6 @@ def test_the_command_writes_the_same_bytes_again(tmp_path, name, datasets):
 
 
 def test_the_command_wants_a_pdf(tmp_path, capsys):
-    options = ["--predictions", "p.parquet", "--step", "60", "--output", str(tmp_path / "reliability.png")]
-    assert main(["figure", "reliability", *options, "--layout", json.dumps({})]) == 2
+    absent = [tmp_path / "p.parquet"]
+    assert make("reliability", tmp_path / "reliability.png", layout("amc24"), predictions=absent) == 2
     assert "must end in .pdf" in capsys.readouterr().err

@@ -4,42 +4,43 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from cocal.exhibits.layout import CurvesLayout
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.exhibits.cross_iteration import cross_iteration_figure, plot_cross_iteration, prepare_cross_iteration, shades
-from cocal.exhibits.cross_policy import cross_policy_figure
+from cocal.exhibits import cross_iteration, cross_policy
+from cocal.exhibits.base.layouts import CurvesLayout
+from cocal.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
-from cocal.exhibits.training_dynamics import prepare_training_dynamics
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import UNDEFINED
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
+from exhibits_by_name import made_twice, make
 from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
 STAGES = (20, 40, 60)
 POLICIES = ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
+LONG = {"study": "rehearsal", "backbone_label": "Tiny-Qwen3-deep"}
+"""Words of the small print that take much room."""
 
 
-def layout(methods, steps=STAGES) -> CurvesLayout:
-    return CurvesLayout(
-        study="embedded",
-        caption="Tiny policies.",
-        backbone="tiny-a",
-        backbone_label="Tiny A",
-        macro=MACRO,
-        methods=methods,
-        steps=steps,
-    )
+def layout(methods, steps=STAGES, **changes) -> CurvesLayout:
+    content = {
+        "study": "embedded",
+        "caption": "Tiny policies.",
+        "backbone": "tiny-a",
+        "backbone_label": "Tiny A",
+        "methods": methods,
+        "steps": steps,
+    }
+    return CurvesLayout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +72,11 @@ def policies() -> xr.Dataset:
 
 
 def iterations(cube, stages=STAGES) -> pd.DataFrame:
-    return prepare_cross_iteration(cube, backbone="tiny-a", macro=MACRO, method="cocal-binary", stages=stages)
+    return cross_iteration.prepare(layout(["cocal-binary"], stages), cube)
 
 
 def transferred(cube, stages=STAGES) -> pd.DataFrame:
-    return prepare_training_dynamics(
-        cube, backbone="tiny-a", macro=MACRO, methods=POLICIES, stages=stages, metrics=CONFIDENCE_QUALITY
-    )
+    return cross_policy.prepare(layout(POLICIES, stages), cube)
 
 
 def luminance(colour) -> float:
@@ -186,7 +185,7 @@ def test_cells_are_square_and_texts_apart(stages, width):
         for metric in CONFIDENCE_QUALITY
     ]
     with paper_style():
-        figure = cross_iteration_figure(pd.DataFrame(rows), "rehearsal study, Tiny-Qwen3-deep, macro average")
+        figure = cross_iteration.draw(pd.DataFrame(rows), layout(["cocal-binary"], steps, **LONG))
         assert_texts_apart(figure)
     assert figure.get_figwidth() == width
     for ax in figure.axes:
@@ -214,7 +213,7 @@ def test_every_method_is_read_on_the_policy_it_scores(policies):
 
 def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_hollow(policies):
     with paper_style():
-        figure = cross_policy_figure(transferred(policies), "embedded study, Tiny A, macro average")
+        figure = cross_policy.draw(transferred(policies), layout(POLICIES))
     for ax, metric in zip(figure.axes, CONFIDENCE_QUALITY, strict=True):
         lines = dict(zip(POLICIES, (box.lines[0] for box in ax.containers), strict=True))
         panel = transferred(policies)
@@ -234,7 +233,7 @@ def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_h
 @pytest.mark.parametrize("stages", [STAGES, (40,)])
 def test_nothing_overlaps_in_half_the_width(policies, stages):
     with paper_style():
-        figure = cross_policy_figure(transferred(policies, stages), "rehearsal study, Tiny-Qwen3-deep, macro average")
+        figure = cross_policy.draw(transferred(policies, stages), layout(POLICIES, stages, **LONG))
         assert_texts_apart(figure)
     assert figure.get_figwidth() == HALF_WIDTH
 
@@ -246,15 +245,9 @@ def test_nothing_overlaps_in_half_the_width(policies, stages):
 def test_the_commands_write_the_same_bytes_again(tmp_path, sweep, policies, name):
     iteration = name == "cross_iteration"
     write_dataset(tmp_path / "m.nc", sweep if iteration else policies, {})
-    chosen = layout(("cocal-binary",) if iteration else POLICIES).model_dump_json()
-    written = []
-    for folder in ("a", "b"):
-        output = tmp_path / folder / f"{name}.pdf"
-        options = ["--metrics", str(tmp_path / "m.nc"), "--layout", chosen, "--output", str(output)]
-        assert main(["figure", name, *options]) == 0
-        written.append([output.with_suffix(suffix).read_bytes() for suffix in (".pdf", ".png", ".csv")])
-    assert written[0] == written[1]
-    assert b"study: embedded" in written[0][1]
+    chosen = layout(["cocal-binary"] if iteration else POLICIES)
+    _, png, _ = made_twice(name, tmp_path, chosen, metrics=tmp_path / "m.nc")
+    assert b"study: embedded" in png
     numbers = pd.read_csv(tmp_path / "a" / f"{name}.csv")
     expected = iterations(sweep) if iteration else transferred(policies)
     pd.testing.assert_frame_equal(numbers, expected, rtol=1e-11, check_dtype=False)
@@ -262,8 +255,7 @@ def test_the_commands_write_the_same_bytes_again(tmp_path, sweep, policies, name
 
 def test_heat_maps_of_two_methods_are_refused(tmp_path, sweep, capsys):
     write_dataset(tmp_path / "m.nc", sweep, {})
-    chosen = layout(("cocal-group", "cocal-binary")).model_dump_json()
-    options = ["--metrics", str(tmp_path / "m.nc"), "--layout", chosen, "--output", str(tmp_path / "x.pdf")]
-    assert main(["figure", "cross_iteration", *options]) == 2
+    chosen = layout(("cocal-group", "cocal-binary"))
+    assert make("cross_iteration", tmp_path / "x.pdf", chosen, metrics=tmp_path / "m.nc") == 2
     assert "shows one method, not cocal-group, cocal-binary" in capsys.readouterr().err
     assert not (tmp_path / "x.pdf").exists()

@@ -133,7 +133,7 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
         ({"loss_mask": [0, 1]}, "sample 3: loss_mask"),
         ({"reward": {"score": 1.0}}, "sample 3: reward: field 'acc' is missing"),
         ({"reward": float("nan")}, "sample 3: field 'reward' is not a finite number"),
-        ({"group_index": 1}, "sample 0: its group has 3 responses, policy.responses_per_question is 4"),
+        ({"group_index": 1}, "sample 0: its group has 3 responses, but policy.responses_per_question is 4"),
         ({"metadata": {"question_id": "nowhere-1"}}, "sample 3: question 'nowhere-1' is not in the question set"),
         ({"prompt": "Say hello."}, "sample 3: its prompt holds no question of the question set: 'Say hello.'"),
     ],
@@ -252,7 +252,7 @@ def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, questio
     ] == Prompts("tiny").identity("answer")
     (folder / "completions_00004.parquet").unlink()
     assert run("trl", folder, "--tokenise", "tiny") == 2
-    assert "one is lost" in capsys.readouterr().err
+    assert "one is missing" in capsys.readouterr().err
 
 
 def test_questions_are_found_in_prompts():

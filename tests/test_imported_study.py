@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cocal.exhibits.layouts import shown_by
 
 import dumps
 from cocal.cli import main
@@ -17,6 +16,7 @@ from cocal.errors import ConfigError
 from cocal.features.store import open_features
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
+from exhibits_by_name import exhibits_by_name
 
 STAGES = dumps.SETTINGS.stages
 
@@ -135,6 +135,6 @@ def test_an_import_must_fit_the_study(study, algorithm, change, message):
 def test_no_table_of_costs_without_the_time_of_training(study):
     content = json.loads(json.dumps(study))
     content["estimators"] = {}
-    assert shown_by(study_from_mapping(content, "study.yaml"), "cost")
+    assert "cost" in exhibits_by_name(study_from_mapping(content, "study.yaml"))
     content["backbones"]["micro"]["imported"]["grpo"]["seconds"] = None
-    assert not shown_by(study_from_mapping(content, "study.yaml"), "cost")
+    assert "cost" not in exhibits_by_name(study_from_mapping(content, "study.yaml"))

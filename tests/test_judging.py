@@ -218,7 +218,7 @@ def test_unparsable_replies_are_counted_and_never_a_yes(scripted, caplog):
         assert judge.judge.classes(["Paris", "Lyon"], [0, 0], questions).values.tolist() == [0, 1]
         judge.judge.correct(golds[:1], ["Rome"], questions[:1])
         assert judge.judge.provenance() == {"engines": ["script 1.0"], "judgements": 4, "unparsable": 2}
-    assert "4 distinct judgements, 2 (50.00 %) of them no verdict" in caplog.text
+    assert "2 of 4 distinct replies (50.00 %) are no verdict" in caplog.text
     assert judge.judge.provenance() == {"engines": [], "judgements": 0, "unparsable": 0}
 
 

@@ -216,15 +216,15 @@ def test_the_choice_of_questions_is_seeded(slow, routes):
 
 
 def test_too_few_questions_are_refused_before_anything_is_timed(slow, routes):
-    with pytest.raises(ConfigError, match="set5 has 5 questions, not the 6 to be timed; ask for fewer"):
+    with pytest.raises(ConfigError, match="set5 has only 5 questions, not 6; time fewer questions"):
         measure(slow, routes, questions=6, sizes=(12, 5))
     assert not slow.asked
 
 
 def test_companions_of_other_states_are_refused(folders, micro_policy, tmp_path):
-    with pytest.raises(ContractError, match=r"post: the companions read last\+mean states, here prompt states are"):
+    with pytest.raises(ContractError, match=r"post: the companions read last\+mean states, but prompt states are"):
         single(folders["post"], micro_policy, PROMPT)
-    with pytest.raises(ContractError, match=r"pre: the companions read prompt states, here last\+mean states are"):
+    with pytest.raises(ContractError, match=r"pre: the companions read prompt states, but last\+mean states are"):
         single(folders["pre"], micro_policy, RESPONSE)
     for change, message in (
         ({"hidden": 16}, r"read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
@@ -272,7 +272,7 @@ def test_command_writes_positive_times(folders, micro_questions, micro_checkpoin
         (["--samples=0"], "--samples must be 1 or more, not 0"),
         (["--concurrent=0"], "--concurrent must be 1 or more, not 0"),
         (["--datasets={}"], "--datasets: 1 problem"),
-        (["--samples=10"], "micro-eval has 9 questions, not the 10 to be timed"),
+        (["--samples=10"], "micro-eval has only 9 questions, not 10"),
         (["--prompt-companions={post}"], "companions that were fitted on these"),
     ],
 )

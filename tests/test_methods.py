@@ -1,6 +1,5 @@
 """The registry of methods: a method is one module, of this package or of another one."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,11 +15,14 @@ from cocal.config import methods as registry
 from cocal.config.evaluation import EstimatorSettings, MetricSettings
 from cocal.config.method import Method
 from cocal.config.methods import METHODS, built_in, declarations
+from cocal.exhibits.drawing.reliability import ReliabilityLayout
+from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal.metrics.cube import metric_cube
 from cocal.store import code, read_frame, write_dataset, write_frame
 from cocal.store.code import code_digest
 from cocal.store.contracts import PREDICTIONS
 from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
+from exhibits_by_name import make
 from sample_predictions import sample_predictions
 
 COIN = '''"""Coin: a coin is tossed for every response."""
@@ -173,15 +175,13 @@ def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):
     write_frame(tmp_path / "p.parquet", predictions, PREDICTIONS, {})
     cube = metric_cube(predictions, MetricSettings(resamples=0), {"macro": ["amc"]})
     write_dataset(tmp_path / "m.nc", cube, {"digest": "aaaa"})
-    layout = {"study": "s", "caption": "c", "backbone_label": "Tiny A", "methods": SHOWN, "backbone": "tiny-a"}
-    layout |= {"datasets": [{"name": "amc", "label": "AMC"}], "macro": "macro", "step": 60}
-    table = {"label": "main", "sets": "mathematical set"}
-    flags = [f"--input=metrics={tmp_path / 'm.nc'}", f"--output={tmp_path / 'm.tex'}"]
-    assert main(["exhibit", "main", *flags, "--layout", json.dumps(layout | table)]) == 0
+    layout = {"study": "s", "caption": "c", "backbone": "tiny-a", "backbone_label": "Tiny A", "methods": SHOWN}
+    layout |= {"datasets": [{"name": "amc", "label": "AMC"}], "step": 60}
+    table = AccuracyLayout(**layout, macro="macro")
+    assert make("main", tmp_path / "m.tex", table, metrics=tmp_path / "m.nc") == 0
     assert "Coin toss & " in (tmp_path / "m.tex").read_text()
-    del layout["macro"]
-    flags = ["--inputs", "predictions", str(tmp_path / "p.parquet"), f"--output={tmp_path / 'r.pdf'}"]
-    assert main(["exhibit", "reliability", *flags, "--layout", json.dumps(layout)]) == 0
+    figure = ReliabilityLayout(**layout)
+    assert make("reliability", tmp_path / "r.pdf", figure, predictions=[tmp_path / "p.parquet"]) == 0
     assert set(pd.read_csv(tmp_path / "r.csv")["method"]) == {*SHOWN}
 
 

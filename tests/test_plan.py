@@ -3,8 +3,8 @@
 import pytest
 
 from cocal.config import load_study
-from cocal.exhibits import layouts
 from cocal.study import plan
+from exhibits_by_name import exhibit_of, exhibits_by_name
 
 FACTUAL = ["mathematics", "factual"]
 
@@ -80,21 +80,21 @@ def test_answers_are_compared_where_self_consistency_is_asked_for(study):
 
 
 def test_the_table_of_factual_answers_names_the_judge(study):
-    assert layouts.ood_layout(study).remark.endswith("Answers are judged by exact match.")
-    assert layouts.ood_layout(study).sets == "factual set"
+    layout = exhibit_of(study, "ood").layout
+    assert layout.remark.endswith("Answers are judged by exact match.")
+    assert layout.sets == "factual set"
     settings = {"kind": "llm", "checkpoint": "Qwen/Qwen2.5-32B-Instruct", "revision": "5ede1c9"}
     judged = type(study).model_validate(study.model_dump() | {"judge": settings})
-    assert layouts.ood_layout(judged).remark.endswith("Answers are judged by Qwen2.5-32B-Instruct.")
+    assert exhibit_of(judged, "ood").layout.remark.endswith("Answers are judged by Qwen2.5-32B-Instruct.")
 
 
 def test_a_study_of_fewer_methods_shows_less(study):
     fewer = study.estimators.model_copy(update={"methods": ("verbal", "rlcr", "cocal-binary", "cocal-on-rlcr")})
     small = study.model_copy(update={"estimators": fewer})
-    assert layouts.shown_by(small, "layers")
-    assert layouts.shown_by(small, "main")
-    for name in ("pre_generation", "cost", "budgets", "cross_policy"):
-        assert layouts.shown_by(study, name)
-        assert not layouts.shown_by(small, name)
+    less = {"pre_generation", "cost", "budgets", "cross_policy"}
+    assert {"layers", "main", *less} <= set(exhibits_by_name(study))
+    assert {"layers", "main"} <= set(exhibits_by_name(small))
+    assert not less & set(exhibits_by_name(small))
 
 
 def _trained(study, *algorithms):
@@ -107,23 +107,21 @@ def test_methods_of_policies_that_are_not_trained_drop_out(study):
     assert plan.available_methods(study) == list(study.estimators.methods)
     gone = {"rlcr", "dcpo", "cocal-on-rlcr", "cocal-on-dcpo"}
     assert plan.available_methods(alone) == [m for m in study.estimators.methods if m not in gone]
-    assert layouts.main_layout(alone, 60).methods == tuple(
-        m for m in layouts.main_layout(study, 60).methods if m not in gone
+    of_all, of_alone, of_rlcr = (
+        {name: exhibit.layout for name, exhibit in exhibits_by_name(one).items()} for one in (study, alone, rlcr)
     )
-    stages = layouts.main_layout(alone, 20).methods
-    assert stages == layouts.training_dynamics_layout(alone).methods == ("cocal-group", "cocal-binary")
-    shown = layouts.reliability_layout(alone, ["syn-amc23"]).methods
-    assert shown == ("verbal", "cocal-group", "cocal-binary")
-    assert "rlcr" in layouts.reliability_layout(rlcr, ["syn-amc23"]).methods
-    assert "dcpo" not in layouts.reliability_layout(rlcr, ["syn-amc23"]).methods
-    assert layouts.cross_policy_methods(rlcr) == ["rlcr", "cocal-on-rlcr"]
-    assert layouts.shown_by(rlcr, "cross_policy")
-    assert not layouts.shown_by(alone, "cross_policy")
-    assert layouts.shown_by(alone, "reliability")
+    assert of_alone["main"].methods == tuple(m for m in of_all["main"].methods if m not in gone)
+    stages = of_alone["main_step20"].methods
+    assert stages == of_alone["training_dynamics"].methods == ("cocal-group", "cocal-binary")
+    assert of_alone["reliability"].methods == ("verbal", "cocal-group", "cocal-binary")
+    assert "rlcr" in of_rlcr["reliability"].methods
+    assert "dcpo" not in of_rlcr["reliability"].methods
+    assert of_rlcr["cross_policy"].methods == ("rlcr", "cocal-on-rlcr")
+    assert "cross_policy" not in of_alone
 
 
 def test_what_has_no_method_to_show_is_left_out(study):
     one = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": ("p-true",)})})
-    assert layouts.shown_by(one, "main")
-    for name in ("main_step20", "training_dynamics", "reliability", "reliability_all", "cross_policy"):
-        assert not layouts.shown_by(one, name), name
+    shown = set(exhibits_by_name(one))
+    assert "main" in shown
+    assert not {"main_step20", "training_dynamics", "reliability", "reliability_all", "cross_policy"} & shown

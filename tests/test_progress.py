@@ -87,7 +87,7 @@ def test_without_a_unit_the_line_says_a_percentage():
         ("prompts --output=results/features/tiny/grpo/prompts.zarr", "prompts tiny grpo"),
         ("predictions --output results/predictions/a/b/step-60-sweep.parquet", "predictions a b step-60-sweep"),
         ("metrics --output /home/me/cocal/results/metrics/tiny.nc", "metrics tiny"),
-        ("figure overview --output results/figures/overview.pdf", "figure overview"),
+        ("exhibit overview --output results/figures/overview.pdf", "exhibit overview"),
         ("questions --output results/questions", "questions"),
         ("import --output /data/of/mine/rollouts", "import rollouts"),
         ("plan --study config/paper.yaml", "plan"),

@@ -14,7 +14,7 @@ from cocal.checks.tables import count_verdicts
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings, QualitySettings
 from cocal.errors import ContractError
-from cocal.exhibits.main import columns, main_grid, prepare_main
+from cocal.exhibits.typesetting import accuracy
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.generation.p_true import p_true
@@ -46,10 +46,13 @@ def predictions() -> pd.DataFrame:
     return PREDICTIONS.check(frame, "test")
 
 
-def numbers(frame, chosen):
-    cube = metric_cube(frame, MetricSettings(resamples=5), GROUPS)
-    names = [column.name for column in columns(chosen)]
-    return prepare_main(cube, backbone="tiny-a", step=60, datasets=names, methods=chosen.methods)
+def cube_of(frame):
+    return metric_cube(frame, MetricSettings(resamples=5), GROUPS)
+
+
+def grid_of(chosen):
+    cube = cube_of(predictions())
+    return accuracy.grid(accuracy.prepare(chosen, cube), chosen, source="", metrics=cube)
 
 
 def chosen(**changes):
@@ -145,7 +148,8 @@ def test_shares_of_a_cell_and_of_the_macro_average():
 def test_accuracy_by_exact_match_stands_beside_the_judges():
     frame = predictions()
     frame["exact_match"] = (frame["correct"] & (frame["response_id"] < 20)).astype("boolean")
-    found = numbers(frame, chosen()).query("metric == 'accuracy' and dataset == 'amc23' and method == 'verbal'").iloc[0]
+    numbers = accuracy.prepare(chosen(), cube_of(frame))
+    found = numbers.query("metric == 'accuracy' and dataset == 'amc23' and method == 'verbal'").iloc[0]
     rows = frame[(frame["dataset"] == "amc23") & (frame["method"] == "verbal")]
     assert found["exact_match_accuracy"] == rows["exact_match"].mean() < found["value"] == rows["correct"].mean()
 
@@ -164,8 +168,7 @@ def test_shortfalls_name_what_is_known_and_too_little():
 
 
 def test_values_that_rest_on_too_little_are_marked_and_explained():
-    layout_ = chosen(quality=QualitySettings(answered_rate=0.5, decided_rate=0.9))
-    grid = main_grid(numbers(predictions(), layout_), layout_, step=60, seeds=2, source="")
+    grid = grid_of(chosen(quality=QualitySettings(answered_rate=0.5, decided_rate=0.9)))
     marked = {
         (row.label, place)
         for block in grid.blocks
@@ -189,8 +192,7 @@ def test_values_that_rest_on_too_little_are_marked_and_explained():
 
 
 def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
-    layout_ = chosen(quality=QualitySettings(valid_rate=0, p_true_mass=0))
-    grid = main_grid(numbers(predictions(), layout_), layout_, step=60, seeds=2, source="")
+    grid = grid_of(chosen(quality=QualitySettings(valid_rate=0, p_true_mass=0)))
     row = grid.blocks[0].groups[0].rows[0]
     assert [cell.doubtful for cell in row.cells[:8]] == [True, False, True, True] + [False] * 4
     assert (
@@ -200,15 +202,13 @@ def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
 
 def test_a_table_without_shortfalls_says_nothing_of_them():
     floors = dict.fromkeys(QualitySettings.model_fields, 0.0)
-    layout_ = chosen(quality=QualitySettings(**floors))
-    grid = main_grid(numbers(predictions(), layout_), layout_, step=60, seeds=2, source="")
+    grid = grid_of(chosen(quality=QualitySettings(**floors)))
     assert "†" not in grid.caption + page(grid)
     assert "dagger" not in latex(grid)
 
 
 def test_the_page_alone_lists_the_shares():
-    layout_ = chosen()
-    grid = main_grid(numbers(predictions(), layout_), layout_, step=60, seeds=2, source="")
+    grid = grid_of(chosen())
     (block,) = grid.details
     assert [head.text for head in block.heads[1]] == ["Valid", "Answered", "Decided", "Truncated", "True or False"] * 3
     assert [cell.text for cell in block.groups[0].rows[1].cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]

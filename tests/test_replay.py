@@ -118,7 +118,7 @@ def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_pa
 
 def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
     assert run("--checkpoints", policies / "step-2") == 2
-    assert "no checkpoint is of step 3 or later; the last one is of 2" in capsys.readouterr().err
+    assert "no checkpoint is of step 3 or later; the last one is of step 2" in capsys.readouterr().err
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights/weight_v000001").symlink_to(policies / "step-0")
     assert run("--exact", tmp_path / "weights") == 2

@@ -32,7 +32,8 @@ AFTER = {
     "sweep_predictions": {"sweep_metrics", "checks"},
     "budget_predictions": {"budget_metrics", "checks"},
     "ablation_predictions": {"ablation_metrics", "checks"},
-    "metrics": {"table_main", "table_ood", "table_scale", "table_pre_generation", "figure_training_dynamics"},
+    "metrics": {"table_main", "table_main_step2", "table_ood", "table_scale", "table_pre_generation"}
+    | {"figure_training_dynamics"},
     "cross_policy_metrics": {"figure_cross_policy"},
     "sweep_metrics": {"figure_cross_iteration", "figure_early_steps"},
     "budget_metrics": {"figure_budgets", "figure_composition"},
@@ -42,7 +43,7 @@ AFTER = {
 }
 """What runs after a rule, directly; every table is part of the document of all tables."""
 MEASURED_TABLES = {f"table_{name}" for name in ("main", "cost", "ood", "scale", "token_aggregation", "pre_generation")}
-MEASURED_TABLES |= {"table_time_to_confidence"}
+MEASURED_TABLES |= {"table_main_step2", "table_time_to_confidence"}
 CURVES = {"training_dynamics", "cross_policy", "cross_iteration", "early_steps", "budgets", "composition", "layers"}
 MEASURED_FIGURES = {f"figure_{name}" for name in (*CURVES, "reliability", "reliability_all")}
 AFTER["checks"] = MEASURED_TABLES | MEASURED_FIGURES
@@ -72,7 +73,13 @@ OF_SECOND |= {"ablation_metrics", "checks", "table_scale", "table_token_aggregat
 OF_GRPO = {f"{kind}_{stage}" for kind in ("sweep", "budget", "ablation") for stage in ("predictions", "metrics")}
 OF_COUPLED = {"cross_policy_metrics"}
 OF_CUBES = after("metrics", "cross_policy_metrics", "sweep_metrics", "budget_metrics", "ablation_metrics")
-SET_LABELS = {"table_main", "table_scale", "table_time_to_confidence", "figure_reliability_all", *ALWAYS}
+OF_VERBAL = {"table_main", "table_ood", "table_scale", "table_all", "figure_reliability", "figure_reliability_all"}
+"""What names the method Verbal, which is evaluated at the end of training alone."""
+OF_COCAL = OF_VERBAL | {"table_main_step2", "table_token_aggregation", "figure_overview", "figure_paradigms"}
+OF_COCAL |= {f"figure_{name}" for name in CURVES - {"cross_policy", "layers"}}
+"""What draws or names CoCal (binary)."""
+SET_LABELS = {"table_main", "table_main_step2", "table_scale", "table_time_to_confidence", "figure_reliability_all"}
+SET_LABELS |= ALWAYS
 MAIN_LABELS = (MEASURED_TABLES | MEASURED_FIGURES | ALWAYS) - SECOND
 
 EDITS = {
@@ -254,10 +261,6 @@ EDITS = {
     "reports.budgets": ([2, 4], after("companions", "postcal_companions", without=SECOND)),
 }
 """Key -> another value, and what runs again."""
-_MAIN = {"table_main", "table_ood", "table_scale", "figure_reliability", "figure_reliability_all"}
-ANY_METHOD = {f"table_{name}" for name in ("cost", "token_aggregation", "pre_generation", "time_to_confidence", "all")}
-ANY_METHOD |= {"figure_layers"}
-"""What follows the looks of all the study's methods, for it names none in its layout; and the document of tables."""
 SHAPE = {"study", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
 SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
 """Keys that no other value fits alone, or that make it another study."""
@@ -311,19 +314,9 @@ def test_an_edit_of_the_study_reruns_what_depends_on_it(planner, key):
         ("policy/rewards.py", "def group_advantages", "# a comment\n\n\ndef group_advantages", set()),
         ("estimators/p_true.py", "= responses.", "= 1 - responses.", after("predictions", without=OF_COUPLED)),
         ("estimators/stated.py", "= responses.", "= 1 - responses.", after("predictions")),
-        ("estimators/verbal.py", 'label="Verbal"', 'label="Stated"', _MAIN | ANY_METHOD),
-        (
-            "estimators/cocal_binary.py",
-            "#3035c4",
-            "#3035c5",
-            (
-                MEASURED_TABLES
-                | MEASURED_FIGURES
-                | {"table_main_step2", "table_all", "figure_overview", "figure_paradigms"}
-            )
-            - {"figure_cross_policy"},
-        ),
-        ("exhibits/overview.py", "overview_figure()", "overview_figure(_new=1)", {"figure_overview"}),
+        ("estimators/verbal.py", 'label="Verbal"', 'label="Stated"', OF_VERBAL),
+        ("estimators/cocal_binary.py", "#3035c4", "#3035c5", OF_COCAL),
+        ("exhibits/overview.py", "draw()", "draw(_new=1)", {"figure_overview"}),
         ("prompts/tiny/verbal.txt", "${question}", "Please. ${question}", after("backbone")),
     ],
 )

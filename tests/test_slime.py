@@ -144,7 +144,7 @@ def test_the_command_is_the_papers():
     found = slime_command(settings, "rlcr", places, QWEN3_8B)
     assert found[found.index("--rollout-max-response-len") + 1] == "4096"
     assert [places.export(step).name for step in settings.stages] == ["39", "79", "119"]
-    with pytest.raises(ConfigError, match="not of llama"):
+    with pytest.raises(ConfigError, match="not for llama"):
         model_arguments(QWEN3_8B | {"model_type": "llama"})
 
 

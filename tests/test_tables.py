@@ -1,19 +1,15 @@
 """The main table: marks, layout, numbers."""
 
-import json
 import re
 
 import pandas as pd
 import pytest
-from cocal.exhibits.layout import MainLayout
 
-from cocal.cli import main
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS as REGISTRY
 from cocal.errors import ContractError
-from cocal.exhibits import layouts
-from cocal.exhibits.main import columns, main_grid, prepare_main
+from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.exhibits.typesetting.rank import marks
@@ -21,6 +17,7 @@ from cocal.metrics.cube import metric_cube
 from cocal.metrics.quality import RATES
 from cocal.metrics.shown import BETTER, csv_text, metric_text
 from cocal.store import write_dataset
+from exhibits_by_name import exhibit_of, make
 from sample_predictions import METHODS, STAGES, sample_predictions
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
@@ -40,17 +37,19 @@ PUBLISHED = r"""
 """MATH500 and AIME24 of table 1, all methods in order."""
 
 
-def layout(*datasets: str, **changes) -> MainLayout:
+def layout(*datasets: str, **changes) -> AccuracyLayout:
     content = {
         "study": "embedded",
         "caption": "Tiny policies of 0.4 M parameters & synthetic questions.",
+        "backbone": "tiny-a",
         "backbone_label": "Tiny A",
+        "step": 60,
         "datasets": [{"name": name, "label": name.upper()} for name in datasets],
         "macro": "macro-mathematics",
         "methods": list(METHODS),
         "highlight": "cocal-binary",
     }
-    return MainLayout(**(content | changes))
+    return AccuracyLayout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +61,12 @@ def cube():
     )
 
 
-def numbers(cube, chosen: MainLayout) -> pd.DataFrame:
-    names = [column.name for column in columns(chosen)]
-    return prepare_main(cube, backbone="tiny-a", step=60, datasets=names, methods=chosen.methods)
+def tex(cube, chosen: AccuracyLayout) -> str:
+    return latex(grid(prepare(chosen, cube), chosen, source="study embedded; metrics 1", metrics=cube))
 
 
-def tex(cube, chosen: MainLayout) -> str:
-    return latex(main_grid(numbers(cube, chosen), chosen, step=60, seeds=2, source="study embedded; metrics 1"))
+def html(cube, chosen: AccuracyLayout) -> str:
+    return page(grid(prepare(chosen, cube), chosen, source="", metrics=cube))
 
 
 # Marks
@@ -106,7 +104,7 @@ def test_equal_accuracies_do_not_round_apart():
 
 
 def test_rows_come_from_the_mean_over_seeds_of_the_right_policy(cube):
-    frame = numbers(cube, layout(*DATASETS))
+    frame = prepare(layout(*DATASETS), cube)
     assert list(frame) == [
         *("dataset", "method", "metric", "value", "lower", "upper"),
         *("n", *RATES, "seed_sd"),
@@ -131,7 +129,7 @@ def test_rows_come_from_the_mean_over_seeds_of_the_right_policy(cube):
 )
 def test_what_is_absent_is_named(cube, change, message):
     with pytest.raises(ContractError, match=message):
-        numbers(cube, layout(*DATASETS, **change))
+        prepare(layout(*DATASETS, **change), cube)
 
 
 def test_a_method_missing_on_one_dataset_is_named():
@@ -139,11 +137,11 @@ def test_a_method_missing_on_one_dataset_is_named():
     lost = (frame["method"] == "verbal") & (frame["dataset"] == "aime24")
     cube = metric_cube(frame[~lost], MetricSettings(resamples=0), {"macro-mathematics": ["math500", "aime24"]})
     with pytest.raises(ContractError, match="dataset aime24, method verbal"):
-        numbers(cube, layout("math500", "aime24"))
+        prepare(layout("math500", "aime24"), cube)
 
 
 def test_the_csv_keeps_what_the_table_rounds(cube, tmp_path):
-    frame = numbers(cube, layout(*DATASETS))
+    frame = prepare(layout(*DATASETS), cube)
     path = tmp_path / "main.csv"
     path.write_text(csv_text(frame))
     pd.testing.assert_frame_equal(pd.read_csv(path), frame, rtol=1e-11, check_dtype=False)
@@ -175,22 +173,20 @@ def test_only_the_highlighted_name_is_bold(cube):
 
 
 PUBLISHED_NAMES = {
-    "main_layout 120": r"\textbf{\coco{} (binary)}",  # tab:main_iter119
-    "main_layout 40": r"\coco{} (binary)",  # tab:appendix_iter39
-    "main_layout 80": r"\coco{} (binary)",  # tab:appendix_iter79
-    "ood_layout": r"\textbf{\coco{} (binary)}",  # tab:honestybench_ood_iter119_8b_all
-    "scale_layout qwen3-14b": r"\coco{} (binary)",  # tab:main_iter119_14b_compact
+    "main": r"\textbf{\coco{} (binary)}",  # tab:main_iter119
+    "main_step40": r"\coco{} (binary)",  # tab:appendix_iter39
+    "main_step80": r"\coco{} (binary)",  # tab:appendix_iter79
+    "ood": r"\textbf{\coco{} (binary)}",  # tab:honestybench_ood_iter119_8b_all
+    "scale": r"\coco{} (binary)",  # tab:main_iter119_14b_compact
 }
 """How the paper prints the name of CoCal (binary) in each of its tables of methods."""
 
 
-@pytest.mark.parametrize(("made_by", "published"), PUBLISHED_NAMES.items())
-def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, made_by, published):
-    study = load_study(repository / "config/paper.yaml")
-    name, *argument = made_by.split()
-    given = [int(word) if word.isdecimal() else word for word in argument]
-    chosen = getattr(layouts, name)(study, *given)
-    frame = sample_predictions(*(one.name for one in chosen.datasets), methods=chosen.methods)
+@pytest.mark.parametrize(("name", "published"), PUBLISHED_NAMES.items())
+def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, name, published):
+    chosen = exhibit_of(load_study(repository / "config/paper.yaml"), name).layout
+    frame = sample_predictions(*(one.name for one in chosen.datasets), methods=chosen.methods, step=chosen.step)
+    frame["backbone"] = chosen.backbone
     groups = {chosen.macro: [one.name for one in chosen.datasets]}
     lines = tex(metric_cube(frame, MetricSettings(resamples=0), groups), chosen).splitlines()
     names = {line.split(" & ")[0] for line in lines if "CoCal (binary)" in line}
@@ -224,7 +220,7 @@ def test_a_narrow_block_is_scaled_to_its_share_of_the_text(cube):
 def test_the_page_has_the_marks_of_the_print(cube):
     chosen = layout(*DATASETS)
     printed = re.findall(r"\\(textbf|underline)\{([\d.]+)\}", tex(cube, chosen))
-    text = page(main_grid(numbers(cube, chosen), chosen, step=60, seeds=2, source=""))
+    text = html(cube, chosen)
     shown = re.findall(r"<td><(b|u)>([\d.]+)</\1></td>", text)
     assert sorted(({"b": "textbf", "u": "underline"}[tag], number) for tag, number in shown) == sorted(printed)
     assert text.count("<table>") == 4  # two blocks of values, two of shares
@@ -236,8 +232,8 @@ def test_the_page_has_the_marks_of_the_print(cube):
 
 def test_the_page_begins_with_the_macro_average(cube):
     chosen = layout(*DATASETS)
-    frame = numbers(cube, chosen)
-    text = page(main_grid(frame, chosen, step=60, seeds=2, source=""))
+    frame = prepare(chosen, cube)
+    text = html(cube, chosen)
     heads = re.findall(r'<th colspan="4">(.+?)</th>', text)
     order = ["Macro Average", "MATH500", "AIME24", "AIME25", "AMC23", "AMC24"]
     assert heads == [*order, *order], "values, then shares"
@@ -279,7 +275,7 @@ def test_printed_numbers_are_percent_and_three_decimals(cube):
     text = tex(cube, layout(*DATASETS))
     row = next(line for line in text.splitlines() if line.startswith("SelfConsis"))
     plain = re.sub(r"\\(textbf|underline)\{([^}]*)\}", r"\2", row).replace(r" \\", "").split(" & ")[1:5]
-    frame = numbers(cube, layout(*DATASETS)).query("dataset == 'math500' and method == 'self-consistency'")
+    frame = prepare(layout(*DATASETS), cube).query("dataset == 'math500' and method == 'self-consistency'")
     assert [len(number.split(".")[1]) for number in plain] == [1, 3, 3, 3]
     accuracy, *others = frame["value"]
     assert float(plain[0]) == pytest.approx(100 * accuracy, abs=0.0501)
@@ -315,16 +311,13 @@ def test_all_eleven_methods_stand_in_the_papers_groups():
 def test_an_earlier_stage_shows_its_own_step_and_says_nothing_of_the_prerl_model():
     frame = pd.concat([sample_predictions("math500", methods=STAGES, step=20), sample_predictions("math500")])
     cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["math500"]})
-    chosen = layout("math500", methods=STAGES, label="main_step20")
-    frame = prepare_main(
-        cube, backbone="tiny-a", step=20, datasets=[c.name for c in columns(chosen)], methods=chosen.methods
-    )
-    shown = frame.set_index(["dataset", "method", "metric"])["value"]
+    chosen = layout("math500", methods=STAGES, label="main_step20", step=20)
+    shown = prepare(chosen, cube).set_index(["dataset", "method", "metric"])["value"]
     of_cube = cube["value"].sel({"backbone": "tiny-a", "step": 20, "dataset": "math500", "seed": "mean"})
     for method, algorithm in (("rlcr", "rlcr"), ("dcpo", "dcpo"), ("cocal-binary", "grpo")):
         one = of_cube.sel({"method": method, "algorithm": algorithm, "metric": "auroc"})
         assert shown["math500", method, "auroc"] == one
-    text = latex(main_grid(frame, chosen, step=20, seeds=2, source=""))
+    text = tex(cube, chosen)
     assert r"\label{tab:main_step20}" in text
     assert "using Tiny A after 20 training steps." in text
     assert "pre-RL" not in text
@@ -339,10 +332,7 @@ def test_the_command_writes_the_same_bytes_again(cube, tmp_path):
     written = []
     for folder in ("a", "b"):
         outputs = [tmp_path / folder / f"main.{suffix}" for suffix in ("tex", "html", "csv")]
-        table, html, csv = map(str, outputs)
-        options = ["--metrics", str(tmp_path / "m.nc"), "--backbone", "tiny-a", "--step", "60"]
-        options += ["--layout", layout(*DATASETS).model_dump_json(), "--output", table, "--html", html, "--csv", csv]
-        assert main(["table", "main", *options]) == 0
+        assert make("main", outputs[0], layout(*DATASETS), metrics=tmp_path / "m.nc") == 0
         written.append([output.read_bytes() for output in outputs])
     assert written[0] == written[1]
     tex, page, csv = written[0]
@@ -353,17 +343,7 @@ def test_the_command_writes_the_same_bytes_again(cube, tmp_path):
 
 def test_the_command_names_the_file_of_an_absent_method(cube, tmp_path, capsys):
     write_dataset(tmp_path / "m.nc", cube, {})
-    content = json.dumps(layout(*DATASETS, methods=["p-true"]).model_dump())
-    options = ["--metrics", str(tmp_path / "m.nc"), "--backbone", "tiny-a", "--step", "60", "--layout", content]
-    options += [
-        "--output",
-        str(tmp_path / "x.tex"),
-        "--html",
-        str(tmp_path / "x.html"),
-        "--csv",
-        str(tmp_path / "x.csv"),
-    ]
-    assert main(["table", "main", *options]) == 2
+    assert make("main", tmp_path / "x.tex", layout(*DATASETS, methods=["p-true"]), metrics=tmp_path / "m.nc") == 2
     message = capsys.readouterr().err
     assert "m.nc" in message
     assert "p-true" in message

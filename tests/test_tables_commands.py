@@ -1,6 +1,5 @@
 """Every table by its command, and all of them in one LaTeX document."""
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,10 +8,13 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
+from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
+from cocal.exhibits.base.layouts import Layout
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from cocal.study.costs import write_cost
+from exhibits_by_name import exhibit_of, make
 from sample_predictions import sample_predictions
 from sample_tables import (
     aggregation_cube,
@@ -39,7 +41,7 @@ def inputs(tmp_path_factory) -> Path:
     write_dataset(folder / "small.nc", aggregation_cube("qwen3-8b", 35), {"digest": "bbbb"})
     write_dataset(folder / "large.nc", aggregation_cube("qwen3-14b", 39), {"digest": "cccc"})
     write_dataset(folder / "pre.nc", pre_generation_cube(), {"digest": "dddd"})
-    for name, cost in vars(costs()).items():
+    for name, cost in costs().items():
         write_cost(folder / f"{name}.json", cost)
     return folder
 
@@ -49,29 +51,16 @@ def tables(inputs, tmp_path_factory) -> Path:
     """Folder of all tables."""
     folder = tmp_path_factory.mktemp("tables")
 
-    def write(name: str, table: str, *options: str) -> None:
-        suffixes = {"output": "tex", "html": "html", "csv": "csv"}
-        outputs = [f"--{flag}={folder / name}.{suffix}" for flag, suffix in suffixes.items()]
-        assert main(["table", table, *options, *outputs]) == 0
+    def write(name: str, shown: Layout, *, exhibit: str = "", **files: Path | list[Path]) -> None:
+        assert make(exhibit or name, folder / f"{name}.tex", shown, **files) == 0
 
-    shown = ["--metrics", f"{inputs}/main.nc", "--backbone", "tiny-a", "--step", "60", "--layout"]
-    write("main", "main", *shown, layout(*DATASETS).model_dump_json())
-    write("one_set", "main", *shown, layout("math500", label="one_set").model_dump_json())
-    write("hyperparameters", "hyperparameters", "--study", paper_study().model_dump_json())
-    options = [
-        "--metrics",
-        f"{inputs}/small.nc",
-        f"{inputs}/large.nc",
-        "--layout",
-        aggregation_layout().model_dump_json(),
-    ]
-    write("token_aggregation", "token_aggregation", *options)
-    options = ["--metrics", f"{inputs}/pre.nc", "--layout", pre_generation_layout().model_dump_json()]
-    write("pre_generation", "pre_generation", *options)
-    options = ["--latency", f"{inputs}/latency.json", "--layout", times_layout().model_dump_json()]
-    write("time_to_confidence", "time_to_confidence", *options)
-    flags = {name: f"--{name.replace('_', '-')}={inputs}/{name}.json" for name in vars(costs())}
-    write("cost", "cost", *flags.values(), "--layout", cost_layout().model_dump_json())
+    write("main", layout(*DATASETS), metrics=inputs / "main.nc")
+    write("one_set", layout("math500", label="one_set"), exhibit="main", metrics=inputs / "main.nc")
+    write("hyperparameters", exhibit_of(paper_study(), "hyperparameters").layout)
+    write("token_aggregation", aggregation_layout(), metrics=[inputs / "small.nc", inputs / "large.nc"])
+    write("pre_generation", pre_generation_layout(), metrics=inputs / "pre.nc")
+    write("time_to_confidence", times_layout(), latency=inputs / "latency.json")
+    write("cost", cost_layout(), **{kind: inputs / f"{kind}.json" for kind in costs()})
     return folder
 
 
@@ -103,16 +92,16 @@ def test_the_digests_of_all_cubes_are_named(tables):
 
 
 def test_a_record_of_another_kind_is_refused(inputs, tmp_path, capsys):
-    outputs = [f"--{flag}={tmp_path}/x.{flag}" for flag in ("output", "html", "csv")]
-    wrong = ["--latency", f"{inputs}/training.json", "--layout", times_layout().model_dump_json()]
-    assert main(["table", "time_to_confidence", *wrong, *outputs]) == 2
+    assert make("time_to_confidence", tmp_path / "x.tex", times_layout(), latency=inputs / "training.json") == 2
     assert "training.json" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_study_file_is_read(repository, tmp_path):
-    outputs = [f"--{flag}={tmp_path}/x.{flag}" for flag in ("output", "html", "csv")]
-    assert main(["table", "hyperparameters", "--study", str(repository / "config/smoke.yaml"), *outputs]) == 0
+def test_a_layout_is_read_from_a_file(repository, tmp_path):
+    study = load_study(repository / "config/smoke.yaml")
+    (tmp_path / "layout.json").write_text(exhibit_of(study, "hyperparameters").layout.model_dump_json())
+    options = ["--layout", f"{tmp_path}/layout.json", "--output", f"{tmp_path}/x.tex"]
+    assert main(["exhibit", "hyperparameters", *options]) == 0
     numbers = pd.read_csv(tmp_path / "x.csv").set_index("setting")["value"]
     assert numbers["Training steps"] == "4"
     assert numbers["Input dimension (Smoke-Qwen3 / Smoke-Qwen3-Deep)"] == "128 / 128"
@@ -122,7 +111,7 @@ def test_a_study_file_is_read(repository, tmp_path):
 
 
 def document(tables: Path, output: Path) -> list[str]:
-    return ["table", "all", "--tables", *(f"{tables}/{name}.tex" for name in NAMES), "--output", str(output)]
+    return ["document", "--tables", *(f"{tables}/{name}.tex" for name in NAMES), "--output", str(output)]
 
 
 def test_the_document_names_the_tables_from_its_own_folder(tables, tmp_path):
@@ -135,7 +124,7 @@ def test_the_document_names_the_tables_from_its_own_folder(tables, tmp_path):
 
 
 def test_a_missing_table_is_named(tables, tmp_path, capsys):
-    assert main(["table", "all", "--tables", f"{tables}/none.tex", "--output", f"{tmp_path}/all.tex"]) == 2
+    assert main(["document", "--tables", f"{tables}/none.tex", "--output", f"{tmp_path}/all.tex"]) == 2
     assert "none.tex: no such table" in capsys.readouterr().err
 
 
@@ -156,9 +145,8 @@ def test_the_document_compiles_and_nothing_is_too_wide_or_too_high(tables):
 @needs_tex
 @pytest.mark.parametrize("study", ["config", "paper", "rehearsal", "smoke"])
 def test_the_hyperparameters_of_every_study_fit_a_page(repository, tmp_path, study):
-    wrong = json.dumps({"aime25": 1, "amc24": 8} if study == "paper" else {})
-    outputs = [f"--{flag}={tmp_path}/x.{flag}" for flag in ("html", "csv")]
-    flags = ["--study", str(repository / f"config/{study}.yaml"), "--wrong-rows", wrong]
-    assert main(["table", "hyperparameters", *flags, *outputs, f"--output={tmp_path}/x.tex"]) == 0
-    assert main(["table", "all", "--tables", f"{tmp_path}/x.tex", f"--output={tmp_path}/all.tex"]) == 0
+    wrong = {"aime25": 1, "amc24": 8} if study == "paper" else {}
+    shown = exhibit_of(load_study(repository / f"config/{study}.yaml"), "hyperparameters", wrong)
+    assert make("hyperparameters", tmp_path / "x.tex", shown.layout) == 0
+    assert main(["document", "--tables", f"{tmp_path}/x.tex", f"--output={tmp_path}/all.tex"]) == 0
     assert_compiles(tmp_path)

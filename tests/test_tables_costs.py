@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from cocal.errors import ContractError
-from cocal.exhibits.cost import cost_grid, prepare_cost
-from cocal.exhibits.time_to_confidence import prepare_time_to_confidence, time_to_confidence_grid
+from cocal.exhibits import cost, time_to_confidence
 from cocal.exhibits.typesetting.latex import latex
 from cocal.exhibits.typesetting.numbers import LONG, SHORT, ratios, times
 from cocal.study.costs import Cost
@@ -75,8 +74,8 @@ def test_ratios_have_a_decimal_where_one_is_small():
 
 def test_the_published_table_of_times():
     layout, measured = times_layout(), latency()
-    numbers = prepare_time_to_confidence(measured, layout, "latency.json")
-    text = latex(time_to_confidence_grid(numbers, layout, measured, source=""))
+    numbers = time_to_confidence.prepare(layout, measured)
+    text = latex(time_to_confidence.grid(numbers, layout, source="", latency=measured))
     assert TIMES in text
     assert r"\begin{tabular}{l*{3}{r}}" in text
     assert "Mean time to confidence on eight questions per dataset, one at a time, using Tiny A after 60" in text
@@ -98,8 +97,8 @@ def test_short_times_after_the_response_are_in_milliseconds():
             {"dataset": "b", "pre_ms": 2.5, "post_s": 0.0186},
         ]
     )
-    numbers = prepare_time_to_confidence(measured, layout, "latency.json")
-    text = latex(time_to_confidence_grid(numbers, layout, measured, source=""))
+    numbers = time_to_confidence.prepare(layout, measured)
+    text = latex(time_to_confidence.grid(numbers, layout, source="", latency=measured))
     assert r"Dataset & Pre (ms) & Post (ms) & Post/Pre \\" in text
     assert r"A & 1.40 & 33.10 & 23.6$\times$ \\" in text
     assert r"B & 2.50 & 18.60 & 7.4$\times$ \\" in text
@@ -107,8 +106,8 @@ def test_short_times_after_the_response_are_in_milliseconds():
 
 def test_a_set_that_was_not_timed_is_named():
     layout = times_layout(datasets=[{"name": "math500", "label": "MATH500"}, {"name": "squad", "label": "SQuAD"}])
-    with pytest.raises(ContractError, match=r"latency.json: no time to confidence on squad \(there are: amc24, .*math"):
-        prepare_time_to_confidence(latency(), layout, "latency.json")
+    with pytest.raises(ContractError, match=r"latency: no time to confidence on squad \(there are: amc24, .*math"):
+        time_to_confidence.prepare(layout, latency())
     twice = [{"dataset": "a", "pre_ms": 1, "post_s": 1}] * 2
     with pytest.raises(ValueError, match="time_to_confidence repeats a dataset"):
         latency(time_to_confidence=twice)
@@ -117,10 +116,14 @@ def test_a_set_that_was_not_timed_is_named():
 # Cost
 
 
+def cost_tex(made) -> str:
+    return latex(cost.grid(cost.prepare(cost_layout(), **made), cost_layout(), source="", **made))
+
+
 def test_the_published_table_of_costs():
     made = costs()
-    numbers = prepare_cost(made)
-    text = latex(cost_grid(numbers, cost_layout(), made, source=""))
+    numbers = cost.prepare(cost_layout(), **made)
+    text = cost_tex(made)
     assert COST in text
     assert (
         "Training costs, and inference costs per question, using Tiny A after 60 training steps. Tiny policies of 0.4 "
@@ -144,11 +147,11 @@ def test_a_tiny_study_is_in_smaller_units():
     made = costs(
         training=Cost(seconds=312.0, items=60, device=CPU),
         sampling=Cost(seconds=41.3, items=15360, device=CPU),
-        companions=Cost(seconds=75.0, items=10, device=CPU),
-        postcal_companions=Cost(seconds=59.0, items=5, device=CPU),
+        fit=Cost(seconds=75.0, items=10, device=CPU),
+        postcal_fit=Cost(seconds=59.0, items=5, device=CPU),
         latency=latency(device=CPU, generation_seconds=0.0021, pool_seconds=0.0174, prediction_ms=0.0432),
     )
-    text = latex(cost_grid(prepare_cost(made), cost_layout(), made, source=""))
+    text = cost_tex(made)
     assert r"& (min) & (s) & (min) & (ms) & (ms) \\" in text
     assert r"CoCal & 5.20 & -- & 1.250 & 2.10 & 0.0432 \\" in text
     assert r"PostCal & 5.20 & 41.30 & 0.983 & 2.10 & 0.0432 \\" in text
@@ -157,10 +160,8 @@ def test_a_tiny_study_is_in_smaller_units():
 
 
 def test_several_devices_are_told_apart():
-    made = costs(
-        companions=Cost(seconds=75.0, items=10, device=CPU), postcal_companions=Cost(seconds=5.0, items=10, device=CPU)
-    )
-    text = latex(cost_grid(prepare_cost(made), cost_layout(), made, source=""))
+    made = costs(fit=Cost(seconds=75.0, items=10, device=CPU), postcal_fit=Cost(seconds=5.0, items=10, device=CPU))
+    text = cost_tex(made)
     assert (
         f"Measured on {GPU} (LLM training, sampling and inference); {CPU} (fit of CoCal's companions and fit of "
         "PostCal's companions). Measured times"

@@ -1,12 +1,10 @@
 """The table of hyperparameters: what it says is what the study is."""
 
-from types import MappingProxyType
-
 from cocal.config import load_study
-from cocal.exhibits import layouts
-from cocal.exhibits.hyperparameters import hyperparameters_grid, prepare_hyperparameters
+from cocal.exhibits.hyperparameters import grid, prepare
 from cocal.exhibits.typesetting.latex import latex
 from cocal.questions.registry import known_wrong, registry_of
+from exhibits_by_name import NOTHING, exhibit_of, exhibits_by_name
 from sample_tables import paper_study
 
 PUBLISHED = r"""
@@ -37,18 +35,19 @@ Presence penalty & 1.5 \\
 """tab:hyperparameters, all rows that name no set."""
 
 
-NOTHING = MappingProxyType({})
+def prepared(study, wrong=NOTHING):
+    return prepare(exhibit_of(study, "hyperparameters", wrong).layout)
 
 
 def settings(wrong=NOTHING, **changes) -> dict[str, str]:
-    frame = prepare_hyperparameters(paper_study(**changes), wrong)
+    frame = prepared(paper_study(**changes), wrong)
     assert frame["setting"].groupby(frame["section"]).value_counts().max() == 1
     return dict(zip(frame["section"] + ": " + frame["setting"], frame["value"], strict=True))
 
 
 def test_the_published_rows_in_their_order():
-    study = paper_study()
-    lines = latex(hyperparameters_grid(prepare_hyperparameters(study, {}), study, source="")).splitlines()
+    layout = exhibit_of(paper_study(), "hyperparameters").layout
+    lines = latex(grid(prepare(layout), layout, source="")).splitlines()
     places = [lines.index(rf"\raggedright {row}") for row in PUBLISHED.strip().splitlines()]
     assert places == sorted(places)
     titles = [line for line in lines if line.startswith(r"\multicolumn{2}{l}{\textit{")]
@@ -141,7 +140,7 @@ def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
     assert wrong == {"aime25": 1, "amc24": 8}
 
     def rows(chosen) -> dict[str, str]:
-        frame = prepare_hyperparameters(chosen, wrong)
+        frame = prepared(chosen, wrong)
         return dict(frame[frame["section"] == "Evaluation"][["setting", "value"]].to_numpy().tolist())
 
     assert rows(study)["Rows known to be wrong (AIME25 / AMC24)"] == "1 / 8, as distributed"
@@ -153,16 +152,16 @@ def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
     distributed = "Questions or answers known to be wrong are kept as distributed: AIME25 (1 of 30), AMC24 (8 of 45)."
     both = "known to be wrong are kept as distributed: AIME25 (1 of 30). Questions or answers known to be wrong are "
     for of_study, remark in ((study, distributed), (mended, both + "corrected: AMC24 (8 of 45).")):
-        for layout in (layouts.main_layout(of_study, 120, wrong), layouts.main_layout(of_study, 40, wrong)):
-            assert layout.remark.endswith(remark)
-        assert layouts.scale_layout(of_study, "qwen3-14b", wrong).remark.endswith(remark)
-        assert "known to be wrong" not in layouts.ood_layout(of_study, wrong).remark
-    assert layouts.main_layout(study, 120).remark == ""
+        shown = exhibits_by_name(of_study, wrong)
+        for name in ("main", "main_step40", "scale"):
+            assert shown[name].layout.remark.endswith(remark)
+        assert "known to be wrong" not in shown["ood"].layout.remark
+    assert exhibit_of(study, "main").layout.remark == ""
 
 
 def test_a_registered_training_set_says_what_became_of_its_questions(repository):
     study = load_study(repository / "config/paper.yaml")
-    frame = prepare_hyperparameters(study, {}).set_index("setting")["value"]
+    frame = prepared(study).set_index("setting")["value"]
     assert frame["Training questions that an evaluation set asks"] == "Left out"
     assert frame["Training questions of one text"] == "One question, any of its answers"
     assert frame["SelfConsis classes of factual answers"] == "First that the judge finds equal"

@@ -3,8 +3,7 @@
 import pytest
 
 from cocal.errors import ContractError
-from cocal.exhibits.pre_generation import pre_generation_grid, prepare_pre_generation
-from cocal.exhibits.token_aggregation import prepare_token_aggregation, token_aggregation_grid
+from cocal.exhibits import pre_generation, token_aggregation
 from cocal.exhibits.typesetting.latex import latex
 from sample_tables import (
     aggregation_cube,
@@ -54,14 +53,14 @@ def cube():
 
 def test_the_published_table_of_aggregations(cubes):
     layout = aggregation_layout()
-    numbers = prepare_token_aggregation(cubes, layout)
+    numbers = token_aggregation.prepare(layout, cubes)
     assert list(numbers["metric"].unique()) == ["ece", "auroc"]
     assert len(numbers) == 2 * 3 * 2
-    text = latex(token_aggregation_grid(numbers, layout, seeds=5, source=""))
+    text = latex(token_aggregation.grid(numbers, layout, source="", metrics=cubes))
     assert AGGREGATION in text
     assert (
         r"\caption{Confidence quality of CoCal (binary) with different token aggregations after 60 training steps, "
-        r"averaged over five seeds and the mathematical evaluation sets. Tiny policies of 0.4 M parameters \& "
+        r"averaged over two seeds and the mathematical evaluation sets. Tiny policies of 0.4 M parameters \& "
         r"synthetic questions. Bold values indicate the best results.}"
     ) in text
     assert r"\label{tab:token_aggregation}" in text
@@ -69,30 +68,34 @@ def test_the_published_table_of_aggregations(cubes):
 
 def test_undefined_values_of_an_aggregation_are_explained(cubes):
     layout = aggregation_layout()
-    numbers = prepare_token_aggregation(cubes, layout)
+    numbers = token_aggregation.prepare(layout, cubes)
     numbers.loc[1, "value"] = float("nan")  # AUROC of the first backbone's last token
-    text = latex(token_aggregation_grid(numbers, layout, seeds=5, source=""))
+    text = latex(token_aggregation.grid(numbers, layout, source="", metrics=cubes))
     assert r"Last token & \textbf{0.093} & -- & 0.087 & \textbf{0.898} \\" in text
     assert r"Last + mean & 0.096 & \textbf{0.896} & \textbf{0.082} & 0.897 \\" in text
     assert "-- marks an undefined value" in text
 
 
 def test_an_absent_backbone_layer_or_cube_is_named(cubes):
-    with pytest.raises(ContractError, match=r"nothing for backbone qwen3-14b; give its cube"):
-        prepare_token_aggregation(cubes[1:], aggregation_layout())
+    with pytest.raises(ContractError, match=r"no cube holds backbone qwen3-14b; give its cube"):
+        token_aggregation.prepare(aggregation_layout(), cubes[1:])
     wrong = [{"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 36}]
     with pytest.raises(ContractError, match=r"no such layer \(there are: 34, 35\)"):
-        prepare_token_aggregation(cubes, aggregation_layout(backbones=wrong))
+        token_aggregation.prepare(aggregation_layout(backbones=wrong), cubes)
     flat = [cube.isel(layer=0, pooling=0, drop=True) for cube in cubes]
-    with pytest.raises(ContractError, match=r"needed are .*layer, pooling"):
-        prepare_token_aggregation(flat, aggregation_layout())
+    with pytest.raises(ContractError, match=r"but .*layer, pooling.* are needed"):
+        token_aggregation.prepare(aggregation_layout(), flat)
     with pytest.raises(ValueError, match="repeats a name"):
         aggregation_layout(backbones=wrong * 2)
 
 
+def pre_generation_tex(cube, layout) -> str:
+    return latex(pre_generation.grid(pre_generation.prepare(layout, cube), layout, source="", metrics=cube))
+
+
 def test_the_published_table_before_and_after_generation(cube):
     layout = pre_generation_layout()
-    text = latex(pre_generation_grid(prepare_pre_generation(cube, layout), layout, seeds=2, source=""))
+    text = pre_generation_tex(cube, layout)
     assert PRE_GENERATION in text
     assert (
         r"\caption{Pre- and post-generation confidence quality of CoCal using Tiny A after 60 training steps. Tiny "
@@ -104,7 +107,7 @@ def test_the_published_table_before_and_after_generation(cube):
 
 def test_one_domain_alone(cube):
     layout = pre_generation_layout(domains=[{"name": "macro-factual", "label": "Factual QA"}])
-    text = latex(pre_generation_grid(prepare_pre_generation(cube, layout), layout, seeds=2, source=""))
+    text = pre_generation_tex(cube, layout)
     assert r"Pre-generation & 0.268 & 0.650 \\" in text
     assert "and the evaluation sets of Factual QA." in text
 
@@ -112,4 +115,4 @@ def test_one_domain_alone(cube):
 def test_an_absent_domain_is_named(cube):
     layout = pre_generation_layout(domains=[{"name": "macro-code", "label": "Code"}])
     with pytest.raises(ContractError, match=r"dataset macro-code, method cocal-pre-generation: no such dataset"):
-        prepare_pre_generation(cube, layout)
+        pre_generation.prepare(layout, cube)

@@ -13,6 +13,7 @@ import yaml
 
 from cocal.config import load_study
 from cocal.config.methods import METHODS
+from cocal.exhibits.base.registry import exhibits_of
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.owner import claim
@@ -52,15 +53,15 @@ JOBS |= dict.fromkeys(
     [
         *("all", "latency", "overlap", "prompt_companions", "prompt_features"),
         *("budget_metrics", "budget_predictions", "cross_policy_metrics", "sweep_metrics", "table_all"),
-        *(f"table_{name}" for name in TABLES if name != "main"),
+        *(f"table_{name}" for name in TABLES),
         *(f"figure_{name}" for name in (*FIGURES, *DIAGRAMS)),
     ],
     1,
 )
 JOBS |= {"factual_features": 3, "factual_responses": 5, "train_coupled": 4}
 BY_STAGES = {
-    3: {"features": 10, "predictions": 14, "responses": 16, "sweep_predictions": 3, "table_main": 3},
-    2: {"features": 7, "predictions": 11, "responses": 13, "sweep_predictions": 2, "table_main": 2},
+    3: {"features": 10, "predictions": 14, "responses": 16, "sweep_predictions": 3},
+    2: {"features": 7, "predictions": 11, "responses": 13, "sweep_predictions": 2},
 }
 
 
@@ -69,7 +70,7 @@ def test_dry_run_plans_the_whole_study(repository, tmp_path, name):
     done = snakemake(tmp_path, "--dry-run", config=repository / "config" / name)
     assert done.returncode == 0, done.stderr
     stages = load_study(repository / "config" / name).policy.stages
-    expected = JOBS | BY_STAGES[len(stages)] | STUDIES[name]
+    expected = JOBS | BY_STAGES[len(stages)] | {f"table_main_step{step}": 1 for step in stages[:-1]} | STUDIES[name]
     assert planned(done.stdout + done.stderr) == {rule: jobs for rule, jobs in expected.items() if jobs}
 
 
@@ -224,10 +225,11 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
     assert [first, step2] == ["1.1 Main table, step 4", "1.5 Main table, step 2"]
     assert scale == "1.6 Main table of Smoke-Qwen3-Deep"
     assert sum(entry.startswith("4.") for entry in entries) == len(TIMES)
-    for file in (repository / "workflow/report").glob("*.rst"):
-        words = file.read_text().splitlines()[0].split("*")[0].split("'")[0].split("(")[0].strip()
-        assert len(words) > 20, file
-        assert words in page, file
+    texts = [exhibit.caption for exhibit in exhibits_of(load_study(repository / "config/smoke.yaml"), {})]
+    for text in [*texts, (repository / "workflow/report/study.rst").read_text()]:
+        words = re.split(r"[\n*'(]", text)[0].strip()
+        assert len(words) > 20, text
+        assert words in page, text
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-# What the rule of checks asks for.
+# Inputs and parameters of the rule of checks.
 def checked_experiences(backbone):
     methods = plan.methods_of(STUDY, backbone, "grpo", FINAL)
     return plan.experiences_of(methods)
@@ -26,7 +26,7 @@ def check_inputs(wildcards):
 
 
 def check_companions(wildcards):
-    """All companions with the kind of experience they learnt from, as `cocal checks` wants them."""
+    """All companions with the kind of experience that they learnt from, as words for `cocal checks`."""
     backbone = wildcards.backbone
     folders = [
         f"{e}={companion_folder(backbone, e)}/{prefix.folder}"

@@ -1,6 +1,6 @@
-# What the rules of companions ask for.
+# Parameters of the rules of companions.
 def companion_steps(experience):
-    """A function of the wildcards: the prefixes and budgets that a backbone's companions are fitted on."""
+    """A function from the wildcards to the prefixes and budgets that a backbone's companions are fitted on."""
 
     def steps(wildcards):
         return [str(p) for p in plan.companion_prefixes(STUDY, wildcards.backbone, experience)]

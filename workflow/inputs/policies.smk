@@ -1,5 +1,5 @@
-# What the rules of backbones and of their training ask for.
-# The environment of TRL's trainer holds vLLM where it samples there.
+# Inputs and parameters of the rules of backbones and of their training.
+# The environment of TRL's trainer holds vLLM if the trainer samples with it.
 TRAINING_ENVIRONMENT = f"../../envs/{'train' if STUDY.policy.trl.vllm else 'cocal'}.yaml"
 TRAIN = train_command(STUDY.policy.trl, f"{workflow.basedir}/workflow/scripts/accelerate.sh")
 
@@ -10,8 +10,8 @@ EXISTING = [name for name in STUDY.backbones if name not in PRETRAINED]
 
 
 def trained_by(who, algorithms):
-    """Constraint of {backbone}: those whose policies "trl" or "slime" trains, or that are "imported". Which they are
-    depends on the algorithm, which follows in every path: {backbone}/{algorithm} or {backbone}/train-{algorithm}.
+    """Constraint of {backbone} to those whose policies are trained by "trl" or "slime", or are "imported". This depends
+    on the algorithm, which follows in every path: {backbone}/{algorithm} or {backbone}/train-{algorithm}.
     """
     pairs = [
         rf"{re.escape(backbone)}(?=/(?:train-)?{algorithm}\b)"
@@ -23,7 +23,7 @@ def trained_by(who, algorithms):
 
 
 def backbone_settings(wildcards):
-    """The settings without what other rules are for: its name in print, and trainings that ran elsewhere."""
+    """The backbone's settings without its name in print and imported trainings, which concern only other rules."""
     backbone = STUDY.backbones[wildcards.backbone]
     return canonical(backbone.model_copy(update={"imported": {}, "label": wildcards.backbone}))
 
@@ -52,7 +52,7 @@ def imported_dumps(wildcards):
 
 
 def import_flags(wildcards):
-    """How the dumps of another engine are read."""
+    """Flags for reading the dumps of another engine."""
     dumps = imported(wildcards).rollouts
     flags = [
         "--format",
@@ -66,14 +66,14 @@ def import_flags(wildcards):
 
 
 def exact_weights(wildcards):
-    """Folder of the weights of every step, where they were kept."""
+    """Folder of the weights of every step, if they were kept."""
     algorithms = STUDY.backbones[wildcards.backbone].imported
     dumps = algorithms["grpo"].rollouts if "grpo" in algorithms else None
     return [dumps.weights] if dumps and dumps.weights else []
 
 
 def reader_flags(wildcards, input):
-    """Which checkpoints read the rollouts of the past."""
+    """Flags of the checkpoints that read stored rollouts."""
     if input.get("exact"):
         return ["--exact", *input.exact]
     return ["--checkpoints", *input.checkpoints]

@@ -1,4 +1,4 @@
-# What the rules of confidences and metrics ask for.
+# Inputs and parameters of the rules of confidences and metrics.
 def evaluated_files(cell, room, suffix, prompt_format):
     """Responses or features of a checkpoint in one prompt format, of all sets that it is evaluated on."""
     backbone, algorithm, step = cell
@@ -28,7 +28,7 @@ def prediction_inputs(wildcards):
 
 
 def prediction_flags(wildcards):
-    """Where the inputs lie, as flags of `cocal predictions`."""
+    """Places of the inputs, as flags of `cocal predictions`."""
     cell = cell_of(wildcards)
     backbone, algorithm, step = cell
     place = f"{backbone}/{algorithm}/step-{step}"
@@ -52,8 +52,8 @@ def prediction_settings(wildcards):
 
 
 def estimator_code(methods):
-    """Digest of `cocal predictions` with the estimates of these methods, which it imports by their names, and digest of
-    what these learn from the declarations. How methods look is no part of it."""
+    """Digest of the code of `cocal predictions` and these methods' estimates, which it imports by name, and digest of
+    the methods' declarations, without what only their looks depend on."""
     chosen = [METHODS[method] for method in methods]
     code = code_digest("cocal.commands.predictions", *sorted({m.estimate for m in chosen}))
     return [code, digest([[m.name, m.target, m.columns] for m in chosen])]
@@ -86,7 +86,7 @@ def sweep_companions(wildcards):
 
 
 def estimators_with(methods):
-    """The estimator settings of these methods alone: other methods, and what only they read, do not touch a file."""
+    """The estimator settings that these methods read, so that a change of other settings reruns nothing."""
     return canonical(plan.estimator_settings(STUDY, methods))
 
 
@@ -142,7 +142,7 @@ def sweep_files(wildcards):
 
 
 def budget_files(wildcards):
-    """Likewise, of matched budgets."""
+    """Predictions of companions of matched budgets. Only the main backbone has them."""
     compared = wildcards.backbone == MAIN and plan.compares_budgets(STUDY)
     file = f"results/predictions/{wildcards.backbone}/grpo/step-{FINAL}-budgets.parquet"
     return [file] if compared else []

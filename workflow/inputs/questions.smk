@@ -1,11 +1,11 @@
-# What the rules of question sets ask for.
+# Inputs and parameters of the rules of question sets.
 QUESTION_SETS = STUDY.question_sets
 REGISTERED = QUESTION_SETS.registered
 TRAINING_SETS = [name for name, dataset in STUDY.datasets.items() if dataset.role == "training"]
 
 
 def source_files(*names):
-    """What says that the sources of these sets are here, if they are registered ones."""
+    """Files that `cocal sources` writes when the sources of these sets are here, for registered sets."""
     sources = dict.fromkeys(REGISTERED[name].name for name in names if name in REGISTERED)
     return [f"results/sources/{source}.json" for source in sources]
 
@@ -15,7 +15,7 @@ def source_of_set(wildcards):
 
 
 def user_files(*names):
-    """The files of a user that these sets are read from."""
+    """A user's files from which these sets are read."""
     return [source.path for name, source in QUESTION_SETS.files.items() if name in names]
 
 
@@ -39,8 +39,8 @@ def set_settings(wildcards):
     return canonical(QUESTION_SETS.of(wildcards.dataset))
 
 
-# The slices of the registry that jobs depend on. Functions, for a string with LaTeX's braces would be searched for
-# wildcards.
+# The slices of the registry that jobs depend on. They are functions because Snakemake would search a string with
+# LaTeX's braces for wildcards.
 def entry_of_source(wildcards):
     return canonical(REGISTRY.slice([wildcards.source]))
 

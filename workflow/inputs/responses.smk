@@ -1,5 +1,5 @@
-# What the rules of responses and of their hidden states ask for.
-# Of the rules that sample or ask the judge.
+# Inputs and parameters of the rules of responses and of their hidden states.
+# The engines that sample, or that ask the judge.
 ENGINES = [STUDY.generation.engine]
 JUDGE_TEXTS = ""
 if STUDY.judge.kind == "llm":
@@ -7,9 +7,9 @@ if STUDY.judge.kind == "llm":
     JUDGE_TEXTS = (
         f"prompts:{JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest}"
     )
-# The file that says that a judge of the hub is here.
+# The file that is written when a judge from the hub has been downloaded.
 JUDGE = ["results/judge.json"] if STUDY.judge.kind == "llm" and not STUDY.judge.local else []
-# What opens them, by name, and what they run in processes of their own.
+# Names of the code that opens the engines, and of the code that they run in processes of their own.
 ENGINE_CODE = [name for engine in ENGINES for name in (engine.opens, *engine.kept_apart)]
 GENERATION_ENVIRONMENT = (
     f"../../envs/{'vllm' if any(engine.kind == 'vllm' for engine in ENGINES) else 'cocal'}.yaml"
@@ -17,7 +17,7 @@ GENERATION_ENVIRONMENT = (
 
 
 def response_texts(domain):
-    """A function of the wildcards: the digest of the prompt texts that a job's responses and P(True) depend on."""
+    """A function from the wildcards to the digest of the prompt texts that responses and P(True) depend on."""
 
     def texts(wildcards):
         cell = cell_of(wildcards)
@@ -28,7 +28,7 @@ def response_texts(domain):
 
 
 def response_plan(domain):
-    """A function of the wildcards: the sets of a domain, how many responses, how long."""
+    """A function from the wildcards to a domain's sets, with the number and length of their responses."""
 
     def planned(wildcards):
         cell = cell_of(wildcards)
@@ -44,7 +44,7 @@ def feature_settings(wildcards):
 
 
 def pooled_flags(wildcards):
-    """The prompt's state is pooled too where pre-generation is evaluated; RLCR's task response ends early."""
+    """Flags that add the prompt's state where pre-generation is evaluated, or end RLCR's response before its reason."""
     if wildcards.prompt_format == "rlcr":
         return "--task-response"
     experiences = plan.experiences_of(plan.methods_of(STUDY, *cell_of(wildcards)))

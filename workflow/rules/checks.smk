@@ -1,4 +1,4 @@
-# What a reviewer will check of the protocol; a violation fails the run with its name.
+# Checks that the study kept the protocol; a violation fails the run and is named.
 rule checks:
     input:
         unpack(check_inputs),

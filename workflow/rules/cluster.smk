@@ -1,5 +1,6 @@
-# Before the first job: results/ is claimed for the study, and where there is SLURM, no job of an earlier run of this folder
-# may still write its files, and with `--profile slurm` the cluster must have what the jobs will ask for.
+# Before the first job, results/ is claimed for the study. Where there is SLURM, the run is refused if jobs of an
+# earlier run may still write into this folder or, with `--profile slurm`, if the cluster lacks what the jobs will ask
+# for.
 from shutil import which
 
 from cocal.store.owner import claim

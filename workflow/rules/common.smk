@@ -1,4 +1,4 @@
-# The study, and what the rules of several stages share.
+# The study, and definitions that the rules of several stages share.
 import os
 import re
 import sys
@@ -35,11 +35,11 @@ CONFIGURED = counted(
     configured_study(workflow.configfiles or [STUDY_FILE], config), workflow.basedir
 )
 STUDY = located(CONFIGURED, workflow.basedir, Path.cwd())
-# Snakemake tells a Snakefile in no other way what it is asked for; these neither plan nor change results.
+# With these flags Snakemake neither plans nor changes results. A Snakefile learns of them only from sys.argv.
 if {"--unlock", "--lint"}.isdisjoint(sys.argv):
     refuse_other_study("results", STUDY.study, STUDY_FILE)
 
-# Environments (--sdm conda) hold the package of this checkout, wherever the results lie.
+# Environments (--sdm conda) install the package of this checkout, wherever the results lie.
 os.environ.setdefault("COCAL_CHECKOUT", str(workflow.basedir))
 
 # The slice of the dataset registry that the study uses.
@@ -48,7 +48,7 @@ REGISTRY = registry_of(STUDY.question_sets.registered, STUDY.sources.registry)
 EXHIBITS = exhibits_of(CONFIGURED, known_wrong(STUDY.question_sets.registered, REGISTRY))
 TABLES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, TableExhibit)]
 FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)]
-# Not parameters: from where a verified file came, and where it is kept, changes no result.
+# These are no parameters of rules: where a verified file came from, and where it is kept, changes no result.
 if STUDY.sources.mirror:
     os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)
 os.environ.update(COCAL_SOURCES=STUDY.sources.cache)
@@ -64,7 +64,7 @@ PROMPTS = Prompts(STUDY.prompts)
 
 
 def prompt_texts(*prompt_formats, **domain):
-    """What a job depends on that gives these texts to a policy."""
+    """Digest of prompt texts, which is a parameter of every job that gives them to a policy."""
     return f"prompts:{PROMPTS.digest(*prompt_formats, **domain)}"
 
 
@@ -77,12 +77,12 @@ wildcard_constraints:
 
 
 def either(names):
-    """Constraint of a wildcard that is one of these names."""
+    """Constraint that lets a wildcard be one of these names."""
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
 def samples_of(*domains):
-    """JSON: question set -> evaluated responses a question."""
+    """JSON of the number of evaluated responses per question, by question set."""
     names = [name for domain in domains for name in SETS[domain]]
     return canonical({name: STUDY.datasets[name].samples for name in names})
 

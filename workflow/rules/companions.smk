@@ -1,4 +1,5 @@
-# Companions: all prefixes, seeds and targets of one kind of experience in one job, over one reading of its features.
+# One job fits the companions of all prefixes, seeds and targets on one kind of experience, whose features it reads
+# once.
 rule companions:
     input:
         rollouts="results/rollouts/{backbone}/grpo",
@@ -43,7 +44,7 @@ use rule companions as postcal_companions with:
         code=code_digest("cocal.commands.companions"),
 
 
-# Before generation: from the states of the prompts, towards the accuracy of their groups.
+# Pre-generation companions learn the accuracy of the groups from the states of their prompts.
 use rule companions as prompt_companions with:
     input:
         rollouts="results/rollouts/{backbone}/grpo",
@@ -63,7 +64,7 @@ use rule companions as prompt_companions with:
         code=code_digest("cocal.commands.companions"),
 
 
-# Every layer, and each pooling alone.
+# Companions that read every layer, and each pooling alone.
 use rule companions as ablation_companions with:
     output:
         companions=directory("results/companions/{backbone}/ablations"),

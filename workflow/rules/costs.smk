@@ -1,6 +1,6 @@
 # Inference times of the main backbone's final policy and its companions. All other rules take one thread; this one
-# takes two, so that on a machine of two cores nothing runs beside it. The times differ from run to run; nothing but the
-# tables of time depends on them.
+# takes two, so that on a machine of two cores nothing runs beside it. The times differ from run to run; only the tables
+# of times depend on them.
 rule latency:
     input:
         checkpoint=f"results/policies/{{backbone}}/grpo/step-{FINAL}",

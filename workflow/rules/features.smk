@@ -1,4 +1,4 @@
-# Hidden-state features of evaluation responses; those of rollouts are captured while the policy trains.
+# Hidden-state features of evaluation responses. Those of rollouts are captured while the policy trains.
 rule features:
     input:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
@@ -23,7 +23,7 @@ rule features:
         settings=feature_settings,
         samples=samples_of("mathematics"),
         pooled=pooled_flags,
-        # input[0] is the checkpoint, the responses follow
+        # input[0] is the checkpoint; the responses follow
         responses=subpath(input[1], parent=True),
         folder=subpath(output[0], parent=True),
         code=code_digest("cocal.commands.features"),
@@ -59,8 +59,8 @@ use rule features as factual_features with:
         code=code_digest("cocal.commands.features"),
 
 
-# Rollouts whose training kept no features: read again, by the policies that sampled them where they were kept, else by
-# the checkpoint of the stage that followed.
+# Rollouts whose training kept no features are read again: by the policies that sampled them where these were kept,
+# otherwise by the checkpoint of the stage that followed.
 rule replay:
     input:
         checkpoints=[
@@ -87,7 +87,7 @@ rule replay:
         " --run-folder results/runs/replay/{wildcards.backbone} --output {output} 2>&1 | tee {log}"
 
 
-# Prompts of the rollouts: states of the past are read by the checkpoint of the stage that followed (appendix F.4).
+# The prompts of the rollouts are read by the checkpoint of the stage that followed (appendix F.4).
 rule prompt_features:
     input:
         checkpoints=[

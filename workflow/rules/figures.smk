@@ -1,5 +1,5 @@
-# Figures of the paper, as vector PDF, as PNG and as the numbers drawn; a diagram has no numbers. They belong to the
-# configured study, which they name in their small print. None is drawn of a study that broke the protocol.
+# Figures of the paper, as vector PDF, as PNG and as the numbers drawn; a diagram has no numbers. Their small print
+# names the configured study. No figure is drawn of a study that broke the protocol.
 for figure in FIGURES:
 
     rule:
@@ -26,6 +26,6 @@ for figure in FIGURES:
         params:
             arguments=figure.arguments,
             caption=figure.caption,
-            code=exhibit_code(figure, STUDY),
+            code=exhibit_code(figure),
         shell:
             "cocal exhibit {params.arguments:q} --output {output.pdf} > {log} 2>&1"

@@ -21,7 +21,7 @@ rule metrics:
         " --seeds {params.seeds} --predictions {input} --output {output} > {log} 2>&1"
 
 
-# The same by the rollout steps that a companion learnt from.
+# The metrics by the rollout steps that a companion learnt from.
 use rule metrics as sweep_metrics with:
     input:
         sweep_files,
@@ -39,7 +39,7 @@ use rule metrics as sweep_metrics with:
         code=code_digest("cocal.commands.metrics"),
 
 
-# By the matched budgets.
+# The metrics by matched budget.
 use rule sweep_metrics as budget_metrics with:
     input:
         budget_files,
@@ -51,7 +51,7 @@ use rule sweep_metrics as budget_metrics with:
         "results/benchmarks/budget_metrics/{backbone}-budgets.tsv"
 
 
-# And by the states that it reads.
+# The metrics by the states that a companion reads.
 use rule metrics as ablation_metrics with:
     input:
         f"results/predictions/{{backbone}}/grpo/step-{FINAL}-ablations.parquet",
@@ -69,7 +69,7 @@ use rule metrics as ablation_metrics with:
         code=code_digest("cocal.commands.metrics"),
 
 
-# And of the coupled methods and CoCal on their policies, on the same responses.
+# The metrics of the coupled methods, and of CoCal on their policies, on the same responses.
 use rule metrics as cross_policy_metrics with:
     input:
         cross_policy_files,

@@ -1,4 +1,4 @@
-# Backbones, and the policies that reinforcement learning makes of them.
+# Backbones, and the policies that reinforcement learning trains from them.
 rule backbone:
     input:
         expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
@@ -24,7 +24,7 @@ rule backbone:
         " --world {params.world:q} --seed {params.seed} --output {output} 2>&1 | tee {log}"
 
 
-# A checkpoint that exists already. Its rule runs where Snakemake does: compute nodes often have no network.
+# A checkpoint that exists already. The rule runs where Snakemake does, since compute nodes often have no network.
 rule existing_backbone:
     output:
         directory("results/policies/{backbone}/base/step-0"),
@@ -44,8 +44,8 @@ rule existing_backbone:
         "cocal backbone --settings {params.settings:q} --output {output} 2>&1 | tee {log}"
 
 
-# GRPO, whose rollouts and live features companions learn from. Everything unfinished lies in results/runs, out of
-# reach of the deletion of a failed job's outputs: the next attempt resumes from it.
+# GRPO, whose rollouts and live features companions learn from. Snakemake deletes the outputs of a failed job, so
+# unfinished work lies in results/runs, from which the next attempt resumes.
 rule train:
     input:
         base="results/policies/{backbone}/base/step-0",
@@ -85,7 +85,7 @@ rule train:
         " --cost {output.cost} {params.output_features} 2>&1 | tee {log}"
 
 
-# RLCR and DCPO: no companion learns from them, so no features are kept.
+# RLCR and DCPO, from which no companion learns, so that no features are kept.
 use rule train as train_coupled with:
     output:
         stages=[
@@ -110,7 +110,7 @@ use rule train as train_coupled with:
         code=code_digest("cocal.commands.train"),
 
 
-# The same by slime, the paper's engine, in its container; features are read afterwards (rule replay).
+# Training by slime, the paper's engine, in its container. The rule replay reads the features afterwards.
 rule slime:
     input:
         base="results/policies/{backbone}/base/step-0",
@@ -225,7 +225,7 @@ rule import_cost:
         "printf '%s\\n' {params.cost:q} > {output} 2> {log}"
 
 
-# PostCal: the final policy answers the questions of every rollout step again.
+# For PostCal, the final policy answers the questions of every rollout step again.
 rule resample:
     input:
         checkpoint=f"results/policies/{{backbone}}/grpo/step-{FINAL}",

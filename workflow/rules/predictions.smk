@@ -1,4 +1,4 @@
-# Confidences of a checkpoint's evaluation responses by every method that is evaluated on them.
+# Confidences in a checkpoint's evaluation responses, by every method that is evaluated on them.
 rule predictions:
     input:
         unpack(prediction_inputs),

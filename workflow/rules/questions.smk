@@ -1,9 +1,9 @@
-# Question sets, each in a job of its own: registered ones from their sources, those of a
-# user from a file, synthetic ones from a seed.
+# Question sets, each in a job of its own: registered sets come from their sources, a user's sets from files, and
+# synthetic sets from a seed.
 if REGISTRY.sets:
 
-    # On the machine that runs Snakemake, which has a network where compute nodes have none. Files stay in the cache,
-    # out of reach of the deletion of a failed job's outputs: a broken download goes on where it stopped.
+    # This runs where Snakemake does, since compute nodes often have no network. Files are kept in the cache and not
+    # among the outputs, which Snakemake deletes when a job fails, so that a broken download resumes.
     localrules:
         sources,
 
@@ -26,8 +26,8 @@ if REGISTRY.sets:
             "cocal sources --registry {params.entry:q} --cache {params.cache:q} --output {output} > {log} 2>&1"
 
 
-# Seconds each: where Snakemake runs. What a registered set is made of is said by its entry, with checksums: when its
-# files came, and where they lie, reruns nothing.
+# These jobs take seconds and run where Snakemake does. The registry's entry of a set determines its content by
+# checksums, so the time stamps and places of the files rerun nothing.
 rule questions:
     input:
         source=ancient(source_of_set),
@@ -51,7 +51,7 @@ rule questions:
         "cocal questions --settings {params.settings:q} --registry {params.entry:q} {params.others} --output results/questions > {log} 2>&1"
 
 
-# Which evaluation questions the sources of training ask too, and what was done about it.
+# The evaluation questions that also occur in the sources of training, and whether they were excluded.
 rule overlap:
     input:
         sources=ancient(source_files(*TRAINING_SETS)),

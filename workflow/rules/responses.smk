@@ -1,4 +1,5 @@
-# Evaluation responses of a checkpoint, one prompt format a job: sampled, verified, asked P(True).
+# Evaluation responses of a checkpoint, with one job per prompt format. The job samples and verifies them and asks
+# P(True).
 rule responses:
     input:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
@@ -17,7 +18,7 @@ rule responses:
     params:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),
-        # no part in mathematics: another judge of factual answers does not touch these files
+        # the judge of factual answers has no part in mathematics, so another one does not touch these files
         judge='{"kind":"exact-match"}',
         plan=response_plan("mathematics"),
         prompts=STUDY.prompts,
@@ -34,7 +35,7 @@ rule responses:
         " 2>&1 | tee {log}"
 
 
-# The judge, if it is on the hub, where Snakemake runs: compute nodes often have no network.
+# A judge from the hub is downloaded where Snakemake runs, since compute nodes often have no network.
 if JUDGE:
 
     localrules:
@@ -57,7 +58,7 @@ if JUDGE:
             "cocal hub --name {params.name:q} --revision {params.revision} --output {output} > {log} 2>&1"
 
 
-# The same on factual questions: out of domain for every companion and every policy.
+# Responses to factual questions, which are out of domain for every companion and every policy.
 use rule responses as factual_responses with:
     input:
         checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",

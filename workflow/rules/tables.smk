@@ -1,5 +1,5 @@
-# Tables of the paper, each as LaTeX, as numbers and as a page of the report. They belong to the configured study,
-# which their captions name. No table is written of a study that broke the protocol.
+# Tables of the paper, each as LaTeX, as numbers and as a page of the report. Their captions name the configured study.
+# No table is written of a study that broke the protocol.
 for table in TABLES:
 
     rule:
@@ -26,7 +26,7 @@ for table in TABLES:
         params:
             arguments=table.arguments,
             caption=table.caption,
-            code=exhibit_code(table, STUDY),
+            code=exhibit_code(table),
         shell:
             "cocal exhibit {params.arguments:q} --output {output.tex} > {log} 2>&1"
 

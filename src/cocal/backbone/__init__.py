@@ -1,1 +1,1 @@
-"""Tiny policies made here: a tokenizer, a corpus and pre-training to partial competence."""
+"""Pre-training of tiny policies to partial competence, with their tokenizer and corpus."""

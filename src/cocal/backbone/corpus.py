@@ -1,7 +1,7 @@
 """The pre-training corpus of a tiny policy: chats about arithmetic and about the facts world.
 
-The mixture leaves the policy partial (direct answers, wrong steps), knows every prompt format of the paper, and
-carries no information in its verbalised confidences: they are over-confident and drawn at random.
+Direct answers and wrong steps leave the policy partly competent. The corpus has every prompt format of the paper. Its
+verbalised confidences carry no information: they are over-confident and drawn at random.
 """
 
 import random
@@ -15,7 +15,7 @@ from cocal.questions.facts import RELATIONS, World
 from cocal.questions.mathematics import Problem, problem, wrong_solution
 
 _FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
-# Over-confident on average, yet every tenth occurs: reinforcement learning cannot find what is never said.
+# Over-confident on average, yet every tenth occurs: reinforcement learning cannot find a value that is never sampled.
 _CONFIDENCES = ("0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
 _WEIGHTS = (1, 1, 1, 1, 1, 2, 3, 5, 8, 8, 5)
 _REASONS = (
@@ -47,12 +47,12 @@ class CorpusWriter:
     """Draws documents; equal seeds draw equal corpora.
 
     Args:
-        settings: mixture.
-        prompts: prompt set of the study.
-        world: facts to tell.
-        held_out: questions that must not occur in the corpus (evaluation and training sets of mathematics,
+        settings: Mixture of the corpus.
+        prompts: Prompt set of the study.
+        world: Facts world that the corpus describes.
+        held_out: Questions that must not occur in the corpus (evaluation and training sets of mathematics,
             multi-hop questions of the factual sets), compared by normalised text.
-        seed: of the draws.
+        seed: Seed of the draws.
     """
 
     def __init__(self, settings: CorpusSettings, prompts: Prompts, world: World, held_out: Collection[str], seed: int):
@@ -63,7 +63,7 @@ class CorpusWriter:
         self._draw = random.Random(f"corpus/{seed}")
 
     def document(self) -> Document:
-        """The next document."""
+        """Draw the next document."""
         draw, settings = self._draw, self._settings
         if draw.random() < settings.facts:
             example = self._fact()
@@ -92,7 +92,7 @@ class CorpusWriter:
                 return drawn
 
     def _worksheet(self) -> list[str]:
-        """Steps of unrelated solutions: practice without questions, every token of it learnt."""
+        """Shuffled steps of unrelated solutions, without questions."""
         steps: list[str] = []
         while len(steps) < _STEPS:
             steps += self._problem().steps

@@ -1,4 +1,4 @@
-"""Pre-training of a tiny Qwen3 policy on response tokens."""
+"""Pre-training of a tiny Qwen3 policy, with the loss on response tokens."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TOKENIZER_DOCUMENTS = 20_000
 _BUCKET = 16
-"""Batches that are drawn together and sorted by length, so that a batch holds little padding."""
+"""Number of batches that are drawn together and sorted by length, so that a batch holds little padding."""
 _IGNORED = -100
 
 
@@ -46,13 +46,13 @@ def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast"
 
 
 def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:
-    """Train tokenizer and policy and write a Hugging Face checkpoint folder atomically.
+    """Train tokenizer and policy, and write a Hugging Face checkpoint folder atomically.
 
     Args:
-        settings: architecture, mixture and optimiser.
-        writer: draws the corpus.
-        output: checkpoint folder.
-        attributes: provenance.
+        settings: Architecture, mixture and optimiser.
+        writer: Writer that draws the corpus.
+        output: Checkpoint folder.
+        attributes: Provenance of the checkpoint.
     """
     from transformers import get_linear_schedule_with_warmup
     from transformers.utils.logging import disable_progress_bar
@@ -109,7 +109,7 @@ def _encode(tokenizer: "PreTrainedTokenizerFast", documents: list[Document]) -> 
 def _batches(
     writer: CorpusWriter, tokenizer: "PreTrainedTokenizerFast", batch_size: int, seed: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless (ids, labels) of shape (batch_size, longest); prompt and padding are ignored in the labels."""
+    """Endless batches (ids, labels) of shape (batch_size, longest); the labels ignore prompts and padding."""
     order = torch.Generator().manual_seed(seed)
     while True:
         encoded = _encode(tokenizer, [writer.document() for _ in range(batch_size * _BUCKET)])

@@ -18,7 +18,7 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "PreTrainedTokenizerFast":
-    """Train on `texts` to exactly `vocabulary` entries.
+    """Train a tokenizer on `texts` with exactly `vocabulary` entries.
 
     Raises:
         ValueError: if the texts are too uniform to give that many entries.
@@ -27,7 +27,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    # digits apart, then words with their leading blank, then runs of other characters
+    # single digits, words with their leading blank, runs of other characters, single blanks
     pattern = Regex(r"\d| ?[A-Za-z]+| ?[^\sA-Za-z\d]+|\s")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -1,1 +1,1 @@
-"""The protocol of a study, recomputed from its files: each check refuses a violation or says what it looked at."""
+"""Checks of a study's files against the protocol; each raises an error or returns the numbers that it checked."""

@@ -1,4 +1,4 @@
-"""Checks of fitted companions against the responses that they learnt from."""
+"""Checks of fitted companions against the protocol and the responses that they learnt from."""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ class Fit:
     """Companions of all targets and seeds on one prefix.
 
     Attributes:
-        folder: output of `cocal companions`.
-        experience: what they learnt from.
-        settings: that they must have been fitted with.
-        spec: what was written with them.
+        folder: Output folder of `cocal companions`.
+        experience: Kind of data that they learnt from.
+        settings: Settings with which they must have been fitted.
+        spec: Spec that was saved with them.
     """
 
     folder: Path
@@ -32,44 +32,45 @@ class Fit:
 
     @classmethod
     def read(cls, experience: Experience, settings: CompanionSettings, folder: Path) -> "Fit":
-        """From its folder."""
+        """Read the spec from the folder."""
         return cls(folder, experience, settings, read_spec(folder))
 
     def with_numbers(self, **numbers: int | float | str | None) -> dict[str, int | float | str | None]:
-        """What a check looked at."""
+        """Return the result of a check: the experience, the steps and the numbers that it checked."""
         return {"experience": self.experience, **self.spec.prefix._asdict(), **numbers}
 
 
 def check_members(fit: Fit) -> dict:
-    """Every target has every seed, and all companions share architecture and training (appendices A.1, B.2)."""
+    """Check that every target has every seed and all companions share their settings (appendices A.1, B.2)."""
     settings = fit.settings
     fitted, wanted = fit.spec.settings.model_dump(mode="json"), settings.model_dump(mode="json")
     different = [f"{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]]
     if different:
-        raise ContractError(f"{fit.folder}: fitted with other settings, companion.{'; companion.'.join(different)}")
+        raise ContractError(f"{fit.folder}: fitted with other settings: companion.{'; companion.'.join(different)}")
     members = len(fit.spec.members)
     if len(fit.spec.best_pass) != members:
-        raise ContractError(f"{fit.folder}: spec of {len(fit.spec.best_pass)} companions, {members} are needed")
+        raise ContractError(f"{fit.folder}: describes {len(fit.spec.best_pass)} companions, but {members} are needed")
     return fit.with_numbers(targets=len(settings.targets), seeds=len(settings.seeds), companions=members)
 
 
 def check_training_order(fit: Fit) -> dict:
-    """CoCal replays its responses chronologically, PostCal shuffles them (appendices A.1, B.2)."""
+    """Check that CoCal replays its responses chronologically and PostCal shuffles them (appendices A.1, B.2)."""
     wanted = ORDERS[fit.experience]
     if fit.spec.order != wanted or (fit.spec.shuffle_seed is None) != (wanted == "chronological"):
         raise ContractError(
-            f"{fit.folder}: companions on {fit.experience} learn in {wanted} order; these were fitted in "
+            f"{fit.folder}: companions on {fit.experience} learn in {wanted} order, but these were fitted in "
             f"{fit.spec.order} order with shuffle seed {fit.spec.shuffle_seed}"
         )
     return fit.with_numbers(order=fit.spec.order, shuffle_seed=fit.spec.shuffle_seed)
 
 
 def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
-    """No question, by text or by id, has responses in training and in validation (appendix A.1).
+    """Check that no question, by text or by id, has responses in training and in validation (appendix A.1).
 
     Args:
-        table: responses of the experience.
-        held_out: bool (rows,), which rows the split puts in validation.
+        fit: Fitted companions.
+        table: Responses of their experience.
+        held_out: bool (rows,), whether the split puts each row in validation.
     """
     training, validation = _partition(fit, table, held_out)
     sides = [table[rows] for rows in (training, validation)]
@@ -85,33 +86,34 @@ def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
 
 
 def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
-    """The best pass was chosen on the validation questions' responses of the same prefix, or of all steps.
+    """Check that the best pass was chosen on validation responses of the same prefix or of all steps.
 
-    Companions of a stage and of the early steps have the first pool (appendices A.1 and C.2), those of a budget the
-    second, which is fixed (appendix E.1). Those on resampled responses all belong to budgets.
+    Companions of a stage and of the early steps are validated on their own prefix (appendices A.1 and C.2), those of a
+    budget on all steps (appendix E.1). All companions on resampled responses belong to budgets.
 
     Args:
-        table: responses of the experience.
+        table: Responses of their experience.
     """
     steps, validation_steps = fit.spec.prefix
     last = int(table["step"].max())
     if validation_steps != last and (validation_steps != steps or fit.experience == "resampled"):
         own = "" if fit.experience == "resampled" else f"its own {steps} step(s) or "
         raise ContractError(
-            f"{fit.folder}: validated on steps 1 to {validation_steps}; companions on {fit.experience} are validated "
-            f"on {own}all {last}; fit them anew with --steps {steps}/{last}"
+            f"{fit.folder}: validated on steps 1 to {validation_steps}, but companions on {fit.experience} are "
+            f"validated on {own}all {last}; fit them anew with --steps {steps}/{last}"
         )
     return fit.with_numbers()
 
 
 def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
-    """The companions used the responses of their prefix that are not truncated, all and no others (appendix A.1).
+    """Check that the companions used exactly the responses of their prefix that are not truncated (appendix A.1).
 
-    The numbers of training and validation responses and the error share of training are recomputed from the table.
+    The numbers of training and validation responses and the training error share are recomputed from the table.
 
     Args:
-        table: responses of the experience.
-        held_out: bool (rows,), which rows the split puts in validation.
+        fit: Fitted companions.
+        table: Responses of their experience.
+        held_out: bool (rows,), whether the split puts each row in validation.
     """
     training, validation = _partition(fit, table, held_out)
     for part, rows, steps in zip(("training", "validation"), (training, validation), fit.spec.prefix, strict=True):
@@ -138,23 +140,23 @@ def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dic
 
 
 def check_matched_budgets(fits: Sequence[Fit]) -> list[int]:
-    """Every PostCal companion has a CoCal companion of the same raw budget; the budgets, rising."""
+    """Check that every PostCal companion has a CoCal companion of the same raw budget; return the sorted budgets."""
     given = {kind: {fit.spec.prefix for fit in fits if fit.experience == kind} for kind in ORDERS}
     alone = sorted(given["resampled"] - given["rollouts"])
     if alone:
         raise ContractError(
             f"companions on resampled responses of {alone[0].steps} steps, validated on {alone[0].validation_steps}, "
-            "have no counterpart on rollouts; fit it"
+            "have no counterpart on rollouts; fit companions on rollouts with these steps"
         )
     return sorted({prefix.steps for prefix in given["resampled"]})
 
 
 def _partition(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows are for training and validation: bool (rows,) each."""
+    """Mark the rows of training and of validation, bool (rows,) each."""
     last = int(table["step"].max())
     if max(fit.spec.prefix) > last:
         raise ContractError(
-            f"{fit.folder}: fitted on {max(fit.spec.prefix)} steps, there are {last} of {fit.experience}"
+            f"{fit.folder}: fitted on {max(fit.spec.prefix)} steps, but there are only {last} of {fit.experience}"
         )
     complete, step = ~table["truncated"].to_numpy(), table["step"].to_numpy()
     training, validation = (complete & (step <= steps) for steps in fit.spec.prefix)

@@ -1,4 +1,4 @@
-"""Checks of predictions: complete seeds, known companions, shared responses."""
+"""Checks of predictions: their seeds, companions, quality and shared responses."""
 
 import logging
 import math
@@ -24,26 +24,26 @@ _COLUMNS = [name for name in PREDICTIONS.columns if name != "valid"]
 
 
 def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
-    """Predictions of one file.
+    """Read the predictions of one file.
 
     Raises:
-        ContractError: if the file breaks its contract, is of another backbone, or has an unknown method.
+        ContractError: if the file breaks its contract, belongs to another backbone, or has an unknown method.
     """
     table = read_frame(path, PREDICTIONS, _COLUMNS)
     for column, known in (("backbone", [backbone]), ("method", METHODS)):
         other = sorted(set(table[column]) - set(known))
         if other:
-            raise ContractError(f"{path}: column {column!r} has {other[0]!r}; known here: {', '.join(known)}")
+            raise ContractError(f"{path}: column {column!r} has {other[0]!r}; it may have {', '.join(known)}")
     return table
 
 
 def check_seeds(
     predictions: pd.DataFrame, settings: CompanionSettings, source: str | Path
 ) -> dict[str, dict[str, int]]:
-    """Every companion method has all training seeds, from each source step and on every question set.
+    """Check that every companion method has all training seeds for each source step and question set.
 
     Returns:
-        By companion method: its source steps, seeds and question sets, in numbers.
+        The numbers of source steps, seeds and question sets of each companion method.
     """
     looked_at = {}
     learnt = predictions[predictions["method"].isin([m.name for m in METHODS.values() if m.experience])]
@@ -54,8 +54,8 @@ def check_seeds(
             missing, extra = sorted(set(settings.seeds) - found), sorted(found - set(settings.seeds))
             problem = f"lacks seed(s) {missing}" if missing else f"has unexpected seed(s) {extra}"
             raise ContractError(
-                f"{source}: {method} of source step {source_step} {problem} on {dataset} (step {step}); predict it "
-                f"with companions of the seeds {list(settings.seeds)}"
+                f"{source}: {method} of source step {source_step} {problem} on {dataset} (step {step}); predict with "
+                f"companions of the seeds {list(settings.seeds)}"
             )
     for method, rows in learnt.groupby("method", sort=True):
         numbers = {"source_steps": "source_step", "seeds": "seed", "datasets": "dataset"}
@@ -66,13 +66,15 @@ def check_seeds(
 def check_sources(
     predictions: pd.DataFrame, fitted: Mapping[Experience, Collection[Prefix]], source: str | Path
 ) -> dict[str, list[str]]:
-    """Every companion that predicted is one of those checked.
+    """Check that every companion that predicted is among the given companions.
 
     Args:
-        fitted: by experience, the steps of training and validation of its companions.
+        predictions: Predictions of one file.
+        fitted: Steps of training and validation of the companions of each experience.
+        source: Name of the file for error messages.
 
     Returns:
-        By method with a companion, these steps as `Prefix` writes them.
+        The steps of each method with a companion, as `Prefix` formats them.
     """
     looked_at = {}
     for method, rows in predictions.groupby("method", sort=True):
@@ -93,11 +95,11 @@ def check_sources(
 
 
 def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: str | Path) -> list[dict[str, object]]:
-    """Whether enough responses of each method and set have what its numbers rest on; a warning names what falls short.
+    """Compare the quality rates of each method and set with their floors; log a warning for each rate below its floor.
 
     Returns:
-        By policy, method and question set: the shares of `cocal.metrics.quality.RATES` that apply, and under "below"
-        the floor of each that falls short.
+        For each policy, method and question set, the rates of `cocal.metrics.quality.RATES` that apply and, under the
+        key "below", the floors that are not reached.
     """
     looked_at = []
     for (algorithm, step, method, dataset), rows in predictions.groupby(
@@ -133,16 +135,15 @@ def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: st
 
 
 def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int | str]]:
-    """The methods of the answer format share their responses, across the files of a policy too (appendix B.1).
+    """Check that the methods of the answer format share their responses in all files of a policy (appendix B.1).
 
-    A companion that two files score, as the full budget is the main table's (appendix E.1), must give the same
-    confidences in both.
+    A companion may occur in two files, since the full budget's is also the main table's (appendix E.1). It must then
+    have the same confidences in both.
 
     Returns:
-        By policy and question set: responses and the number of estimators (methods with their companions).
+        The numbers of responses and of estimators (methods with their companions) for each policy and question set.
     """
-    merged = pd.concat(tables, ignore_index=True)
-    merged = merged.drop_duplicates()  # exact repetitions: one companion in two files
+    merged = pd.concat(tables, ignore_index=True).drop_duplicates()
     again = merged.duplicated(list(PREDICTIONS.unique))
     if again.any():
         row = merged[again].iloc[0]

@@ -1,4 +1,4 @@
-"""All checks of one backbone."""
+"""Runs all checks of one backbone."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,15 +33,15 @@ def check_protocol(
     """Run every check.
 
     Args:
-        settings: of CoCal's companions; all share their split and seeds.
-        tables: by experience, from `cocal.checks.tables.read_table`.
-        questions: texts of the whole training set, which the split divides.
-        fits: companions, in any order.
-        predictions: by file, from `cocal.checks.predictions.read_predictions`.
-        quality: floors of what the numbers rest on; below them is a warning, not a violation.
+        settings: Settings of CoCal's companions, whose split and seeds all companions share.
+        tables: Table of each experience, from `cocal.checks.tables.read_table`.
+        questions: Texts of the whole training set, which the split divides.
+        fits: Fitted companions, in any order.
+        predictions: Predictions of each file, from `cocal.checks.predictions.read_predictions`.
+        quality: Floors of the quality rates; a rate below its floor is a warning, not a violation.
 
     Returns:
-        By check, what it looked at: names and numbers, ready for JSON.
+        The names and numbers that each check looked at, ready for JSON.
 
     Raises:
         ContractError: at the first violation.

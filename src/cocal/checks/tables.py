@@ -28,7 +28,7 @@ _QUESTION = ["step", "dataset", "question_id"]
 
 
 def read_table(folder: Path, questions: Path) -> pd.DataFrame:
-    """Labels of all responses in `folder`, with the text of their questions; no token ids or response texts.
+    """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
 
     Raises:
         ContractError: if a table breaks its contract or a question is not in `questions`.
@@ -37,34 +37,34 @@ def read_table(folder: Path, questions: Path) -> pd.DataFrame:
 
 
 def check_steps(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """Responses are in the chronological order of their steps, and no step is missing (section 4.1).
+    """Check that responses are in the chronological order of their steps and no step is missing (section 4.1).
 
     Returns:
-        Number of steps and responses.
+        The numbers of steps and responses.
     """
     check_chronological(table, source)
     steps = table["step"].unique()
     gaps = np.flatnonzero(steps != np.arange(1, len(steps) + 1))
     if len(gaps):
-        raise ContractError(f"{source}: steps must count from 1; in place of step {gaps[0] + 1} is {steps[gaps[0]]}")
+        raise ContractError(f"{source}: steps must count from 1; step {steps[gaps[0]]} is in place of {gaps[0] + 1}")
     return {"steps": len(steps), "responses": len(table)}
 
 
 def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """The group accuracy is that of the original group, truncated responses included (appendix A.1).
+    """Check that group accuracies are those of the original groups, truncated responses included (appendix A.1).
 
     Returns:
-        Number of groups, responses in each, and groups whose accuracy would be another one after filtering.
+        The numbers of groups, of responses in each, and of groups whose accuracy would change after filtering.
     """
-    # A question that a step holds twice (an epoch ends inside it) has two groups.
+    # A question that occurs twice in a step, because an epoch ends there, has two groups.
     occurrence = table.groupby([*_QUESTION, "sample"], sort=False).cumcount()
     group = table.groupby([*_QUESTION, occurrence], sort=False).ngroup().to_numpy()
     size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
     correct, kept = table["correct"].to_numpy(), ~table["truncated"].to_numpy()
     accuracy = np.bincount(group, weights=correct) / sizes
     for wrong, problem in (
-        ((sizes != size)[group], f"is in a group of less than the {size} sampled responses"),
-        (np.abs(accuracy[group] - table["group_accuracy"]) > 1e-6, "has not the accuracy of its original group"),
+        ((sizes != size)[group], f"is in a group of fewer than the {size} sampled responses"),
+        (np.abs(accuracy[group] - table["group_accuracy"]) > 1e-6, "has another accuracy than its original group"),
     ):
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -72,7 +72,7 @@ def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, i
                 f"{source}: response {table['response_id'].iloc[row]} (row {row}) {problem} ({wrong.sum()} such "
                 "row(s)); group accuracies are taken over whole groups, before truncated responses are left out"
             )
-    with np.errstate(invalid="ignore"):  # 0 / 0: nothing is left of the group
+    with np.errstate(invalid="ignore"):  # 0 / 0 if all responses of a group are truncated
         filtered = np.bincount(group[kept], correct[kept], len(sizes)) / np.bincount(group[kept], None, len(sizes))
     return {
         "groups": len(sizes),
@@ -82,10 +82,7 @@ def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, i
 
 
 def count_verdicts(table: pd.DataFrame) -> dict[str, int]:
-    """How many responses have no answer, and about how many answers the verifier came to no verdict.
-
-    Both count as wrong, in rewards and in the companions' targets.
-    """
+    """Count the responses without an answer and without a verdict; both are wrong in rewards and targets."""
     return {
         "responses": len(table),
         "without_answer": int(table["answer"].isna().sum()),
@@ -96,15 +93,15 @@ def count_verdicts(table: pd.DataFrame) -> dict[str, int]:
 def check_equal_budgets(
     rollouts: pd.DataFrame, resampled: pd.DataFrame, budgets: Sequence[int]
 ) -> list[dict[str, int]]:
-    """PostCal has, step by step, the rollouts' questions with as many responses each (appendix B.2).
+    """Check that PostCal has the same questions as the rollouts in each step, with as many responses (appendix B.2).
 
     Args:
-        rollouts: from `read_table`.
-        resampled: likewise.
-        budgets: steps to report.
+        rollouts: Rollouts, from `read_table`.
+        resampled: Resampled responses, from `read_table`.
+        budgets: Budgets to report, in steps.
 
     Returns:
-        By budget: its steps, questions, and responses of both.
+        The numbers of steps, of questions and of responses in both tables for each budget.
     """
     counts = [table.groupby(_QUESTION).size() for table in (rollouts, resampled)]
     both = pd.concat(counts, axis=1, keys=["rollouts", "resampled"]).fillna(0).astype(np.int64)

@@ -1,1 +1,1 @@
-"""One module a command: `add_arguments(parser)` and `run(options)`, thin adapters around the library."""
+"""Each module is a command with `add_arguments(parser)` and `run(options)`, a thin adapter around the library."""

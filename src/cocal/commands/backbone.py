@@ -1,12 +1,12 @@
-"""`cocal backbone`: the base policy, pre-trained here or a checkpoint that exists already."""
+"""`cocal backbone`: make a base policy, by pre-training or from a checkpoint that exists."""
 
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
-    parser.add_argument("--settings", required=True, help="JSON: source, label, ...")
+    """Add the flags of the command."""
+    parser.add_argument("--settings", required=True, help="JSON: settings of the backbone")
     parser.add_argument("--questions", default=[], type=Path, nargs="+", help="question sets to hold out of the corpus")
     parser.add_argument("--prompts", metavar="SET", help="prompt set of the corpus, needed to pre-train")
     parser.add_argument("--world", default="{}", help="JSON: settings of the facts world")

@@ -1,4 +1,4 @@
-"""`cocal checks`: refuse a study that breaks the protocol, or say what was checked."""
+"""`cocal checks`: refuse a study that breaks the protocol, and report what was checked."""
 
 import argparse
 import logging
@@ -6,15 +6,15 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
-    parser.add_argument("--settings", help="JSON: companion; the paper's by default")
-    parser.add_argument("--prompt-settings", help="JSON: companion, of those that learnt from prompts")
-    parser.add_argument("--ablation-settings", help="JSON: companion, of those that read other states")
-    parser.add_argument("--quality", help="JSON: least shares of responses that numbers may rest on")
+    """Add the flags of the command."""
+    parser.add_argument("--settings", help="JSON: settings of companions (default: the paper's)")
+    parser.add_argument("--prompt-settings", help="JSON: settings of companions that learnt from prompts")
+    parser.add_argument("--ablation-settings", help="JSON: settings of companions that read other states")
+    parser.add_argument("--quality", help="JSON: the smallest shares of usable responses that are accepted")
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     parser.add_argument("--resampled", type=Path, help="folder of PostCal's resampled responses, if there is one")
-    parser.add_argument("--questions", required=True, type=Path, help="whole training set, which is split")
+    parser.add_argument("--questions", required=True, type=Path, help="whole training set, with validation questions")
     parser.add_argument(
         "--companions",
         required=True,
@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "ablations=FOLDER (on rollouts)",
     )
     parser.add_argument("--predictions", required=True, nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--output", required=True, type=Path, help="JSON: what each check looked at")
+    parser.add_argument("--output", required=True, type=Path, help="JSON report of what each check looked at")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read, check, write."""
+    """Read the inputs, check the protocol, and write the report."""
     import json
 
     from cocal.checks.companions import Fit

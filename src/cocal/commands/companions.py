@@ -7,52 +7,52 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
-    parser.add_argument("--settings", help="JSON: companion; the paper's by default")
+    """Add the flags of the command."""
+    parser.add_argument("--settings", help="JSON: settings of companions (default: the paper's)")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
-    parser.add_argument("--questions", required=True, type=Path, help="whole training set, which is split")
+    parser.add_argument("--questions", required=True, type=Path, help="whole training set, with validation questions")
     parser.add_argument("--features", required=True, type=Path, help="feature store of the rollouts")
     parser.add_argument(
         "--steps",
         required=True,
         nargs="+",
         metavar="N[/M]",
-        help="one fit each: trained on rollout steps 1 to N, its best pass chosen on the validation questions of steps "
-        "1 to M (default: N)",
+        help="each word makes one fit, which trains on rollout steps 1 to N and chooses its best pass by validation on "
+        "steps 1 to M (default: N)",
     )
     parser.add_argument("--order", choices=["chronological", "shuffled"], default="chronological")
-    parser.add_argument("--shuffle-seed", type=int, help="needed by --order shuffled")
+    parser.add_argument("--shuffle-seed", type=int, help="seed of the order; needed by --order shuffled")
     parser.add_argument(
         "--states",
         nargs="+",
         metavar="LAYER/POOLINGS",
-        help="one fit each, such as 0/last+mean 2/last: zero-based block index, pooled states in their order; by "
-        "default last+mean of the deepest block stored",
+        help="each word makes one fit and names a zero-based block index and its pooled states in order, such as "
+        "0/last+mean (default: last+mean of the deepest block stored)",
     )
     parser.add_argument(
-        "--prompts", action="store_true", help="the features are of the questions' prompts, one row a group of rollouts"
+        "--prompts", action="store_true", help="the features belong to prompts, with one row per group of rollouts"
     )
     parser.add_argument(
         "--memory",
         type=float,
         metavar="GIB",
-        help="features to hold in memory, or on the GPU; what does not fit is read again in every pass, with the same "
-        "result (default: 5, or half of what is free on the GPU)",
+        help="memory for features, on the GPU if there is one; features that do not fit are read again in every pass, "
+        "with the same result (default: 5, or half of the GPU's free memory)",
     )
     parser.add_argument(
-        "--cost", type=Path, metavar="FILE.json", help="time of the last fit: the longest prefix, the last states"
+        "--cost", type=Path, metavar="FILE.json", help="file for the time of the last fit (longest prefix, last states)"
     )
     parser.add_argument(
         "--output",
         required=True,
         type=Path,
-        help="folder of steps-N and steps-N-validation-M, each with weights, history and spec; with --states, of "
+        help="folder for steps-N and steps-N-validation-M, each with weights, history and spec; with --states, for "
         "LAYER/POOLINGS/steps-N",
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read, check, fit, write."""
+    """Read and check the inputs, fit the companions, and write them."""
     from cocal.config import ConfigError, parse_settings
     from cocal.config.evaluation import CompanionSettings
     from cocal.study.prefix import Prefix
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _states(words: str) -> tuple[int, list[str]]:
-    """Layer and poolings of LAYER/POOLINGS."""
+    """Split LAYER/POOLINGS into the layer and its poolings."""
     from cocal.config import ConfigError
 
     layer, slash, poolings = words.partition("/")

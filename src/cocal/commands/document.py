@@ -1,11 +1,11 @@
-"""`cocal document`: one LaTeX document of all tables."""
+"""`cocal document`: write one LaTeX document of all tables."""
 
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Command-line interface."""
+    """Add the flags of the command."""
     parser.add_argument("--tables", nargs="+", required=True, type=Path, metavar="FILE.tex", help="tables, in order")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE.tex", help="document to write")
 

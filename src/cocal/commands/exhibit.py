@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Command-line interface."""
+    """Add the flags of the command."""
     from cocal.exhibits.base.registry import MODULES
 
     parser.add_argument("exhibit", choices=MODULES, metavar="NAME", help=f"one of: {', '.join(MODULES)}")
@@ -14,19 +14,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KIND=FILE",
-        help="a file that it reads, such as metrics=FILE.nc",
+        help="an input file, such as metrics=FILE.nc",
     )
     parser.add_argument(
         "--inputs", action="append", nargs="+", default=[], metavar=("KIND", "FILE"), help="several files of one kind"
     )
     parser.add_argument(
-        "--layout", help="what it shows: JSON text, or the path of a YAML or JSON file; a diagram has none"
+        "--layout", help="settings of what is shown: JSON text, or a YAML or JSON file; a diagram has none"
     )
     parser.add_argument(
         "--output",
         required=True,
         type=Path,
-        help="FILE.tex of a table, FILE.pdf of a figure; its other forms are written beside it",
+        help="FILE.tex for a table, FILE.pdf for a figure; its other forms are written beside it",
     )
 
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--layout: {options.exhibit} is a diagram and shows no numbers; leave it out")
     if expected is not None and not options.layout:
         raise ConfigError(
-            f"--layout: {options.exhibit} needs one; the rules of the workflow print theirs (--printshellcmds)"
+            f"--layout: {options.exhibit} needs one; `snakemake --printshellcmds` prints those of the workflow"
         )
     layout = parse_settings(expected, options.layout, "--layout") if expected else None
     files: dict[str, Path | list[Path]] = {}

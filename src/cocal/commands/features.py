@@ -1,24 +1,24 @@
-"""`cocal features`: hidden-state features of the evaluated responses of one checkpoint."""
+"""`cocal features`: extract hidden-state features of the evaluated responses of one checkpoint."""
 
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
-    parser.add_argument("--samples", required=True, help="JSON: question set -> responses a question to evaluate")
-    parser.add_argument("--responses", required=True, type=Path, help="folder of {set}.parquet")
+    parser.add_argument("--samples", required=True, help="JSON: evaluated responses per question, by question set")
+    parser.add_argument("--responses", required=True, type=Path, help="folder that holds {set}.parquet")
     parser.add_argument("--checkpoint", required=True, type=Path, help="policy that produced the responses")
-    parser.add_argument("--prompt", action="store_true", help="pool the last prompt token too")
+    parser.add_argument("--prompt", action="store_true", help="also store the state of the last prompt token")
     parser.add_argument(
-        "--task-response", action="store_true", help="stop before the first <reason> or the confidence statement"
+        "--task-response", action="store_true", help="stop before the first <reason> or confidence statement"
     )
     parser.add_argument("--output", required=True, type=Path, help="folder for {set}.zarr")
 
 
 def run(options: argparse.Namespace) -> None:
-    """One teacher-forced pass over the exact token ids of each response."""
+    """Run one teacher-forced pass over the exact token ids of each response."""
     import json
 
     from cocal.checkpoints.loading import load_policy

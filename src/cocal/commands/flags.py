@@ -1,4 +1,4 @@
-"""Flags of several commands."""
+"""Flags that several commands share."""
 
 import argparse
 import os
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Path]]:
-    """Folders by kind from words of the form KIND=FOLDER, in the order given.
+    """Folders by kind, from words of the form KIND=FOLDER, in the order given.
 
     Args:
-        flag: for errors.
-        words: of the command line.
-        kinds: allowed ones.
+        flag: Name of the flag, for error messages.
+        words: Words of the command line.
+        kinds: Allowed kinds.
 
     Raises:
         ConfigError: if a word has another form.
@@ -33,25 +33,25 @@ def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict
 
 
 def add_prompts(parser: argparse.ArgumentParser) -> None:
-    """The flag that says in which words a policy is asked. It has no default: other words are another study."""
+    """Add the flag of the prompt set. It has no default, since other prompts make another study."""
     parser.add_argument("--prompts", required=True, metavar="SET", help="prompt set: a folder of cocal/prompts")
 
 
 def add_run_folder(parser: argparse.ArgumentParser) -> None:
-    """The flag that says where unfinished work lies."""
+    """Add the flag of the folder for unfinished work."""
     parser.add_argument("--run-folder", required=True, type=Path, help="working folder; a killed run resumes from it")
 
 
 def add_cell(parser: argparse.ArgumentParser) -> None:
-    """Flags that name the checkpoint that is evaluated."""
+    """Add the flags that name the evaluated checkpoint."""
     parser.add_argument("--backbone", required=True, help="name of the backbone")
-    parser.add_argument("--algorithm", required=True, help="how the policy was trained; base if it was not")
+    parser.add_argument("--algorithm", required=True, help="algorithm that trained the policy, or base")
     parser.add_argument("--step", required=True, type=int, help="rollout step of the checkpoint")
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """Flags of the commands that train a policy."""
-    parser.add_argument("--settings", required=True, help="JSON: policy")
+    """Add the flags of the commands that train a policy."""
+    parser.add_argument("--settings", required=True, help="JSON: settings of the policy training")
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
     parser.add_argument("--algorithm", required=True, choices=["grpo", "rlcr", "dcpo"])
     parser.add_argument("--base", required=True, type=Path, help="checkpoint to start from")
@@ -59,55 +59,55 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     add_prompts(parser)
     add_run_folder(parser)
     parser.add_argument("--stages", required=True, type=Path, help="folder for step-N checkpoints")
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollouts, a table a step")
+    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollout tables, one per step")
     parser.add_argument("--cost", type=Path, help="JSON file for the time of the training")
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """The flag that says where the files of registered question sets lie."""
+    """Add the flag of the folder that holds the files of registered question sets."""
     parser.add_argument(
         "--cache",
         type=Path,
         default=Path(os.environ.get("COCAL_SOURCES", "results/sources")),
         metavar="FOLDER",
-        help="source files, in the layout of their hosts; the variable COCAL_SOURCES by default, else results/sources",
+        help="source files, in the layout of their hosts (default: the variable COCAL_SOURCES, else results/sources)",
     )
 
 
 def add_readers(parser: argparse.ArgumentParser) -> None:
-    """Flags that say which checkpoints read rollouts of the past (cocal.replay.checkpoints)."""
+    """Add the flags of the checkpoints that read stored rollouts (cocal.replay.checkpoints)."""
     parser.add_argument(
         "--checkpoints",
         default=[],
         nargs="+",
         type=Path,
         metavar="FOLDER",
-        help="step-N of every stage: steps after the stage before and up to N are read by it",
+        help="step-N of every stage; each reads the rollout steps after the stage before it, up to N",
     )
     parser.add_argument(
         "--exact",
         type=Path,
-        help="folder of the weights of every step: weight_v000001 (of slime) or step-0 sampled and reads step 1",
+        help="folder of the weights of every step; weight_v000001 (of slime) or step-0 sampled step 1 and reads it",
     )
 
 
 def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the commands that judge answers."""
+    """Add the flags of the commands that judge answers."""
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier, the judge of mathematics")
     parser.add_argument("--judge", default='{"kind": "exact-match"}', help="JSON: judge of factual answers")
     parser.add_argument(
         "--judgements",
         type=Path,
         default=Path("results/judgements"),
-        help="folder of a language model's replies; shared by jobs, may be deleted",
+        help="folder that caches a language model's replies; jobs share it, and it may be deleted",
     )
 
 
 def judging_of(options: argparse.Namespace, domains: Sequence[str]) -> "Judging":
-    """What those flags say, for question sets of these domains.
+    """The judges that these flags choose for question sets of some domains.
 
     Raises:
-        ConfigError: if they are not valid.
+        ConfigError: if the flags are not valid.
     """
     from cocal.config import parse_settings
     from cocal.config.evaluation import VerifierSettings

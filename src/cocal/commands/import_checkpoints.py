@@ -1,21 +1,19 @@
-"""`cocal import-checkpoints`: checkpoints that another engine trained become policies of the study."""
+"""`cocal import-checkpoints`: make checkpoints that another engine trained the policies of a study."""
 
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--backbone", required=True, help="JSON: the backbone's settings")
-    parser.add_argument("--base", required=True, type=Path, help="base policy, whose vocabulary they must have")
-    parser.add_argument(
-        "--stages", required=True, nargs="+", metavar="STEP=FOLDER", help="checkpoint after each stage's step"
-    )
+    parser.add_argument("--base", required=True, type=Path, help="base policy, whose vocabulary the stages must have")
+    parser.add_argument("--stages", required=True, nargs="+", metavar="STEP=FOLDER", help="checkpoint of each stage")
     parser.add_argument("--output", required=True, type=Path, help="folder for step-N checkpoints")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Check and place every stage."""
+    """Check every stage's checkpoint and put it in its place."""
     from cocal.checkpoints.importing import import_checkpoint
     from cocal.config import ConfigError, parse_settings
     from cocal.config.backbone import BackboneChoice

@@ -1,4 +1,4 @@
-"""`cocal import-rollouts`: rollout dumps of another engine become rollout tables."""
+"""`cocal import-rollouts`: turn rollout dumps of another engine into rollout tables."""
 
 import argparse
 from pathlib import Path
@@ -7,34 +7,34 @@ from cocal.commands.flags import add_readers, add_run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", required=True, help="JSON: the policy training that made the rollouts")
     parser.add_argument("--algorithm", required=True, choices=["grpo", "rlcr", "dcpo"])
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
     parser.add_argument("--format", required=True, choices=["slime", "trl", "jsonl"])
-    parser.add_argument("--dumps", required=True, type=Path, help="folder of dumps, one file a step")
+    parser.add_argument("--dumps", required=True, type=Path, help="folder of dumps, one file per step")
     parser.add_argument("--questions", required=True, type=Path, help="training set")
-    parser.add_argument("--policy", required=True, type=Path, help="checkpoint: tokenizer, vocabulary, end tokens")
+    parser.add_argument("--policy", required=True, type=Path, help="checkpoint of the tokenizer and vocabulary")
     parser.add_argument(
         "--correctness",
         default="verifier",
         choices=["verifier", "reward"],
-        help="who says which responses are correct: our verifier, or the reward of the dumps",
+        help="what decides which responses are correct: our verifier, or the reward of the dumps",
     )
-    parser.add_argument("--reward-key", default="reward", help="the reward's name where the dumps have several")
+    parser.add_argument("--reward-key", default="reward", help="name of the reward where dumps have several")
     parser.add_argument(
         "--tokenise",
         metavar="SET",
-        help="prompt set: tokenise text where dumps lack ids; they may not be those that were sampled",
+        help="prompt set for tokenising dumps that have only text; the ids may differ from those that were sampled",
     )
-    parser.add_argument("--features", default="{}", help="JSON: batch_tokens of log-probabilities that dumps lack")
+    parser.add_argument("--features", default="{}", help="JSON: batch_tokens, for log-probabilities that dumps lack")
     add_readers(parser)
     add_run_folder(parser)
-    parser.add_argument("--output", required=True, type=Path, help="folder for the tables, one a step")
+    parser.add_argument("--output", required=True, type=Path, help="folder for the tables, one per step")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Import or resume, then publish."""
+    """Import the dumps, or resume their import, and publish the tables."""
     from contextlib import nullcontext
 
     from cocal.answers.equivalence import Verifier

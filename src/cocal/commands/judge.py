@@ -8,18 +8,18 @@ from cocal.commands.flags import add_judge_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     add_judge_arguments(parser)
     parser.add_argument("--questions", required=True, type=Path, help="question set that was answered (.parquet)")
     parser.add_argument("--responses", required=True, type=Path, help="table of responses; verdicts in it are ignored")
     parser.add_argument(
-        "--pool", action="store_true", help="compare the answers to each question too, for self-consistency"
+        "--pool", action="store_true", help="also compare the answers to each question, for self-consistency"
     )
     parser.add_argument("--output", required=True, type=Path, help="table to write")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Judge and write. A killed run goes on with the judgements that it kept."""
+    """Judge the responses and write the table. A killed run reuses the judgements that it kept."""
     from cocal.commands.flags import judging_of
     from cocal.judging.verdicts import judge_set
     from cocal.runtime.machine import fix_threads

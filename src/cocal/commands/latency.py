@@ -1,4 +1,4 @@
-"""`cocal latency`: inference times of one checkpoint and its companions on the device at hand."""
+"""`cocal latency`: measure the inference times of one checkpoint and its companions on this device."""
 
 import argparse
 from pathlib import Path
@@ -7,43 +7,43 @@ from cocal.commands.flags import add_prompts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
-    parser.add_argument("--settings", default="{}", help="JSON: sampling parameters, pool, engine that generates")
+    """Add the flags of the command."""
+    parser.add_argument("--settings", default="{}", help="JSON: sampling parameters, pool and engine")
     parser.add_argument(
-        "--datasets", required=True, help="JSON: mathematical evaluation set -> longest response in tokens"
+        "--datasets", required=True, help="JSON: longest response in tokens, by mathematical evaluation set"
     )
     parser.add_argument("--questions", required=True, type=Path, help="folder of question sets")
     parser.add_argument("--checkpoint", required=True, type=Path, help="policy to time")
     parser.add_argument(
-        "--companions", required=True, type=Path, metavar="FOLDER", help="CoCal's steps-N, on last+mean states"
+        "--companions", required=True, type=Path, metavar="FOLDER", help="CoCal's companions on last+mean states"
     )
     parser.add_argument(
         "--prompt-companions",
         required=True,
         type=Path,
         metavar="FOLDER",
-        help="pre-generation's steps-N, on prompt states",
+        help="pre-generation companions on prompt states",
     )
     add_prompts(parser)
     parser.add_argument(
-        "--samples", type=int, default=8, metavar="N", help="questions of each set, one at a time, to a confidence"
+        "--samples", type=int, default=8, metavar="N", help="questions of each set that are timed, one at a time"
     )
     parser.add_argument(
-        "--concurrent", type=int, default=64, metavar="N", help="responses that are generated together, at most"
+        "--concurrent", type=int, default=64, metavar="N", help="largest number of responses generated together"
     )
     parser.add_argument(
-        "--predictions", type=int, default=1000, metavar="N", help="predictions of a companion, one response each"
+        "--predictions", type=int, default=1000, metavar="N", help="timed predictions of a companion, one at a time"
     )
-    parser.add_argument("--seed", type=int, default=42, help="of the choice of questions")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE.json", help="times to write")
+    parser.add_argument("--seed", type=int, default=42, help="seed of the choice of questions")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE.json", help="file for the times")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Load, measure, write.
+    """Load the models, measure the times, and write them.
 
     Raises:
         ConfigError: if a number is below 1, or a set has too few questions.
-        ContractError: if a file is broken, or companions read other states than theirs.
+        ContractError: if a file is broken, or companions read other states than the flag asks for.
     """
     from cocal.config import ConfigError, parse_settings
     from cocal.config.evaluation import GenerationSettings

@@ -5,28 +5,28 @@ import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Predictions in, one NetCDF cube out."""
-    parser.add_argument("--settings", help="metrics settings: JSON text, or the path of a YAML or JSON file")
-    parser.add_argument("--groups", help='macro averages, JSON: {"macro-mathematics": ["math500", ...]}')
-    parser.add_argument("--seeds", type=int, nargs="+", help="seeds every companion must have; default: all found")
+    """Add the flags of the command."""
+    parser.add_argument("--settings", help="metric settings: JSON text, or a YAML or JSON file")
+    parser.add_argument("--groups", help='JSON: macro averages, such as {"macro-mathematics": ["math500", ...]}')
+    parser.add_argument("--seeds", type=int, nargs="+", help="seeds that every companion must have (default: all)")
     parser.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
     parser.add_argument(
         "--sweep",
         nargs="+",
         default=[],
         choices=["source_step", "validation_step", "layer", "pooling"],
-        help="several companions a method: a cube with these dimensions",
+        help="dimensions of the cube along which a method has several companions",
     )
     parser.add_argument(
         "--common-responses",
         action="store_true",
-        help="confidence metrics over the responses for which all methods have a valid confidence that share them",
+        help="confidence metrics cover only responses for which all methods that share them have a valid confidence",
     )
     parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the cube."""
+    """Compute the cube and write it."""
     import pandas as pd
 
     from cocal.config import parse_settings

@@ -1,4 +1,4 @@
-"""`cocal overlap`: which evaluation questions the sources of training ask too, and what was done about it."""
+"""`cocal overlap`: report the evaluation questions that also occur in the sources of training."""
 
 import argparse
 import logging
@@ -8,19 +8,19 @@ from cocal.commands.flags import add_cache
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", required=True, help="JSON: datasets (by name), world, seed, overlap")
-    parser.add_argument("--registry", help="JSON or YAML file: the dataset registry, where a set is registered")
+    parser.add_argument("--registry", help="JSON or YAML file of the dataset registry, if a set is registered")
     add_cache(parser)
     parser.add_argument("--questions", required=True, type=Path, help="folder of the built question sets")
-    parser.add_argument("--output", required=True, type=Path, help="CSV: one row a pair of questions")
+    parser.add_argument("--output", required=True, type=Path, help="CSV file with one row per pair of questions")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compare the sources with each other and with what was built of them.
+    """Compare the sources of training with the evaluation sets and with the training sets that were built.
 
     Raises:
-        ContractError: if a training question is left that the settings exclude.
+        ContractError: if a training set still has a question that the settings exclude.
     """
     from cocal.config import parse_settings
     from cocal.config.data import QuestionSetsSettings
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
     built = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS) for name in settings.datasets}
-    # a given training set as its source has it: what was excluded is not in the built one
+    # training sets are read from their sources, since the built ones lack the questions that were excluded
     training = {name for name, dataset in settings.datasets.items() if dataset.role == "training"}
     registered = {name: source for name, source in settings.registered.items() if name in training}
     files = {name: source for name, source in settings.files.items() if name in training}

@@ -1,24 +1,24 @@
-"""`cocal plan`: jobs, GPU-hours and storage of a study by stage, before anything is submitted."""
+"""`cocal plan`: print jobs, GPU-hours and storage of a study by stage, before anything is submitted."""
 
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--study", type=Path, default=Path("config/config.yaml"), help="configuration of the study")
     parser.add_argument(
         "--directory",
         type=Path,
-        help="folder of the study's results/ and logs/, as of `snakemake --directory`; by default "
-        "studies/NAME if there is one or results/ belongs to another study, else this one",
+        help="folder of the study's results/ and logs/, as for `snakemake --directory` (default: studies/NAME if it "
+        "exists or results/ belongs to another study, else this folder)",
     )
-    parser.add_argument("--snakefile", type=Path, default=Path("Snakefile"), help="the workflow that counts the jobs")
-    parser.add_argument("--assumptions", help="JSON or YAML file: what the estimates rest on; the paper's by default")
+    parser.add_argument("--snakefile", type=Path, default=Path("Snakefile"), help="workflow whose jobs are counted")
+    parser.add_argument("--assumptions", help="JSON or YAML file: assumptions of the estimates (default: the paper's)")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Count the jobs that are left to do with a dry-run, estimate the rest from the configuration, print."""
+    """Count the jobs left with a dry-run, estimate hours and storage from the configuration, and print both."""
     from cocal.config import load_study, parse_settings
     from cocal.questions.files import counted
     from cocal.store.owner import owner_of

@@ -1,4 +1,4 @@
-"""`cocal predictions`: confidences of one checkpoint's evaluation responses by every method."""
+"""`cocal predictions`: estimate the confidence in one checkpoint's evaluation responses by every method."""
 
 import argparse
 import logging
@@ -8,23 +8,23 @@ from cocal.commands.flags import add_cell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: methods, missing_answer")
-    parser.add_argument("--samples", required=True, help="JSON: question set -> responses a question to evaluate")
-    parser.add_argument("--pool", type=int, default=10, help="responses a question in the self-consistency pool")
+    parser.add_argument("--samples", required=True, help="JSON: evaluated responses per question, by question set")
+    parser.add_argument("--pool", type=int, default=10, help="responses per question in the self-consistency pool")
     add_cell(parser)
     parser.add_argument(
-        "--methods", help="comma-separated; by default those of --settings that are evaluated on this policy"
+        "--methods", help="comma-separated names (default: those of --settings that are evaluated on this policy)"
     )
     parser.add_argument(
         "--responses",
         required=True,
         nargs="+",
         metavar="FORMAT=FOLDER",
-        help="one folder of {set}.parquet a prompt format: answer=FOLDER verbal=FOLDER",
+        help="one folder of {set}.parquet per prompt format: answer=FOLDER verbal=FOLDER",
     )
     parser.add_argument(
-        "--features", nargs="+", default=[], metavar="FORMAT=FOLDER", help="one folder of {set}.zarr a prompt format"
+        "--features", nargs="+", default=[], metavar="FORMAT=FOLDER", help="one folder of {set}.zarr per prompt format"
     )
     parser.add_argument(
         "--companions",
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Estimate and write. Torch is loaded for companions alone."""
+    """Estimate the confidences and write them. Torch is loaded only for companions."""
     from cocal.config import parse_settings
     from cocal.config.evaluation import EstimatorSettings
     from cocal.config.methods import METHODS
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _formats(flag: str, words: list[str]) -> dict[str, Path]:
-    """Folder of each prompt format."""
+    """Folder of each prompt format, from the words of a flag."""
     from cocal.commands.flags import named_folders
     from cocal.config.methods import METHODS
     from cocal.errors import ConfigError

@@ -1,4 +1,4 @@
-"""`cocal prompts`: hidden-state features of the prompts that policy training asked."""
+"""`cocal prompts`: extract hidden-state features of the prompts that policy training asked."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from cocal.commands.flags import add_readers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     add_readers(parser)
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """One pass over the prompts of every stage."""
+    """Run one pass over the prompts of every stage."""
     from cocal.config import parse_settings
     from cocal.config.evaluation import FeatureSettings
     from cocal.replay.checkpoints import StepCheckpoints
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(FeatureSettings, options.settings)
     checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)
     columns = ["dataset", "question_id", "response_id", "step", "sample", "prompt_ids"]
-    # the responses to a question share its prompt: the ids of the others are not read
+    # the responses to a question share its prompt, so only the first of them is read
     rollouts = read_frame(options.rollouts, RESPONSES, columns, where=[("sample", "=", 0)])
     extract_prompts(
         checkpoints,

@@ -1,4 +1,4 @@
-"""`cocal questions`: the question sets of a study."""
+"""`cocal questions`: build the question sets of a study."""
 
 import argparse
 import logging
@@ -8,10 +8,10 @@ from cocal.commands.flags import add_cache
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", required=True, help="JSON: datasets (by name), world, seed, overlap")
     parser.add_argument(
-        "--registry", help="JSON or YAML file: the dataset registry, where a set is registered (config/datasets.yaml)"
+        "--registry", help="JSON or YAML file of the dataset registry, if a set is registered (config/datasets.yaml)"
     )
     add_cache(parser)
     parser.add_argument(
@@ -20,18 +20,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=Path,
         metavar="FILE.parquet",
-        help="sets that are built already: none of their questions is drawn again, and training sets are compared with "
-        "those of evaluation",
+        help="sets that are already built; their questions are not drawn again, and training sets are compared with "
+        "the evaluation sets among them",
     )
-    parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet a set")
+    parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet per set")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Build, settle what training and evaluation share, write.
+    """Build the sets, settle the questions that training and evaluation share, and write the sets.
 
     Raises:
-        ContractError: if a source file is missing or not what the registry says, or an evaluation question occurs in
-            a training set where that is refused.
+        ContractError: if a source file is missing or differs from its entry in the registry, or if an evaluation
+            question occurs in a training set and the settings refuse that.
     """
     from cocal.config import parse_settings
     from cocal.config.data import QuestionSetsSettings

@@ -1,4 +1,4 @@
-"""`cocal replay`: hidden-state features of stored rollouts, where training did not keep them itself."""
+"""`cocal replay`: extract hidden-state features of stored rollouts whose training did not keep them."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from cocal.commands.flags import add_readers, add_run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     add_readers(parser)
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """One pass over the exact token ids of every rollout."""
+    """Run one pass over the exact token ids of every rollout."""
     from cocal.config import parse_settings
     from cocal.config.evaluation import FeatureSettings
     from cocal.replay.checkpoints import StepCheckpoints

@@ -1,4 +1,4 @@
-"""`cocal resample`: answers of the final policy to the training questions, for post-hoc calibration."""
+"""`cocal resample`: answer the training questions with the final policy, for post-hoc calibration."""
 
 import argparse
 from pathlib import Path
@@ -7,8 +7,8 @@ from cocal.commands.flags import add_prompts, add_run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
-    parser.add_argument("--settings", default="{}", help="JSON: sampling of PostCal")
+    """Add the flags of the command."""
+    parser.add_argument("--settings", default="{}", help="JSON: sampling settings of PostCal")
     parser.add_argument("--policy", required=True, help="JSON: the policy training whose questions are repeated")
     parser.add_argument("--features", default="{}", help="JSON: layers and dtype")
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
@@ -18,13 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--questions", required=True, type=Path, help="training set")
     add_prompts(parser)
     add_run_folder(parser)
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the responses, a table a step")
+    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the response tables, one per step")
     parser.add_argument("--output-features", required=True, type=Path, help="feature store of the responses")
     parser.add_argument("--cost", type=Path, help="JSON file for the time of the sampling alone")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Sample or resume, then publish."""
+    """Sample the responses, or resume their sampling, and publish them."""
     from cocal.answers.equivalence import Verifier
     from cocal.checkpoints.loading import fingerprint, load_policy
     from cocal.config import parse_settings

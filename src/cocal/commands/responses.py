@@ -1,4 +1,4 @@
-"""`cocal responses`: evaluation responses of one checkpoint in one prompt format."""
+"""`cocal responses`: sample and judge evaluation responses of one checkpoint in one prompt format."""
 
 import argparse
 from pathlib import Path
@@ -7,21 +7,21 @@ from cocal.commands.flags import add_cell, add_judge_arguments, add_prompts, add
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: sampling parameters")
     add_judge_arguments(parser)
-    parser.add_argument("--plan", required=True, help="JSON: question sets, how many responses, how long")
+    parser.add_argument("--plan", required=True, help="JSON: question sets, number and length of responses")
     parser.add_argument("--prompt-format", required=True, help="prompt format: answer, verbal, ...")
     parser.add_argument("--questions", required=True, type=Path, help="folder of question sets")
     parser.add_argument("--checkpoint", required=True, type=Path, help="policy to sample from")
     add_cell(parser)
     add_prompts(parser)
     add_run_folder(parser)
-    parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet a question set")
+    parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet per question set")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Sample set by set, let go of the policy, then judge set by set; finished sets of both kinds survive a kill."""
+    """Sample all sets, release the policy, and judge all sets. A killed run keeps every set that was finished."""
     from cocal.checkpoints.loading import fingerprint
     from cocal.commands.flags import judging_of
     from cocal.config import parse_settings

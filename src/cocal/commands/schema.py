@@ -4,7 +4,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments."""
+    """The command has no flags."""
 
 
 def run(options: argparse.Namespace) -> None:

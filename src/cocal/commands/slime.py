@@ -1,4 +1,4 @@
-"""`cocal slime`: policy training by slime, the paper's engine, inside or beside its container."""
+"""`cocal slime`: train a policy with slime, the paper's engine, inside or beside its container."""
 
 import argparse
 from pathlib import Path
@@ -7,15 +7,15 @@ from cocal.commands.flags import add_training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     add_training(parser)
-    parser.add_argument("--backbone-name", required=True, help="key of policy.slime.torch_dist")
+    parser.add_argument("--backbone-name", required=True, help="name of the backbone in policy.slime.torch_dist")
     parser.add_argument("--backbone", required=True, help="JSON: the backbone's settings")
     parser.add_argument("--per-node", default="", help="script that joins several nodes by Ray")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train or resume, import what slime left, then publish."""
+    """Train with slime, or resume, import its dumps and checkpoints, and publish them."""
     from cocal.checkpoints.loading import fingerprint
     from cocal.config import parse_settings
     from cocal.config.backbone import BackboneChoice
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
         "algorithm": options.algorithm,
         "prompts": prompts.identity(PROMPT_FORMATS[options.algorithm]),
     }
-    # slime's own place and shape may change when a run resumes; what it computes may not
+    # a run may resume with slime on other machines, but not with another computation
     computed = depends_on | {"policy": settings.rollout_settings(options.algorithm)}
     inputs = {"base": fingerprint(options.base)} | questions_digests(questions)
     folder = RunFolder(options.run_folder.absolute(), digest(computed | inputs))

@@ -1,4 +1,4 @@
-"""`cocal slurm`: what a run on SLURM needs to know before its first job."""
+"""`cocal slurm`: check a SLURM cluster before a run's first job, or cancel the run's jobs."""
 
 import argparse
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whether to cancel."""
+    """Add the flags of the command."""
     parser.description = (
-        "Refuses while jobs of an earlier run of the folder are in the queue, or where the cluster has no such "
-        "partition, GPU or account as COCAL_SLURM_* ask for. Snakemake calls it before the first job."
+        "Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks the "
+        "partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job."
     )
     parser.add_argument(
         "--cancel", action="store_true", help="cancel jobs of the folder and wait until they have ended"
@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path(),
         metavar="FOLDER",
-        help="folder of the study's results/ and logs/, as of `snakemake --directory`; this one by default",
+        help="folder of the study's results/ and logs/, as for `snakemake --directory` (default: this folder)",
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Check, or cancel."""
+    """Check the cluster, or cancel the jobs."""
     from cocal.runtime import slurm
 
     if options.cancel:

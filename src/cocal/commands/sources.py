@@ -9,22 +9,22 @@ from cocal.commands.flags import add_cache
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     parser.add_argument(
-        "--registry", default="config/datasets.yaml", help="YAML file of the registry, or JSON: a slice of it"
+        "--registry", default="config/datasets.yaml", help="YAML file of the registry, or a part of it as JSON"
     )
-    parser.add_argument("--sets", nargs="+", metavar="NAME", help="registered names; all by default")
+    parser.add_argument("--sets", nargs="+", metavar="NAME", help="registered names (default: all)")
     add_cache(parser)
     parser.add_argument(
         "--mirror",
         default=os.environ.get("COCAL_MIRROR"),
-        help="base instead of the hosts: http(s)://... or file:///folder; the variable COCAL_MIRROR by default",
+        help="address that replaces the hosts: http(s)://... or file:///folder (default: the variable COCAL_MIRROR)",
     )
-    parser.add_argument("--output", type=Path, help="JSON: what lies where, with checksums")
+    parser.add_argument("--output", type=Path, help="JSON report of the files and their checksums")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Fetch what the cache lacks, verify all of it, say what is there."""
+    """Fetch the files that the cache lacks, verify all files, and report them."""
     import json
 
     from cocal.config import parse_settings

@@ -1,4 +1,4 @@
-"""`cocal train`: reinforcement learning with recorded rollouts; under `accelerate launch` on several GPUs."""
+"""`cocal train`: train a policy and record its rollouts; `accelerate launch` starts it on several GPUs."""
 
 import argparse
 from pathlib import Path
@@ -7,14 +7,14 @@ from cocal.commands.flags import add_training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of the command."""
+    """Add the flags of the command."""
     add_training(parser)
     parser.add_argument("--features", default="{}", help="JSON: layers and dtype of the live features")
     parser.add_argument("--output-features", type=Path, help="feature store of the rollouts, for companions")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train or resume, then publish."""
+    """Train the policy, or resume its training, and publish the results."""
     from cocal.answers.equivalence import Verifier
     from cocal.checkpoints.loading import fingerprint
     from cocal.config import parse_settings

@@ -1,4 +1,4 @@
-"""Features of chosen responses as batches on the device: held there, or streamed from the store."""
+"""Batches of features on a device, either held there or streamed from the store."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ from cocal.features.store import FeatureReader
 
 
 def loader(features: FeatureReader, layer: int | None, poolings: Sequence[str]) -> Callable[[np.ndarray], Tensor]:
-    """What reads features (n, inputs) of n rows of a store, float32 or bfloat16 as they are there."""
+    """Return a function that reads features (n, inputs) of n rows in the store's format, float32 or bfloat16."""
 
     def load(rows: np.ndarray) -> Tensor:
         taken = torch.from_numpy(features.take(rows, layer, poolings))
@@ -21,20 +21,19 @@ def loader(features: FeatureReader, layer: int | None, poolings: Sequence[str]) 
 
 
 class Batches:
-    """Features of rows of a store, in batches on a device, in the store's format.
+    """Features of rows of a store, in batches on a device and in the store's format.
 
-    What is held is read once, whatever is asked for afterwards; what is not is read again in every pass, ahead of its
-    use, by one thread.
+    If `held`, the rows are loaded once; otherwise a background thread reads them again in every pass.
 
     Args:
-        load: features (n, inputs) of n rows in memory, which a GPU then reads.
-        rows: int64 (n,), rising.
-        batch: rows of a batch.
-        per_slice: rows of the store that are read together; at most four such slices are in memory.
-        device: where the batches are wanted.
-        held: whether to keep all features there.
-        shuffled: rows to read together where they are not held and wanted in another order. Each such reading goes
-            through all of the store: the more, the better.
+        load: Function that loads features (n, inputs) of n rows into host memory.
+        rows: int64 (n,), ascending row numbers.
+        batch: Number of rows in a batch.
+        per_slice: Number of the store's rows that are read together; at most four such slices are in memory.
+        device: Device of the batches.
+        held: Whether to keep all features on the device.
+        shuffled: Number of rows that are read together if rows are streamed in another order. Each such read goes
+            through the whole store, so a large number is faster.
     """
 
     def __init__(
@@ -53,14 +52,15 @@ class Batches:
         self._held = self._hold() if held else None
 
     def of(self, count: int, order: np.ndarray | None = None) -> Iterator[tuple[slice | Tensor, Tensor]]:
-        """Batches of the first `count` rows, each once.
+        """Yield the first `count` rows once, in batches.
 
         Args:
-            order: permutation of 0 to count - 1; rising by default.
+            count: Number of rows.
+            order: Permutation of 0 to count - 1; ascending by default.
 
         Yields:
-            Places among the rows, a slice, or int64 (b,) on the device; and their features (b, inputs). The last batch
-            may be short.
+            Positions among the rows, a slice or int64 (b,) on the device, and their features (b, inputs). The last
+            batch may be smaller.
         """
         places = None if order is None else torch.from_numpy(order).to(self._device)
         streamed = None if self._held is not None else self._batched(self._streamed(count, order))
@@ -70,7 +70,7 @@ class Batches:
             yield chosen, self._held[chosen] if streamed is None else next(streamed)
 
     def _hold(self) -> Tensor:
-        """All features on the device."""
+        """Load all features onto the device."""
         held, filled = None, 0
         for block in self._streamed(len(self._rows)):
             if held is None:
@@ -80,7 +80,7 @@ class Batches:
         return held
 
     def _streamed(self, count: int, order: np.ndarray | None = None) -> Iterator[Tensor]:
-        """Features of the first `count` rows, in blocks of any size; each is read while the one before is used."""
+        """Yield features of the first `count` rows in blocks of any size; the next block is read in the background."""
         rows = self._rows[:count] if order is None else self._rows[order]
         if order is None:
             borders = np.flatnonzero(np.diff(rows // self._per_slice)) + 1
@@ -95,12 +95,12 @@ class Batches:
                 ahead = following
 
     def _read(self, rows: np.ndarray) -> Tensor:
-        """Features of rows, in memory that a GPU copies from on its own."""
+        """Load features of rows; with a GPU, into pinned memory, from which it copies asynchronously."""
         block = self._load(rows)
         return block.pin_memory() if self._device.type == "cuda" else block
 
     def _batched(self, blocks: Iterator[Tensor]) -> Iterator[Tensor]:
-        """The rows of all blocks in batches, the last of which may be short."""
+        """Regroup the rows of all blocks into batches; the last one may be smaller."""
         pieces, missing = [], self._batch
         for block in blocks:
             while len(block):

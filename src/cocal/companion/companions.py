@@ -1,4 +1,4 @@
-"""Fitted companions: what made them, their confidences, their file."""
+"""Fitted companions: their spec, their confidences and their file."""
 
 import json
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from cocal.errors import ContractError
 from cocal.store.damage import absent, unreadable
 
 _PREDICTION_BATCH = {"cpu": 512, "cuda": 8192}
-"""Responses scored at a time: on a processor, as many as leave the states of small companions in its cache."""
+"""Number of responses scored at a time; on a processor, the states of small companions then fit into its cache."""
 
 
 def build_model(settings: CompanionSettings, inputs: int) -> CompanionMLP:
-    """The module of all members, in the order of `companion_members`; not initialised."""
+    """Build the uninitialised module of all members, in the order of `companion_members`."""
     return CompanionMLP(inputs, settings.widths, settings.seeds, len(settings.targets))
 
 
@@ -31,8 +31,8 @@ class Companions:
     """Fitted companions.
 
     Attributes:
-        spec: what made them.
-        model: the weights of all members, in evaluation mode.
+        spec: Settings and data of the fit.
+        model: Module with the weights of all members, in evaluation mode.
     """
 
     spec: CompanionSpec
@@ -44,17 +44,17 @@ class Companions:
         return self.spec.members
 
     def to(self, device: torch.device) -> "Companions":
-        """Move them to a device, where they then predict."""
+        """Move the companions to a device and return them."""
         self.model.to(device)
         return self
 
     @torch.inference_mode()
     def predict(self, features: np.ndarray | Tensor) -> np.ndarray:
-        """Confidences of responses, truncated or not, scored in batches.
+        """Predict the confidences of responses, truncated ones included, in batches.
 
         Args:
-            features: float32 or, as a tensor, of any float format (n, inputs), of the layer and poolings in `spec`;
-                fastest on the companions' device.
+            features: (n, inputs), states of the layer and poolings in `spec`, as a float32 array or a tensor of any
+                float format. Prediction is fastest if they are on the companions' device.
 
         Returns:
             float64 (members, n) in [0, 1].
@@ -64,7 +64,7 @@ class Companions:
         """
         if features.ndim != 2 or features.shape[1] != self.spec.inputs:
             raise ContractError(
-                f"features of shape {tuple(features.shape)} given to companions of input width {self.spec.inputs} "
+                f"features have shape {tuple(features.shape)}, but the companions need width {self.spec.inputs} "
                 f"(layer {self.spec.layer}, poolings {', '.join(self.spec.poolings)})"
             )
         device = self.model.device
@@ -79,26 +79,27 @@ class Companions:
 
 
 def save_companions(path: Path, companions: Companions, attributes: Mapping[str, str]) -> str:
-    """Write the weights as safetensors, spec and provenance in the metadata.
+    """Write the weights as safetensors, with spec and provenance in the metadata.
 
     Args:
-        path: file to write; within `cocal.store.atomic_path`.
-        attributes: provenance.
+        path: File to write, inside `cocal.store.atomic_path`.
+        companions: Fitted companions.
+        attributes: Provenance.
 
     Returns:
         The metadata as indented JSON text.
     """
     metadata = {"spec": companions.spec.model_dump(mode="json"), "provenance": dict(attributes)}
-    # One key alone: safetensors does not fix the order of several, and equal fits must give equal bytes.
+    # There is only one key, since safetensors does not fix the order of keys and equal fits must give equal bytes.
     save_file(companions.model.state_dict(), path, {"cocal": json.dumps(metadata, sort_keys=True)})
     return json.dumps(metadata, indent=2, sort_keys=True) + "\n"
 
 
 def load_companions(path: str | Path) -> Companions:
-    """Companions from their output folder, or from its companions.safetensors.
+    """Load companions from their output folder or from its companions.safetensors.
 
     Raises:
-        ContractError: if the file is missing, truncated, carries no spec, or its weights do not fit the spec.
+        ContractError: if the file is missing or truncated, has no spec, or its weights do not fit the spec.
     """
     path = Path(path)
     path = path / "companions.safetensors" if path.is_dir() else path
@@ -115,5 +116,5 @@ def load_companions(path: str | Path) -> Companions:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise ContractError(f"{path}: the weights do not fit their spec ({error})") from None
+        raise ContractError(f"{path}: the weights do not fit the companions' spec ({error})") from None
     return Companions(spec, model)

@@ -7,17 +7,16 @@ from torch import Tensor
 
 
 class Dropout:
-    """Draws each seed's dropout factors; members of one seed drop the same units.
+    """Draws each seed's dropout factors; members with the same seed drop the same units.
 
-    On the CPU the factors are those that plain PyTorch draws after `torch.manual_seed(seed)`, for the same batches of
-    responses by units. On a GPU each seed has a generator of that device, which draws another stream, as plain PyTorch
-    on a GPU does too.
+    On the CPU, a plain PyTorch model draws the same factors after `torch.manual_seed(seed)` if it sees the same
+    batches. On a GPU each seed has a generator on that device, whose stream differs, as it does in plain PyTorch.
 
     Args:
-        generators: one a seed, where the initialisation left them.
-        widths: of the hidden layers.
-        rates: after the first hidden layers, in order.
-        device: where the factors are wanted.
+        generators: One generator for each seed, in its state after the initialisation.
+        widths: Widths of the hidden layers.
+        rates: Dropout rates after the first hidden layers, in order.
+        device: Device of the factors.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class Dropout:
         self._device = device
 
     def draw(self, count: int) -> list[Tensor]:
-        """Factors float32 (seeds, width, count) of each layer with dropout: 0 by chance `rate`, else 1 / (1 - rate)."""
+        """Draw each layer's factors, float32 (seeds, width, count): 0 with probability `rate`, else 1 / (1 - rate)."""
         masks = []
         for width, rate in self._layers:
             drawn = torch.empty(len(self._generators), count, width, device=self._device)

@@ -23,8 +23,8 @@ from cocal.runtime.progress import Progress
 from cocal.study.prefix import Prefix
 
 FEATURE_MEMORY = 5 * 2**30
-"""Bytes of features to hold in the processor's memory, in the store's format: those of the paper's study, 240,000
-responses of 16 KB, and no more. What does not fit is read again in every pass. It does not affect the result."""
+"""Number of bytes of features to hold in host memory, enough for the paper's 240,000 responses of 16 KB each. Features
+that do not fit are read again in every pass. The limit does not affect the result."""
 
 
 def fit_companions(
@@ -42,52 +42,52 @@ def fit_companions(
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Companions, pd.DataFrame]]:
-    """Fit, on every prefix of the rollouts, a companion for every target and seed in one pass over the data.
+    """Fit companions for every target and seed on each prefix of the rollouts, all members of a prefix together.
 
-    Every pass goes through the training responses in batches, in the order in which the policy produced them,
-    or, for PostCal, in a new shuffled order. Truncated responses are left out of training and validation.
-    After every pass each member is evaluated on the validation responses, those of the prefix or a fixed pool
-    (`Prefix`); the pass with the lowest mean squared error against binary correctness is kept, whatever the member's
-    target (the first of equals). Responses to validation questions are never trained on, whatever their step.
-    Features are used as they are, without standardisation: the paper states none. A prefix is fitted as if it
-    were the only one; the prefixes share no more than the features in memory.
+    Every pass goes through the training responses in batches, in the order in which the policy produced them or, for
+    PostCal, in a new shuffled order. Truncated responses are used neither in training nor in validation. After every
+    pass each member is evaluated on the validation responses, which are those of the prefix or of a fixed pool
+    (`Prefix`). Each member keeps its weights after the pass with the lowest mean squared error against binary
+    correctness (the first such pass), even if its target is another one. Responses to validation questions are never
+    trained on. Features are not standardised, since the paper does not mention it. Each prefix is fitted as if it were
+    the only one.
 
-    Features are held in memory, or on the GPU, where they fit: first those of validation, then those of training.
-    Otherwise they are streamed, in constant memory. In chronological order this reads the store once a pass; a shuffled
-    order, which is exact whatever the memory, has to read all of it for every quarter of the processor's memory that
-    features may take.
+    Features that fit are held in memory or on the GPU, first those of validation, then those of training. Otherwise
+    they are streamed in constant memory. A pass in chronological order reads the store once. A pass in shuffled order
+    reads the whole store once for every quarter of the host memory that features may use; the order is the same
+    whatever the memory.
 
     Args:
-        settings: architecture and training.
-        features: row k belongs to row k of `rollouts`.
-        rollouts: from `read_rollouts` or `read_prompts` of `cocal.companion.supervision`, chronological.
-        questions: texts of the whole question table, a share of which is held out for validation.
-        prefixes: steps of training and validation of each fit, none beyond the last step of `rollouts`.
-        order: of the training responses.
-        shuffle_seed: required by the shuffled order, shared by all members.
-        layer: block index; the deepest one stored by default.
-        poolings: concatenated in this order.
-        memory: bytes of features to hold; `FEATURE_MEMORY` by default, on a GPU half of what is free there.
-        device: to train on; the GPU by default, if there is one.
-        progress: of several calls together, counted in passes times steps; by default of this one alone.
+        settings: Architecture and training.
+        features: Feature store; row k belongs to row k of `rollouts`.
+        rollouts: Chronological table from `read_rollouts` or `read_prompts` of `cocal.companion.supervision`.
+        questions: Texts of the whole question table, a share of which is held out for validation.
+        prefixes: Steps of training and validation of each fit, at most the last step of `rollouts`.
+        order: Order of the training responses.
+        shuffle_seed: Seed of the shuffled order, which all members share.
+        layer: Block index; by default the deepest one in the store.
+        poolings: Names of the poolings, concatenated in this order.
+        memory: Bytes of features to hold; by default `FEATURE_MEMORY`, or half of the free memory of a GPU.
+        device: Device to train on; by default the GPU if there is one.
+        progress: Progress that several calls share, counted in passes times steps; by default this call has its own.
 
     Yields:
-        For each prefix in turn, the companions, and their history: columns pass (from 1), target, seed, train_loss
-        (mean over the pass, against the member's target, with dropout), validation_mse (after the pass, against
+        For each prefix, the companions and their history with the columns pass (from 1), target, seed, train_loss
+        (mean over the pass against the member's target, with dropout) and validation_mse (after the pass, against
         correctness).
 
     Raises:
-        ConfigError: if a shuffled order comes without a seed, or a chronological one with a seed.
-        ContractError: if the rollouts are not chronological, training or validation of a prefix is empty (before
-            anything is fitted), or a member's validation error is never finite.
+        ConfigError: if a shuffled order has no seed, or a chronological order has one.
+        ContractError: if the rollouts are not chronological, a prefix has no training or no validation responses (which
+            is checked before anything is fitted), or a member's validation error is never finite.
     """
     if (order == "shuffled") != (shuffle_seed is not None):
-        raise ConfigError(f"order {order} with shuffle seed {shuffle_seed}: shuffling, and it alone, needs a seed")
+        raise ConfigError(f"order {order} with shuffle seed {shuffle_seed}: give a seed for the shuffled order only")
     if not rollouts["step"].is_monotonic_increasing:
         raise ContractError("the rollouts are not in chronological order of their steps")
     held_out = in_validation(rollouts["question"], questions, settings.validation_share, settings.split_seed)
     parts = {prefix: _partition(rollouts, held_out, prefix) for prefix in prefixes}
-    # Rows rise: those of a shorter prefix are the first of these.
+    # Row numbers ascend, so the rows of a shorter prefix are the first rows of the longest one.
     longest = [max(rows, key=len) for rows in zip(*parts.values(), strict=True)]
     inputs = len(poolings) * features.hidden
     device = device or best_device()
@@ -95,12 +95,12 @@ def fit_companions(
     training, validation = _batches(settings, features, layer, poolings, longest, order, memory, device)
     for prefix, (for_training, for_validation) in parts.items():
         model = build_model(settings, inputs).to(device)
-        wanted, truth = (labels.to(device) for labels in _labels(settings, rollouts, for_training, for_validation))
+        targets, truth = (labels.to(device) for labels in _labels(settings, rollouts, for_training, for_validation))
         with matmul_precision(settings.matmul):
             best, history = _fit(
                 settings,
                 model,
-                (training, wanted),
+                (training, targets),
                 (validation, truth),
                 None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
                 lambda detail, steps=prefix.steps: progress.add(steps, f"{steps} steps: {detail}"),
@@ -132,7 +132,7 @@ def _batches(
     memory: int | None,
     device: torch.device,
 ) -> list[Batches]:
-    """Features of the training and validation rows, of which as much is held as fits."""
+    """Build the batches of the training and of the validation rows, and hold those that fit."""
     if memory is None:
         memory = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else FEATURE_MEMORY
     row = len(poolings) * features.hidden * features.itemsize
@@ -140,14 +140,14 @@ def _batches(
     fits_training = fits_validation and (len(parts[0]) + len(parts[1])) * row <= memory
     if not fits_training:
         logging.info(
-            "%.1f GiB of features do not fit %.1f GiB and are read again in every pass%s",
+            "%.1f GiB of features do not fit into %.1f GiB and are read again in every pass%s",
             (len(parts[0]) + len(parts[1])) * row / 2**30,
             memory / 2**30,
-            ", many times over because they are shuffled; with more memory they are not" * (order == "shuffled"),
+            ", several times because they are shuffled; more memory avoids this" * (order == "shuffled"),
         )
 
     load = loader(features, layer, poolings)
-    beside = FEATURE_MEMORY if device.type == "cuda" else memory  # what a GPU does not hold passes through ours
+    host_memory = FEATURE_MEMORY if device.type == "cuda" else memory  # streamed features pass through it
     return [
         Batches(
             load,
@@ -155,7 +155,7 @@ def _batches(
             settings.batch_size,
             per_slice=features.rows_per_read(len(poolings)),
             held=held,
-            shuffled=max(beside // 4 // row, settings.batch_size),
+            shuffled=max(host_memory // 4 // row, settings.batch_size),
             device=device,
         )
         for rows, held in zip(parts, (fits_training, fits_validation), strict=True)
@@ -163,7 +163,7 @@ def _batches(
 
 
 def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, prefix: Prefix) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of training and of validation, rising."""
+    """Return the ascending row numbers of training and of validation."""
     step, complete = rollouts["step"].to_numpy(), ~rollouts["truncated"].to_numpy()
     rows = []
     for name, last, side in (("training", prefix.steps, ~held_out), ("validation", prefix.validation_steps, held_out)):
@@ -182,11 +182,11 @@ def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, prefix: Prefix) -> 
 def _labels(
     settings: CompanionSettings, rollouts: pd.DataFrame, training: np.ndarray, validation: np.ndarray
 ) -> list[Tensor]:
-    """What the members learn of the training rows, float32 (targets, 1, n), and correctness of the validation rows,
+    """Return the targets of the training rows, float32 (targets, 1, n), and the correctness of the validation rows,
     float32 (m,)."""
     correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
-    wanted = [confidence_targets(target, correct[training], group_accuracy[training]) for target in settings.targets]
-    return [torch.from_numpy(np.stack(wanted)[:, None]), torch.from_numpy(correct[validation].astype(np.float32))]
+    targets = [confidence_targets(target, correct[training], group_accuracy[training]) for target in settings.targets]
+    return [torch.from_numpy(np.stack(targets)[:, None]), torch.from_numpy(correct[validation].astype(np.float32))]
 
 
 def _fit(
@@ -197,23 +197,25 @@ def _fit(
     shuffling: np.random.Generator | None,
     report: Callable[[str], None],
 ) -> tuple[tuple[int, ...], pd.DataFrame]:
-    """Train all members of a new `model`; best pass of each member, and the history.
+    """Train all members of a new model; return the best pass of each member, and the history.
 
     Args:
-        training: features, and what to learn, float32 (targets, 1, n), on the model's device.
-        validation: features, and correctness, float32 (m,), there too.
-        shuffling: draws the order of the training responses in every pass; none for chronological order.
-        report: told about every pass.
+        settings: Architecture and training.
+        model: Uninitialised module of all members.
+        training: Features and targets, float32 (targets, 1, n), on the model's device.
+        validation: Features and correctness, float32 (m,), on the model's device.
+        shuffling: Generator that draws the order of the training responses in every pass; None for chronological order.
+        report: Function that is called with a text after every pass.
     """
     members = companion_members(settings)
     trainer = Training(model, settings)
     best = _Best(model)
     history = []
-    batches, wanted = training
-    count = wanted.shape[2]
+    batches, targets = training
+    count = targets.shape[2]
     for number in range(1, settings.passes + 1):
         order = None if shuffling is None else shuffling.permutation(count)
-        loss = trainer.run((batch, wanted[:, :, places]) for places, batch in batches.of(count, order))
+        loss = trainer.run((batch, targets[:, :, places]) for places, batch in batches.of(count, order))
         error = _validate(model, *validation)
         best.update(number, error)
         history.append(_record(number, members, loss, error))
@@ -223,7 +225,7 @@ def _fit(
 
 @torch.inference_mode()
 def _validate(model: CompanionMLP, validation: Batches, truth: Tensor) -> Tensor:
-    """Mean squared error against correctness per member, float64 (members,) on the device."""
+    """Compute each member's mean squared error against correctness, float64 (members,) on the device."""
     total = 0.0
     for places, batch in validation.of(len(truth)):
         total = total + (model(batch).double() - truth[places]).square().sum(dim=1)
@@ -231,7 +233,7 @@ def _validate(model: CompanionMLP, validation: Batches, truth: Tensor) -> Tensor
 
 
 def _record(number: int, members: Sequence[tuple[str, int]], loss: Tensor, error: Tensor) -> pd.DataFrame:
-    """The history's rows of one pass, one a member."""
+    """Build the history's rows of one pass, one for each member."""
     record = pd.DataFrame(members, columns=["target", "seed"]).assign(
         train_loss=loss.cpu().numpy(), validation_mse=error.cpu().numpy()
     )
@@ -240,7 +242,7 @@ def _record(number: int, members: Sequence[tuple[str, int]], loss: Tensor, error
 
 
 def _summary(record: pd.DataFrame) -> str:
-    """Means over the seeds, for the log."""
+    """Format the means over the seeds for the log."""
     means = record.groupby("target", sort=False)[["train_loss", "validation_mse"]].mean()
     return ", ".join(
         f"{target} {loss:.4f} in training and {error:.4f} in validation" for target, loss, error in means.itertuples()
@@ -258,7 +260,7 @@ class _Best:
 
     @torch.no_grad()
     def update(self, number: int, error: Tensor) -> None:
-        """Keep the members that became better in pass `number`."""
+        """Keep the weights of the members that improved in pass `number`."""
         better = error < self._error
         self._error = torch.where(better, error, self._error)
         self._number = torch.where(better, number, self._number)
@@ -267,7 +269,7 @@ class _Best:
             torch.where(better.view(-1, *[1] * (weight.ndim - 1)), weight, kept, out=kept)
 
     def restore(self, members: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-        """Put the kept weights into the model, which is trained no further; the pass that each member has them from."""
+        """Load the kept weights into the model, end its training, and return the pass of each member's weights."""
         numbers = tuple(self._number.tolist())
         for (target, seed), number in zip(members, numbers, strict=True):
             if not number:

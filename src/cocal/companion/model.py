@@ -1,9 +1,9 @@
-"""The companion (equation 3): several independent ones in one module, stacked along the first dimension.
+"""Several independent companions (equation 3) in one module, stacked along the first dimension.
 
-A member is a plain PyTorch model: at each hidden layer linear -> LayerNorm -> GELU -> dropout, at the output linear ->
-sigmoid (appendix A.1). Members share the features and nothing else, so the loss of one has no gradient in another.
+Each member equals a plain PyTorch model with linear -> LayerNorm -> GELU -> dropout at each hidden layer and linear ->
+sigmoid at the output (appendix A.1). Members share only the features, so the loss of one has no gradient in another.
 
-Hidden states run units by responses, (members, units, n). The first layer of all members is then one large product.
+Hidden states have the shape (members, units, n), so that the first layer of all members is one large matrix product.
 """
 
 import math
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 EPSILON = 1e-5
-"""Of `torch.nn.LayerNorm`."""
+"""The default epsilon of `torch.nn.LayerNorm`."""
 
 
 class StackedLinear(nn.Module):
-    """One `torch.nn.Linear` per member: (members, inputs, n), or (inputs, n) for all alike -> (members, outputs, n)."""
+    """One `torch.nn.Linear` per member, from (members, inputs, n) or a shared (inputs, n) to (members, outputs, n)."""
 
     def __init__(self, members: int, inputs: int, outputs: int):
         super().__init__()
@@ -34,7 +34,7 @@ class StackedLinear(nn.Module):
 
     @torch.no_grad()
     def initialise(self, members: slice, generator: torch.Generator) -> None:
-        """Draw members, all alike, as `torch.nn.Linear` does, on the CPU wherever the weights are."""
+        """Draw the weights on the CPU as `torch.nn.Linear` does and give the same ones to all `members`."""
         weight, bias = torch.empty(self.weight.shape[1:]), torch.empty(self.bias.shape[1:])
         nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
         bound = 1 / math.sqrt(weight.shape[1])
@@ -43,7 +43,7 @@ class StackedLinear(nn.Module):
 
 
 class StackedLayerNorm(nn.Module):
-    """One `torch.nn.LayerNorm` per member, over the units: (members, width, n) -> (members, width, n)."""
+    """One `torch.nn.LayerNorm` per member over the units of (members, width, n)."""
 
     def __init__(self, members: int, width: int):
         super().__init__()
@@ -55,9 +55,9 @@ class StackedLayerNorm(nn.Module):
 
 
 class _LayerNorm(torch.autograd.Function):
-    """Normalisation over the units, of which PyTorch has none but over the last dimension.
+    """Normalises over the second dimension, whereas PyTorch's LayerNorm needs the last dimensions.
 
-    Its own gradient keeps three tensors where autograd would keep one an operation.
+    Its own backward pass saves three tensors; autograd would save one for every operation.
     """
 
     @staticmethod
@@ -70,7 +70,7 @@ class _LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """With g = weight x gradient: scale x (g - mean of g - normal x mean of (g x normal)), means over the units."""
+        """Compute scale x (g - mean(g) - normal x mean(g x normal)) with g = weight x gradient and means over units."""
         normal, scale, weight = ctx.saved_tensors
         along = gradient * normal
         row = weight[:, None] / weight.shape[1]
@@ -83,10 +83,10 @@ class CompanionMLP(nn.Module):
     """Companions that see the same features in the same order.
 
     Args:
-        inputs: width of the features.
-        widths: of the hidden layers.
-        seeds: of the initialisation.
-        targets: members of each seed, which learn different things. Member t * len(seeds) + s has seed s.
+        inputs: Width of the features.
+        widths: Widths of the hidden layers.
+        seeds: Seeds of the initialisation.
+        targets: Number of targets. Member t * len(seeds) + s has target t and seed s.
     """
 
     def __init__(self, inputs: int, widths: Sequence[int], seeds: Sequence[int], targets: int):
@@ -105,16 +105,16 @@ class CompanionMLP(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Of the weights."""
+        """Device of the weights."""
         return self.output.weight.device
 
     def initialise(self) -> list[torch.Generator]:
-        """Draw all weights, those of a member as the plain PyTorch model does after `torch.manual_seed(seed)`.
+        """Draw each member's weights as a plain PyTorch model does after `torch.manual_seed(seed)`.
 
-        Members of equal seed start equal.
+        Members with the same seed start with the same weights.
 
         Returns:
-            The generator of each seed, where plain PyTorch's stands after building the model.
+            The generator of each seed, in the state of plain PyTorch's generator after building the model.
         """
         generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         for place, generator in enumerate(generators):
@@ -123,11 +123,11 @@ class CompanionMLP(nn.Module):
         return generators
 
     def forward(self, features: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """Confidences of n responses, float32 (members, n) in [0, 1].
+        """Compute the confidences of n responses, float32 (members, n) in [0, 1].
 
         Args:
-            features: of any float format (n, inputs).
-            masks: dropout factors (seeds, width, n) of the first hidden layers; without them no unit is dropped.
+            features: (n, inputs), of any float format.
+            masks: Dropout factors (seeds, width, n) of the first hidden layers; layers without factors drop no unit.
         """
         hidden = features.float().T
         for place, (linear, norm) in enumerate(zip(self.linears, self.norms, strict=True)):

@@ -1,4 +1,4 @@
-"""What `cocal companions` leaves of a fit: weights, history and spec in one folder."""
+"""Writes the output folder of `cocal companions` with weights, spec and history."""
 
 import logging
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ def write_companions(
     """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically, and log the best passes.
 
     Args:
-        output: the folder; one that exists is replaced.
-        companions: fitted ones.
-        history: of the fit, a row a member and pass.
-        attributes: provenance.
+        output: The folder; an existing one is replaced.
+        companions: Fitted companions.
+        history: History of the fit, with a row for each member and pass.
+        attributes: Provenance.
     """
     with atomic_path(output) as folder:
         folder.mkdir()

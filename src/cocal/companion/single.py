@@ -1,7 +1,7 @@
-"""One companion for one response at a time, at the least cost a call.
+"""One companion that scores one response at a time, with little overhead per call.
 
-Each layer is three operations on plain tensors. At the embedded widths a prediction takes about 1.8 times as long in
-a plain PyTorch module, most of whose time goes into its modules' calls.
+Each layer is three operations on plain tensors. At the embedded widths a plain PyTorch module takes about 1.8 times as
+long for a prediction, mostly for the calls of its submodules.
 """
 
 import torch
@@ -15,9 +15,9 @@ class SingleMember:
     """One member of stacked companions.
 
     Args:
-        companions: fitted ones.
-        member: which of them.
-        device: where it predicts.
+        companions: Fitted companions.
+        member: Index of the member.
+        device: Device on which the member predicts.
     """
 
     def __init__(self, companions: Companions, member: int, device: torch.device):
@@ -35,7 +35,7 @@ class SingleMember:
 
     @torch.inference_mode()
     def predict(self, features: Tensor) -> float:
-        """Confidence in [0, 1] of features float32 (1, inputs), on the device or not."""
+        """Predict a confidence in [0, 1] from features float32 (1, inputs) on any device."""
         hidden = features.to(self._device)
         for weight, bias, scale, shift in self._layers:
             hidden = functional.linear(hidden, weight, bias)

@@ -1,4 +1,4 @@
-"""What makes a set of companions: readable without their weights, and without torch."""
+"""The spec of a set of companions, which can be read without their weights and without torch."""
 
 import json
 from pathlib import Path
@@ -16,12 +16,12 @@ from cocal.study.prefix import Prefix
 Order = Literal["chronological", "shuffled"]
 
 ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "shuffled", "prompts": "chronological"}
-"""How companions of each experience see their training data: CoCal replays the policy's rollouts, or the prompts of
-them, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4)."""
+"""Order of the training data of each experience: CoCal replays the policy's rollouts or their prompts in chronological
+order, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4)."""
 
 
 class CompanionSpec(Model):
-    """What a set of companions was fitted on and how."""
+    """Settings and data with which a set of companions was fitted."""
 
     settings: CompanionSettings
     inputs: Count
@@ -36,12 +36,12 @@ class CompanionSpec(Model):
     order: Order
     shuffle_seed: int | None
     training_responses: Count
-    """Questions, where the companion learnt from prompts."""
+    """Number of training responses; of groups, if the companion learnt from prompts."""
     validation_responses: Count
     training_error_share: Share
     """Share of incorrect responses among the training responses."""
     best_pass: tuple[Count, ...]
-    """By member, counted from 1."""
+    """The best pass of each member, counted from 1."""
 
     @property
     def pooling(self) -> str:
@@ -60,31 +60,31 @@ class CompanionSpec(Model):
 
 
 def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
-    """Every target with every seed, targets first."""
+    """Return every target with every seed; the members of one target are consecutive."""
     return [(target, seed) for target in settings.targets for seed in settings.seeds]
 
 
 def parse_spec(metadata: str, source: str | Path) -> CompanionSpec:
-    """The spec in a companion's metadata.
+    """Parse the spec in the metadata of companions.
 
     Args:
         metadata: JSON text with the key `spec`.
-        source: file name for errors.
+        source: File name for error messages.
 
     Raises:
-        ContractError: if there is none, or it is not valid.
+        ContractError: if the spec is missing or invalid.
     """
     try:
         return CompanionSpec.model_validate(json.loads(metadata)["spec"])
     except (KeyError, TypeError, json.JSONDecodeError, ValidationError) as error:
-        raise ContractError(f"{source}: carries no valid spec of companions ({error})") from None
+        raise ContractError(f"{source}: contains no valid spec of companions ({error})") from None
 
 
 def read_spec(folder: str | Path) -> CompanionSpec:
-    """The spec of the companions in an output folder of `cocal companions`.
+    """Read the spec from an output folder of `cocal companions`.
 
     Raises:
-        ContractError: if there is none, or it is not valid.
+        ContractError: if the spec is missing or invalid.
     """
     path = Path(folder) / "spec.json"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""The supervision that policy training leaves behind: rollout labels, question texts, matching features."""
+"""The supervision that policy training provides: labels of rollouts, texts of questions and matching features."""
 
 from pathlib import Path
 
@@ -26,22 +26,20 @@ _COLUMNS = (
 
 
 def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
-    """Labels of the rollouts of steps 1 to `steps`, chronologically, one row a response.
-
-    Token ids and response texts are not read.
+    """Read the labels of the rollouts of steps 1 to `steps`, without token ids and response texts.
 
     Args:
-        folder: rollout tables, contract RESPONSES.
-        questions: question table, contract QUESTIONS.
-        steps: length of the prefix.
+        folder: Folder of rollout tables (contract RESPONSES).
+        questions: Question table (contract QUESTIONS).
+        steps: Last step to read.
 
     Returns:
-        Columns response_id, step, sample, length, truncated, correct, group_accuracy and question (its text), among
-        others.
+        One row for each response, in chronological order, with the columns response_id, step, sample, length,
+        truncated, correct, group_accuracy and question (its text), among others.
 
     Raises:
-        ContractError: if a table breaks its contract, rows are out of chronological order, a step or a
-            question is missing, or a group accuracy is not that of the whole group.
+        ContractError: if a table breaks its contract, rows are not in chronological order, a step or a question is
+            missing, or a group accuracy is not that of the whole group.
     """
     rollouts = read_frame(folder, RESPONSES, _COLUMNS)
     check_chronological(rollouts, folder)
@@ -58,40 +56,35 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
 
 
 def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
-    """The questions that steps 1 to `steps` asked, chronologically, one row a group of responses (appendix F.4).
+    """Read the questions of steps 1 to `steps` in chronological order, one row for each group (appendix F.4).
 
-    Args:
-        folder, questions, steps: see `read_rollouts`.
+    Arguments and errors are those of `read_rollouts`.
 
     Returns:
-        Columns as of `read_rollouts`: response_id counts the rows, `correct` and `group_accuracy` are the mean
-        correctness of the whole group, truncated responses included, and no row is truncated.
-
-    Raises:
-        ContractError: see `read_rollouts`.
+        The table that `prompts_of` returns, with length 1 in every row.
     """
     return prompts_of(read_rollouts(folder, questions, steps)).assign(length=1)
 
 
 def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """One row a group: its mean correctness, never truncated; response_id counts the rows.
+    """Reduce rollouts to one row for each group, which is the group's first response with other labels.
 
-    Args:
-        rollouts: with the columns sample and group_accuracy.
+    In each row `correct` is the group accuracy, truncated responses included, `truncated` is False, and `response_id`
+    is the row number.
     """
     groups = first_of_groups(rollouts).reset_index(drop=True)
     return groups.assign(response_id=groups.index, truncated=False, correct=groups["group_accuracy"])
 
 
 def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
-    """Steps must not fall and response ids must rise, row by row (section 4.1).
+    """Check that, from row to row, steps never decrease and response ids increase (section 4.1).
 
     Args:
-        rollouts: columns step and response_id.
-        source: file name for errors.
+        rollouts: Table with the columns step and response_id.
+        source: File name for error messages.
 
     Raises:
-        ContractError: naming the first row that is out of order.
+        ContractError: if a row is out of order; the error names the first one.
     """
     for column, least in (("step", 0), ("response_id", 1)):
         early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
@@ -105,13 +98,10 @@ def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
 
 
 def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
-    """Refuse features that are not those of `rollouts`, row by row.
-
-    Args:
-        rollouts: from `read_rollouts`; its row k belongs to row k of the features.
+    """Check that each row of the features belongs to the same row of `rollouts`, a table from `read_rollouts`.
 
     Raises:
-        ContractError: naming the first row that differs.
+        ContractError: if a row differs; the error names the first one.
     """
     if len(features) < len(rollouts):
         raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
@@ -128,14 +118,15 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
 
 
 def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
-    """`rollouts` with the text of their questions as the column question.
+    """Add the text of each row's question as the column question.
 
     Args:
-        rollouts: columns dataset, question_id and response_id, from `folder`.
-        questions: question table, contract QUESTIONS.
+        rollouts: Table with the columns dataset, question_id and response_id.
+        folder: Folder of that table, for error messages.
+        questions: Question table (contract QUESTIONS).
 
     Raises:
-        ContractError: if a question is not in the table.
+        ContractError: if a question is not in the question table.
     """
     key = ["dataset", "question_id"]
     texts = read_frame(questions, QUESTIONS, [*key, "question"])
@@ -151,7 +142,7 @@ def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | P
 
 
 def question_texts(questions: str | Path) -> list[str]:
-    """The texts of a question table, contract QUESTIONS, in its order.
+    """Read the texts of a question table (contract QUESTIONS) in the table's order.
 
     Raises:
         ContractError: if the table breaks its contract.
@@ -160,7 +151,7 @@ def question_texts(questions: str | Path) -> list[str]:
 
 
 def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
-    """Where a group is complete, its accuracy must count all its responses, truncated ones too."""
+    """Check that the accuracy of each complete group counts all its responses, truncated ones included."""
     groups = rollouts.groupby(["step", "dataset", "question_id"], sort=False)
     size = rollouts["sample"].max() + 1
     complete = (groups["sample"].transform("size") == size) & (groups["sample"].transform("nunique") == size)

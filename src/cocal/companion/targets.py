@@ -9,18 +9,16 @@ if TYPE_CHECKING:
 
 
 def confidence_targets(target: "Target", correct: np.ndarray, group_accuracy: np.ndarray) -> np.ndarray:
-    """What a companion of `target` learns to predict.
+    """Compute the values that a companion with this target learns to predict, float32 (n,) in [0, 1].
 
-    binary: the correctness y. group: the accuracy of the response's group if y = 1, else 0. question: the accuracy
-    of the group whatever y is, for there is no response yet (appendix F.4).
+    The target "binary" is the correctness y, "group" is the accuracy of the response's group if y = 1 and 0 otherwise,
+    and "question" is the accuracy of the group in either case, since there is no response yet (appendix F.4).
 
     Args:
-        correct: bool (n,), or the mean correctness of a question's responses.
-        group_accuracy: float (n,), in [0, 1], of the original group of responses, before truncated ones are
-            filtered out (appendix A.1).
-
-    Returns:
-        float32 (n,), in [0, 1].
+        target: Name of the target.
+        correct: bool (n,), correctness of each response; ignored for the target "question".
+        group_accuracy: float (n,) in [0, 1], accuracy of each response's original group, before truncated responses
+            are filtered out (appendix A.1).
     """
     if target == "binary":
         return np.asarray(correct, dtype=np.float32)

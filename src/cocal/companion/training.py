@@ -1,9 +1,9 @@
-"""Gradient steps of stacked companions (equation 4), by autograd.
+"""Gradient steps of stacked companions (equation 4), computed by autograd.
 
-Steps written out without autograd take 0.7 of the time at embedded widths. At paper widths they save the allocation of
-the gradients, up to a sixth of the time on a processor, which a GPU does not spend (`benchmarks/companions.py`). CUDA
-graphs would save the launching of kernels: at paper widths, with products in float32, that is estimated to take less
-time than the products do. Neither has been measured on a GPU.
+Without autograd, hand-written steps take 0.7 of the time at embedded widths. At paper widths they would only save the
+allocation of the gradients, up to a sixth of the time on a processor and nothing on a GPU (`benchmarks/companions.py`).
+CUDA graphs would save kernel launches, which are estimated to take less time than the float32 matrix products at paper
+widths. Neither has been measured on a GPU.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,13 +21,13 @@ from cocal.config.evaluation import CompanionSettings
 class Training:
     """Trains all members of a new model together, each as if it were alone.
 
-    A member equals the plain PyTorch model that is built and trained after `torch.manual_seed(seed)`: it starts from
-    the same weights, drops the same units (on a GPU: those of another stream, see `Dropout`), and Adam works weight by
-    weight. Nothing waits for the device.
+    Each member equals a plain PyTorch model that is built and trained after `torch.manual_seed(seed)`: it starts with
+    the same weights and drops the same units (on a GPU, `Dropout` uses another stream), and Adam treats every weight
+    separately. Training never waits for the device.
 
     Args:
-        model: on the device to train on; it is initialised here.
-        settings: how to train.
+        model: Model on the device to train on, which is initialised here.
+        settings: Training settings.
     """
 
     def __init__(self, model: CompanionMLP, settings: CompanionSettings):
@@ -38,19 +38,18 @@ class Training:
         )
 
     def run(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-        """One pass of gradient steps; mean loss per member, with dropout, float64 (members,) on the device.
+        """Run one pass of gradient steps and return each member's mean loss with dropout, float64 (members,).
 
         Args:
-            batches: features (n, inputs), of any float format, and what to learn, float32 (targets, 1, n); on the
-                device.
+            batches: Features (n, inputs) of any float format and targets float32 (targets, 1, n), on the device.
         """
         model, count = self._model, 0
         total = torch.zeros(model.targets, len(model.seeds), dtype=torch.float64, device=model.device)
-        for features, wanted in batches:
+        for features, targets in batches:
             confidence = model(features, self._dropout.draw(len(features)))
-            errors = (confidence.view(*total.shape, -1) - wanted).square()
+            errors = (confidence.view(*total.shape, -1) - targets).square()
             self._optimiser.zero_grad()
-            errors.mean(2).sum().backward()  # the sum has, in each member, the gradient of its own mean
+            errors.mean(2).sum().backward()  # each member gets the gradient of its own mean
             self._optimiser.step()
             total += errors.detach().sum(2)
             count += len(features)
@@ -59,7 +58,7 @@ class Training:
 
 @contextmanager
 def matmul_precision(precision: Literal["float32", "tf32"]) -> Iterator[None]:
-    """Precision of products of float32 on a GPU within the context."""
+    """Set the precision of float32 matrix products on a GPU within the context."""
     products = torch.backends.cuda.matmul
     before = products.fp32_precision
     products.fp32_precision = "tf32" if precision == "tf32" else "ieee"

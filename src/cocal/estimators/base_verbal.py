@@ -1,6 +1,6 @@
 """Base + Verbal: the pre-RL model states its confidence together with its answer (section 5).
 
-The confidence is read from the base model's own responses in the confidence-reporting format.
+The confidence is parsed from the base model's own responses in the confidence-reporting format.
 """
 
 from cocal.config.method import Method

@@ -1,4 +1,4 @@
-"""CoCal (binary): a companion that learnt binary correctness from GRPO's rollouts, in their order (section 4).
+"""CoCal (binary): a companion that learnt binary correctness from GRPO's rollouts in chronological order (section 4).
 
 It scores the hidden states of the evaluated responses (equation 6).
 """

@@ -1,7 +1,4 @@
-"""CoCal on DCPO: GRPO's companion of the same step on the responses of DCPO's policy (appendix D).
-
-It scores the whole response.
-"""
+"""CoCal on DCPO: the companion of GRPO's same step scores the whole responses of DCPO's policy (appendix D)."""
 
 from cocal.config.method import Method
 

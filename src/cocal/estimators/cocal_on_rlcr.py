@@ -1,6 +1,6 @@
-"""CoCal on RLCR: GRPO's companion of the same step on the responses of RLCR's policy (appendix D).
+"""CoCal on RLCR: the companion of GRPO's same step scores the responses of RLCR's policy (appendix D).
 
-It scores the task response alone, which ends before the uncertainty reasoning and the confidence.
+It scores only the task response, which ends before the uncertainty reasoning and the confidence.
 """
 
 from cocal.config.method import Method

@@ -1,7 +1,7 @@
 """CoCal (pre-generation): a companion that judges from the prompt alone (appendix F.4).
 
-It learnt the group accuracy of the rollouts' questions, and scores the state of the last prompt token: all responses to
-a question have the same confidence.
+It learnt the group accuracy of the rollouts' questions and scores the state of the last prompt token. All responses to
+a question therefore have the same confidence.
 """
 
 from cocal.config.method import Method

@@ -1,4 +1,4 @@
-"""Confidences of CoCal and PostCal: companions score the hidden states of responses (section 4.3, appendix B.2)."""
+"""Confidences of CoCal and PostCal, whose companions score hidden states of responses (section 4.3, appendix B.2)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,19 +18,19 @@ from cocal.runtime.machine import best_device
 TASK_RESPONSES = ("rlcr",)
 """Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix D)."""
 _ROWS = 4096
-"""Responses whose features are on the device together."""
+"""Number of responses whose features are on the device at a time."""
 
 
 def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, list[Companions]]:
-    """Fitted companions by what they learnt from.
+    """Load fitted companions by their experience.
 
     Args:
-        folders: by experience, output folders of `cocal companions`.
+        folders: Output folders of `cocal companions` for each experience.
 
     Raises:
-        ConfigError: if two companions of one experience have the same steps of training and validation and read the
-            same states.
-        ContractError: if a file is broken, or its companions saw their responses in the order of another
+        ConfigError: if two companions of one experience agree in their steps of training and validation and in the
+            states that they read.
+        ContractError: if a file is invalid, or its companions were fitted in an order that does not suit their
             experience.
     """
     loaded: dict[Experience, list[Companions]] = {}
@@ -40,7 +40,7 @@ def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, 
             if one.spec.order != ORDERS[experience]:
                 raise ContractError(
                     f"{path}: fitted in {one.spec.order} order, but companions on {experience} are fitted in "
-                    f"{ORDERS[experience]} order; give these as another experience, or fit them anew"
+                    f"{ORDERS[experience]} order; give them as another experience, or fit them anew"
                 )
         kinds = [(one.spec.prefix, one.spec.layer, one.spec.pooling) for one in companions]
         if len(set(kinds)) != len(kinds):
@@ -52,10 +52,10 @@ def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, 
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """Confidences by every companion of the methods' experiences and targets, in slices of the features.
+    """Score the responses with every companion of the methods' experiences and targets.
 
     Raises:
-        ConfigError: if there are no companions of a target.
+        ConfigError: if no companion has a method's target.
         ContractError: if the features are not those of the evaluated responses.
     """
     prompt_format = methods[0].prompt_format
@@ -85,17 +85,19 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
 
 
 def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path, *, whole: bool = True) -> np.ndarray:
-    """Feature row of each evaluated response, int64 (n,); -1 for one of which nothing was pooled.
+    """Return the feature row of each evaluated response, int64 (n,), or -1 for a response of which nothing was pooled.
 
-    Equal response ids do not prove equal responses (they count from 0 in every set), equal questions and token lengths
-    nearly do: together they keep out features of other responses.
+    Response ids count from 0 in every set, so they do not identify responses. Question ids and token lengths are
+    compared too, which nearly rules out features of other responses.
 
     Args:
-        whole: the features are of whole responses. Otherwise they are of their beginnings, which may be shorter, or
-            empty and then missing.
+        reader: Feature store.
+        evaluated: Table of the evaluated responses.
+        source: File of the responses, for error messages.
+        whole: Whether whole responses were pooled; if not, a response may have fewer pooled tokens or no row.
 
     Raises:
-        ContractError: if the two hold different response ids, or a question or token length differs.
+        ContractError: if the response ids differ, or a question or token length does.
     """
     asked = evaluated.set_index("response_id")["question_id"]
     expected = evaluated.set_index("response_id")["length"]
@@ -105,7 +107,7 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
         first = different[0] if len(different) else found.index[found.index.duplicated()][0]
         raise ContractError(
             f"{reader.path}: holds {len(found)} responses, {source} has {len(expected)} evaluated ones, and they do "
-            f"not match at response_id {first}; extract the features of these responses"
+            f"not match at response_id {first}; extract the features of the evaluated responses"
         )
     rows = found.index.get_indexer(expected.index)
     other = np.flatnonzero((rows >= 0) & (reader.question_id[rows] != asked.to_numpy()))
@@ -130,8 +132,8 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
 
 
 def _score(companions: Sequence[Companions], reader: FeatureReader) -> list[np.ndarray]:
-    """float64 (members, rows) by each of the companions, of all feature rows; those that read the same states share
-    one reading of them, on the GPU if there is one."""
+    """Return each companion's confidences of all feature rows, float64 (members, rows), computed on the GPU if there is
+    one. Companions that read the same states share one pass over the store."""
     device = best_device()
     scores = [np.empty((len(one.members), len(reader))) for one in companions]
     by_states: dict[tuple[int, tuple[str, ...]], list[int]] = {}

@@ -1,6 +1,6 @@
-"""DCPO: a policy that learnt confidence by an advantage of the confidence's tokens alone states it (appendix B.2).
+"""DCPO: a policy that learnt its confidence through an advantage of the confidence tokens states it (appendix B.2).
 
-The confidence stands behind the answer in the responses of DCPO's own policy.
+The confidence follows the answer in the responses of DCPO's own policy.
 """
 
 from cocal.config.method import Method

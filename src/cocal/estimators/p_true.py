@@ -1,7 +1,7 @@
 """P(True): the policy's own judgement of its fixed response (appendix B.1).
 
-It is the probability of "True" among "True" and "False" as the next token, measured when responses are sampled
-(`cocal.generation.p_true`).
+It is the probability that the next token is "True", given that it is "True" or "False", and is measured when responses
+are sampled (`cocal.generation.p_true`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ METHOD = Method(
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """P(True) as it was measured with the responses, float64 (n,).
+    """Return P(True) from the table of responses, float64 (n,).
 
     Raises:
-        ContractError: if an evaluated response was not asked about.
+        ContractError: if P(True) of an evaluated response was not measured.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Confidences of all methods that are evaluated on one checkpoint, as one table."""
+"""The table of the confidences of all methods that are evaluated on one checkpoint."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -28,18 +28,19 @@ def predict(
     algorithm: str,
     step: int,
 ) -> pd.DataFrame:
-    """Confidences in the contract of cocal.store.contracts.PREDICTIONS, by set, method, source step and seed.
+    """Compute the predictions of methods on one checkpoint (`cocal.store.contracts.PREDICTIONS`).
 
-    Every evaluated response has a row for every method, source step and seed, also without a valid confidence.
+    Every evaluated response has a row for every method, source step and seed, even without a valid confidence. The rows
+    are sorted by set, method, source step and seed.
 
     Args:
-        names: methods.
-        sets: evaluated question sets.
-        folders: by prompt format, the folder of {dataset}.parquet with the checkpoint's responses.
-        inputs: what else the methods need.
-        backbone: name of the backbone.
-        algorithm: how the policy was trained; "base" if it was not.
-        step: rollout step of the checkpoint.
+        names: Names of the methods.
+        sets: Evaluated question sets.
+        folders: Folder of the checkpoint's responses ({dataset}.parquet) for each prompt format.
+        inputs: Everything else that the methods need.
+        backbone: Name of the backbone.
+        algorithm: Algorithm that trained the policy; "base" if it was not trained.
+        step: Rollout step of the checkpoint.
 
     Raises:
         ConfigError: if a method is evaluated on another policy, or something that it needs is not given.
@@ -64,14 +65,14 @@ def predict(
 
 
 def check_shared_responses(predictions: pd.DataFrame) -> None:
-    """CoCal, PostCal, SelfConsis, TokenProb and P(True) are evaluated on the same fixed responses (appendix B.1).
+    """Check that all methods of the answer format are evaluated on the same fixed responses (appendix B.1).
 
     Args:
-        predictions: of any number of checkpoints; every method has its rows in the order of the responses.
+        predictions: Predictions on any number of checkpoints; every method has its rows in the order of the responses.
 
     Raises:
-        ContractError: if two methods of the answer format have different responses, or labels of them, in a set of
-            one checkpoint.
+        ContractError: if two of these methods have different responses, or labels of responses, in a set of one
+            checkpoint.
     """
     fixed = predictions[predictions["method"].map(lambda name: METHODS[name].prompt_format == "answer").astype(bool)]
     identity = ["question_id", "response_id", "correct", "truncated", "answered", "decided"]
@@ -87,7 +88,7 @@ def check_shared_responses(predictions: pd.DataFrame) -> None:
 
 
 def _grouped(methods: Sequence[Method], field: str) -> dict[str, list[Method]]:
-    """Methods that declare the same, by what they declare."""
+    """Group methods by the value of a field."""
     groups: dict[str, list[Method]] = {}
     for method in methods:
         groups.setdefault(getattr(method, field), []).append(method)
@@ -95,13 +96,13 @@ def _grouped(methods: Sequence[Method], field: str) -> dict[str, list[Method]]:
 
 
 def _loaded(function: str) -> Estimate:
-    """The function that "module:function" names, imported when it is needed: companions alone need torch."""
+    """Import the function "module:function" now, since only companions need torch."""
     module, _, name = function.partition(":")
     return getattr(import_module(module), name)
 
 
 def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Path], inputs: Inputs) -> list[Method]:
-    """The methods in the order of the registry, once each."""
+    """Check that everything the methods need is given; return them once each, in the order of the registry."""
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         raise ConfigError(f"methods: {unknown[0] if unknown else 'none'} given; known are {', '.join(METHODS)}")
@@ -134,14 +135,14 @@ def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) ->
         f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
     )
     labels = responses.evaluated[["dataset", "question_id", "response_id", *FACTS]]
-    # P(True) alone reads what its confidence rests on, and it alone carries it on.
+    # The mass is kept only for P(True), whose confidence depends on it.
     reads_mass = "p_true_mass" in METHODS[estimator.method].columns
     mass = responses.evaluated["p_true_mass"] if reads_mass else np.nan
     return labels.assign(**estimator._asdict(), confidence=confidence, valid=valid, p_true_mass=mass)
 
 
 def _words(estimator: Estimator) -> str:
-    """Name for logs and errors."""
+    """Return a name for logs and error messages."""
     if estimator.source_step < 0:
         return estimator.method
     prefix = Prefix(estimator.source_step, estimator.validation_step)

@@ -1,4 +1,4 @@
-"""The responses that methods are evaluated on, and what else estimators draw on."""
+"""The responses that methods are evaluated on, and the other inputs of estimators."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from cocal.config.method import Experience, Method
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
-"""What predictions say of a response, whatever the method (cocal.store.contracts.PREDICTIONS)."""
+"""The labels of a response in every method's predictions (`cocal.store.contracts.PREDICTIONS`)."""
 COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "answer")
 COLUMNS += tuple(name for name in FACTS if name != "answered")
-"""Columns that every evaluation reads."""
+"""Columns of the responses that every evaluation reads."""
 
 
 class Estimator(NamedTuple):
-    """What gives one confidence to every evaluated response.
+    """A method with one of its companions, if it has any; it gives one confidence to every evaluated response.
 
     Attributes:
-        method: of the registry.
-        seed: training seed; -1 without one.
-        source_step: rollout steps that its companion learnt from; -1 without a companion.
-        validation_step: rollout steps whose validation responses chose its best pass; -1 without a companion.
-        layer: zero-based block index that its companion reads; -1 without one.
-        pooling: pooled states that its companion reads, such as "last+mean"; empty without one.
+        method: Name of the method in the registry.
+        seed: The companion's training seed; -1 without a companion.
+        source_step: Last rollout step that the companion learnt from; -1 without a companion.
+        validation_step: Last rollout step of the responses that chose its best pass; -1 without a companion.
+        layer: Zero-based index of the block that the companion reads; -1 without a companion.
+        pooling: Pooled states that the companion reads, such as "last+mean"; empty without a companion.
     """
 
     method: str
@@ -48,9 +48,9 @@ class Estimator(NamedTuple):
 
 
 class EvaluationSets(RootModel[dict[Name, Count]]):
-    """Evaluated question sets, in the order of the predictions: name -> responses a question that are evaluated.
+    """Number of evaluated responses per question for each question set, in the order of the predictions.
 
-    Further responses belong to the self-consistency pool alone.
+    Any further responses belong only to the self-consistency pool.
     """
 
 
@@ -59,11 +59,11 @@ class Responses:
     """Responses of one policy to one question set in one prompt format.
 
     Attributes:
-        path: file they come from.
-        dataset: name of the set.
-        pool: all of them, in file order.
-        evaluated: those that count, in file order: truncated, wrong and confidence-less ones included
-            (appendix A.2); with the column answered, whether there is an answer.
+        path: File of the responses.
+        dataset: Name of the question set.
+        pool: All responses, in file order.
+        evaluated: The evaluated responses, in file order, with those that are truncated, wrong or without a confidence
+            (appendix A.2). The column answered says whether there is an answer.
     """
 
     path: Path
@@ -74,13 +74,13 @@ class Responses:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What estimators draw on besides the responses.
+    """The inputs of estimators besides the responses.
 
     Attributes:
-        settings: of the estimators.
-        pool: responses a question in the self-consistency pool (M of appendix B.1).
-        features: by prompt format, folder of {dataset}.zarr with the features of the evaluated responses.
-        companions: fitted companions by experience; those of one differ in their steps, layer or poolings.
+        settings: Settings of the estimators.
+        pool: Number of responses per question in the self-consistency pool (M in appendix B.1).
+        features: Folder with the features of the evaluated responses ({dataset}.zarr) for each prompt format.
+        companions: Fitted companions by experience; those of one experience differ in steps, layer or poolings.
     """
 
     settings: EstimatorSettings
@@ -90,21 +90,21 @@ class Inputs:
 
 
 class Estimate(Protocol):
-    """What `cocal.config.method.Method.estimate` names: a function that computes the confidences of its methods."""
+    """Type of the function that `cocal.config.method.Method.estimate` names; it computes confidences of methods."""
 
     def __call__(
         self, methods: "Sequence[Method]", responses: Responses, inputs: Inputs
     ) -> "dict[Estimator, np.ndarray]":
-        """Confidences of these methods, all of which name this function.
+        """Compute the confidences of methods, all of which name this function.
 
         Args:
-            methods: at least one, all of one prompt format, in the order of the registry.
-            responses: of one question set.
-            inputs: what else there is to draw on.
+            methods: At least one method; all have the same prompt format and are in the order of the registry.
+            responses: Responses to one question set.
+            inputs: All other inputs.
 
         Returns:
-            float64 (n,) by each estimator of the methods: one value in [0, 1] for each evaluated response, in their
-            order; NaN where there is no valid confidence.
+            For each estimator float64 (n,), a value in [0, 1] for each evaluated response, in their order; NaN if there
+            is no valid confidence.
 
         Raises:
             ContractError: if a file lacks what the methods need.
@@ -113,11 +113,13 @@ class Estimate(Protocol):
 
 
 def read_responses(folder: Path, dataset: str, samples: int, step: int, columns: Sequence[str]) -> Responses:
-    """Read {dataset}.parquet of `folder`, `COLUMNS` and `columns` of it; the first `samples` a question are evaluated.
+    """Read `COLUMNS` and `columns` of {dataset}.parquet in `folder`.
+
+    The first `samples` responses to each question are evaluated.
 
     Raises:
-        ContractError: if the file breaks its contract, holds another set or another checkpoint's responses, or
-            lacks one of the evaluated responses to a question.
+        ContractError: if the file breaks its contract, holds responses to another set or of another step, or lacks an
+            evaluated response.
     """
     path = folder / f"{dataset}.parquet"
     frame = read_frame(path, RESPONSES, list(dict.fromkeys((*COLUMNS, *columns))))
@@ -125,8 +127,8 @@ def read_responses(folder: Path, dataset: str, samples: int, step: int, columns:
         other = np.flatnonzero(frame[column].to_numpy() != expected)
         if len(other):
             raise ContractError(
-                f"{path}: column {column!r} is {frame[column].iloc[other[0]]} at row {other[0]}, not {expected}: "
-                "these are other responses than the ones asked for"
+                f"{path}: column {column!r} is {frame[column].iloc[other[0]]} at row {other[0]}, not {expected}; "
+                f"give the responses of {dataset} and step {step}"
             )
     evaluated = frame[frame["sample"] < samples].reset_index(drop=True)
     evaluated = evaluated.assign(answered=evaluated["answer"].notna())

@@ -1,6 +1,6 @@
-"""RLCR: a policy that learnt task and confidence by one combined reward states its confidence (appendix B.2).
+"""RLCR: a policy that learnt task and confidence from one combined reward states its confidence (appendix B.2).
 
-The confidence stands behind the uncertainty reasoning in the responses of RLCR's own policy.
+The confidence follows the uncertainty reasoning in the responses of RLCR's own policy.
 """
 
 from cocal.config.method import Method

@@ -1,4 +1,4 @@
-"""SelfConsis: agreement of sampled responses with the evaluated one (appendix B.1)."""
+"""SelfConsis: the share of sampled responses that agree with the evaluated one (appendix B.1)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ METHOD = Method(
 
 
 def self_consistency(classes: ArrayLike, pools: Sequence[str]) -> np.ndarray:
-    """Share of each response's pool, itself included, whose answer is equivalent to its own.
+    """Compute the share of each response's pool, itself included, whose answers are equivalent to its own.
 
     Args:
-        classes: int64 (n,), equal within a pool for equivalent answers; -1 without an answer.
-        pools: pool of each response, such as its question's id.
+        classes: int64 (n,), class of each answer; equivalent answers in a pool have the same class. It is -1 without an
+            answer.
+        pools: Pool of each response, such as its question's id.
 
     Returns:
-        float64 (n,) in (0, 1]; NaN without an answer. A response without an answer counts in the size of its pool.
+        float64 (n,) in (0, 1]; NaN without an answer. Responses without an answer count in the size of the pool.
     """
     import numpy as np
     import pandas as pd
@@ -49,9 +50,9 @@ def self_consistency(classes: ArrayLike, pools: Sequence[str]) -> np.ndarray:
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """Self-consistency of the evaluated responses within pools of `inputs.pool` responses a question.
+    """Compute the self-consistency of the evaluated responses within pools of `inputs.pool` responses per question.
 
-    A response without an answer gets 0 or no confidence, as `settings.missing_answer` says.
+    A response without an answer gets confidence 0 or none, according to `settings.missing_answer`.
 
     Raises:
         ContractError: if a question has another number of responses, or its answers were not compared.
@@ -67,13 +68,13 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     if len(wrong):
         raise ContractError(
             f"{responses.path}: question {wrong.index[0]!r} has {wrong.iloc[0]} responses ({len(wrong)} such "
-            f"question(s)), self-consistency needs a pool of {inputs.pool}; sample the responses with that pool"
+            f"question(s)), but self-consistency needs a pool of {inputs.pool}; sample the responses with that pool"
         )
     unknown = np.flatnonzero(pool["answer_class"].isna())
     if len(unknown):
         raise ContractError(
-            f"{responses.path}: column 'answer_class' is null in {len(unknown)} row(s), first {unknown[0]}: these "
-            "answers were not compared with one another; sample the responses for self-consistency"
+            f"{responses.path}: column 'answer_class' is null in {len(unknown)} row(s), first in row {unknown[0]}: "
+            "these answers were not compared with one another; sample the responses for self-consistency"
         )
     shares = self_consistency(pool["answer_class"], pool["question_id"].tolist())
     if inputs.settings.missing_answer == "zero":

@@ -1,7 +1,7 @@
-"""Confidences that responses state themselves: of Verbal, Base + Verbal, RLCR and DCPO (section 5, appendix B.2).
+"""Confidences that the responses of Verbal, Base + Verbal, RLCR and DCPO state (section 5, appendix B.2).
 
-Each is read from responses of its own policy in its own format. A response without a valid confidence has none: it
-counts in accuracy and is left out of the confidence metrics (appendix A.2).
+Each method has responses of its own policy in its own format. A response without a valid confidence counts in accuracy
+and is left out of the confidence metrics (appendix A.2).
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,6 @@ from cocal.estimators.responses import Estimator, Inputs, Responses
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """The confidences that were parsed from the responses, float64 (n,); NaN without a valid one."""
+    """Return the confidences that were parsed from the responses, float64 (n,), NaN without a valid one."""
     stated = responses.evaluated["confidence"].to_numpy(dtype=np.float64)
     return {Estimator(method.name): stated for method in methods}

@@ -29,13 +29,10 @@ METHOD = Method(
 
 
 def token_probability(mean_logprob: ArrayLike) -> np.ndarray:
-    """exp of the mean raw log-probability of the response tokens, the generated end-of-sequence token included.
+    """Compute exp(mean_logprob), float64 (n,) in [0, 1].
 
     Args:
-        mean_logprob: (n,), at most 0; that it is the mean over all tokens is a rule of the responses' contract.
-
-    Returns:
-        float64 (n,) in [0, 1].
+        mean_logprob: (n,), mean raw log-probability of all response tokens, with the generated end-of-sequence token.
     """
     import numpy as np
 
@@ -43,7 +40,7 @@ def token_probability(mean_logprob: ArrayLike) -> np.ndarray:
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """`token_probability` of the evaluated responses."""
+    """Compute `token_probability` of the evaluated responses."""
     from cocal.estimators.responses import Estimator
 
     confidence = token_probability(responses.evaluated["mean_logprob"])

@@ -1,6 +1,6 @@
 """Verbal: the policy that GRPO trained states its confidence together with its answer (section 5).
 
-The confidence is read from the policy's own responses in the confidence-reporting format (appendix B.1).
+The confidence is parsed from the policy's own responses in the confidence-reporting format (appendix B.1).
 """
 
 from cocal.config.method import Method

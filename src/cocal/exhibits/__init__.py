@@ -1,1 +1,1 @@
-"""Tables and figures, one module each, which says everything about it."""
+"""Tables and figures. Each has one module, which holds everything about it."""

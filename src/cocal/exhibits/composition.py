@@ -1,4 +1,4 @@
-"""What CoCal and PostCal learn from, and how confident it makes them (fig:rq4_error_confidence)."""
+"""Errors in the training data of CoCal and PostCal, and their mean confidence (fig:rq4_error_confidence)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,7 +64,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def error_shares(specs: Sequence[CompanionSpec]) -> dict[Experience, float]:
-    """Shares of incorrect responses among the training responses, validation and truncated ones left out.
+    """Shares of incorrect responses among the training responses, without validation and truncated ones.
 
     Args:
         specs: Specs of companions.
@@ -98,8 +98,8 @@ def prepare(layout: Layout, metrics: "xr.Dataset", companions: Sequence[Companio
         training_error_share (a share in [0, 1]; the columns of test responses are empty).
 
     Raises:
-        ContractError: if a method lacks a budget in the cube or among the companions, or the methods' accuracies
-            differ: then they did not score the same responses.
+        ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
+            differ, since they did not score the same responses.
     """
     shares = error_shares(companions)
     tested = prepare_prefixes(layout, metrics, ("accuracy", "mean_confidence"))
@@ -122,33 +122,28 @@ def prepare(layout: Layout, metrics: "xr.Dataset", companions: Sequence[Companio
 
 
 def plot_composition(ax: "Axes", panel: pd.DataFrame) -> None:
-    """Share of incorrect training responses, in percent, against the budget.
+    """Plot the share of incorrect training responses, in percent, against the budget.
 
     Args:
-        panel: rows of `prepare` of the metric training_error_share.
+        panel: Rows of `prepare` for the metric training_error_share.
     """
     plot_curves(ax, panel.assign(low=np.nan, high=np.nan), steps="source_step", scale=100)
     logarithmic(ax, sorted(panel["source_step"].unique()))
 
 
 def plot_mean_confidence(ax: "Axes", panel: pd.DataFrame, accuracy: float) -> None:
-    """Mean test confidence against the budget, a dashed line at the task accuracy.
+    """Plot the mean test confidence against the budget, with a dashed line at the task accuracy.
 
     Args:
-        panel: rows of `prepare` of the metric mean_confidence.
-        accuracy: macro task accuracy, a share.
+        panel: Rows of `prepare` for the metric mean_confidence.
+        accuracy: Macro average of the accuracy, as a share.
     """
     plot_prefixes(ax, panel)
     ax.axhline(accuracy, **_ACCURACY, zorder=0)
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
-    """Both panels.
-
-    Args:
-        numbers: What `prepare` returns.
-        layout: What the figure shows.
-    """
+    """Draw both panels."""
     from matplotlib.lines import Line2D
 
     by_metric = dict(iter(numbers.groupby("metric")))

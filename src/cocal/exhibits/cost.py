@@ -30,8 +30,8 @@ class Layout(BackboneLayout):
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of the main backbone, where the study has the methods that it compares and knows how long their policy
-    trained: the time of an imported training may be unknown."""
+    """The table of the main backbone, where the study has the methods that it compares and knows how long the policy
+    trained, which may be unknown for an imported training."""
     backbone = study.backbones[study.main_backbone]
     imported = backbone.imported.get("grpo")
     timed = imported is None or imported.seconds is not None
@@ -65,14 +65,14 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured of one backbone.
+    """Measured costs of one backbone.
 
     Attributes:
-        training: of the policy, by rollout step.
-        sampling: of PostCal's responses.
-        fit: of the fit on all rollouts, by companion; they are fitted together.
-        postcal_fit: the same on PostCal's responses.
-        latency: of inference.
+        training: Training of the policy; its items are rollout steps.
+        sampling: Sampling of PostCal's responses.
+        fit: Joint fit of the companions on all rollouts; its items are companions.
+        postcal_fit: The same on PostCal's responses.
+        latency: Inference.
     """
 
     training: Cost
@@ -85,7 +85,7 @@ class Costs:
 def prepare(
     layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency
 ) -> pd.DataFrame:
-    """The times of the table in seconds, one method a row.
+    """The times of the table in seconds, with one row per method.
 
     Args:
         layout: What the table shows.

@@ -1,4 +1,4 @@
-"""Companions of one stage on the policies of the others (fig:rq3_cross_iter)."""
+"""Confidence quality of each stage's companions on the policies of all stages (fig:rq3_cross_iter)."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -27,11 +27,11 @@ Layout = CurvesLayout
 _FRAME = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.1}
 _UNDEFINED = "#eeeeee"
 _MOST_AT_HALF_WIDTH = 3
-"""Stages whose numbers can be read in a figure of half the text's width."""
+"""Largest number of stages whose numbers can be read in a figure of half the text's width."""
 
 
 def shades() -> "Colormap":
-    """Colours from the worst value to the best: one hue, ever darker, and light enough for ink at the end."""
+    """Colours from the worst value to the best: one hue that darkens, but stays light enough to read black text."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -60,7 +60,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
     Args:
-        layout: What the figure shows: stages, and one companion method.
+        layout: What the figure shows, with stages and one companion method.
         metrics: Metric cube of a sweep, with the dimension `source_step`.
 
     Returns:
@@ -86,12 +86,12 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
 
 
 def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -> None:
-    """A square a pair of stages, with its value: a row a source, a column a target, matched stages framed.
+    """Draw a square with its value for each pair of stages: rows are sources, columns targets, frames matched stages.
 
-    The colours span the values of the panel, the best one darkest.
+    The colours span the values of the panel, with the best one darkest.
 
     Args:
-        panel: rows of `prepare` of one metric.
+        panel: Rows of `prepare` for one metric.
     """
     from matplotlib.patches import Rectangle
 
@@ -114,12 +114,7 @@ def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
-    """Heat maps of the ECE and of the AUROC.
-
-    Args:
-        numbers: What `prepare` returns.
-        layout: What the figure shows.
-    """
+    """Draw heat maps of the ECE and of the AUROC."""
     from matplotlib.patches import Patch
 
     stages = numbers["step"].nunique()

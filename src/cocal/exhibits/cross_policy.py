@@ -1,7 +1,7 @@
 """GRPO's companions on the policies of coupled methods, beside those methods' own confidence
 (fig:rq3_policy_transfer).
 
-Both are compared on the same responses, those for which both have a valid confidence: the numbers come from a cube of
+Both are compared on the responses for which both have a valid confidence, so the numbers come from a cube of
 `cocal metrics --common-responses`.
 """
 
@@ -57,12 +57,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
-    """A panel of the ECE and one of the AUROC.
-
-    Args:
-        numbers: What `prepare` returns, of native and transferred methods on common responses.
-        layout: What the figure shows.
-    """
+    """A panel of the ECE and one of the AUROC."""
     figure, panels = panel_row(
         [TITLES[metric] for metric in CONFIDENCE_QUALITY],
         height=0.8,

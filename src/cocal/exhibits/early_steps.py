@@ -1,4 +1,4 @@
-"""Confidence quality of companions of the first rollout steps (fig:early_step_cocal)."""
+"""Confidence quality of companions that learnt from the first rollout steps (fig:early_step_cocal)."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -27,9 +27,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             title="The first rollout steps",
             chapter="Analysis",
             position=63,
-            caption="Companions that learnt from the first few rollout steps alone, on the responses of the first "
-            "stage's policy (appendix C.2); their validation responses are of the same steps. The whiskers show the "
-            "standard deviation over the seeds.",
+            caption="ECE and AUROC of companions that learnt only from the first few rollout steps, on the responses "
+            "of the first stage's policy (appendix C.2). Their validation responses come from the same steps. The "
+            "whiskers show the standard deviation over the seeds.",
             layout=curves(study, _METHODS, study.reports.early_steps, study.policy.stages[0]),
             inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
             backbones=(study.main_backbone,),

@@ -16,9 +16,9 @@ from cocal.policy.rewards import GROUP_EPSILON
 from cocal.study.plan import prompt_companion
 
 _STATES = 2
-"""Hidden states that a companion reads: last token || mean over the response (equation 6)."""
+"""Number of hidden states that a companion reads: last token || mean over the response (equation 6)."""
 _NAMED = 3
-"""Of several groups of data sets, one larger than this is `other sets`."""
+"""Of several groups of data sets, the largest is printed as "other sets" if it has more members than this."""
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _LOSSES = {"grpo": "Within responses first", "dapo": "Over all tokens"}
 _OVERLAP = {"exclude": "Left out", "report": "Kept", "refuse": "None"}
@@ -27,22 +27,22 @@ _MISSING = {"zero": "0", "invalid": "No confidence"}
 
 
 class Layout(layouts.Layout):
-    """What the table shows: the study itself."""
+    """What the table shows, which is the study itself."""
 
     called: ClassVar[str] = "settings"
 
     settings: Study
-    """The study as its file has it: its first backbone is the main one, its paths are relative."""
+    """The study as its file has it, with its main backbone first and with relative paths."""
     wrong: dict[Name, Count] = {}
-    """By question set, how many of its rows are known to be wrong."""
+    """Number of rows that are known to be wrong, by question set."""
 
     def identity(self) -> Study:
-        """What its digest is taken of."""
+        """The content from which the digest is computed."""
         return self.settings
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of every study."""
+    """The table, which every study has."""
     yield TableExhibit(
         name="hyperparameters",
         title="Hyperparameters",
@@ -55,7 +55,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout) -> pd.DataFrame:
-    """The settings, one a row.
+    """The settings, one per row.
 
     Returns:
         Columns section, setting, value (text, as printed).
@@ -212,7 +212,7 @@ def _grouped(setting: str, values: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _decimal(value: float, decimals: int = 1) -> str:
-    """At least so many decimals, and all that there are."""
+    """The value with this many decimals, or with all that it needs if these are more."""
     return f"{value:.{decimals}f}" if round(value, decimals) == value else f"{value:g}"
 
 

@@ -43,11 +43,11 @@ class LayeredBackbone(Labelled):
     """A backbone whose companions read one layer each."""
 
     layers: Layers
-    """Zero-based block indices, rising; the last of them is the final block, which companions read by default."""
+    """Zero-based block indices in rising order; the last is the final block, which companions read by default."""
 
 
 class Layout(layouts.Layout):
-    """What the figure shows: one curve a backbone."""
+    """What the figure shows, with one curve per backbone."""
 
     backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]
     method: MethodName = "cocal-binary"
@@ -55,7 +55,7 @@ class Layout(layouts.Layout):
     macro: Name = MATHEMATICS
     """Group of datasets whose macro average is drawn."""
     macro_label: str = "macro average"
-    """Its name in print."""
+    """Name of the macro average in print."""
     pooling: str = "last+mean"
     """Pooled states that the companions read."""
     step: Count
@@ -67,11 +67,11 @@ class Layout(layouts.Layout):
         return " and ".join(backbone.label for backbone in self.backbones)
 
     def identity(self) -> dict[str, Any]:
-        """What its digest is taken of."""
+        """The content from which the digest is computed."""
         return {"layout": self, "step": self.step}
 
     def facts(self) -> dict[str, str]:
-        """What the metadata of the figure's files say."""
+        """The metadata of the figure's files."""
         return figure_facts(self, self.step)
 
 
@@ -85,8 +85,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             position=85,
             caption="ECE and AUROC of companions by the block whose states they read (appendix F.3): last token and "
             "response mean, binary supervision. The band shows the standard deviation over the seeds. White dots mark "
-            "all layers whose bootstrap interval over the questions overlaps that of the best layer: the data do not "
-            "say which of them is best.",
+            "all layers whose bootstrap interval over the questions overlaps that of the best layer; the data cannot "
+            "tell which of them is best.",
             layout=Layout(
                 **origin(study),
                 backbones=tuple(
@@ -105,7 +105,7 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
 
     Args:
         layout: What the figure shows.
-        metrics: Metric cubes of sweeps over layers and poolings; each backbone is in one of them.
+        metrics: Metric cubes of sweeps over layers and poolings; each backbone is in exactly one of them.
 
     Returns:
         Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
@@ -135,10 +135,10 @@ def _level_with_best(case: pd.DataFrame) -> pd.Series:
     """Layers that the data cannot tell from the best one.
 
     Args:
-        case: rows of one backbone and metric; columns metric, value, lower, upper.
+        case: Rows of one backbone and metric, with the columns metric, value, lower and upper.
 
     Returns:
-        bool, by row; a layer without a value is never level.
+        A bool per row, which is False for a layer without a value.
     """
     higher = BETTER[case["metric"].iloc[0]] == "higher"
     if case["value"].isna().all():
@@ -149,12 +149,12 @@ def _level_with_best(case: pd.DataFrame) -> pd.Series:
 
 
 def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
-    """One metric against the block index: a curve a backbone, a band of one seed standard deviation on either side.
+    """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds.
 
-    Final layers have a diamond, those level with the best a white dot.
+    A diamond marks the final layer, and a white dot each layer that is level with the best.
 
     Args:
-        panel: rows of `prepare` of one metric.
+        panel: Rows of `prepare` for one metric.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -172,12 +172,7 @@ def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
-    """A panel of the ECE and one of the AUROC.
-
-    Args:
-        numbers: What `prepare` returns.
-        layout: What the figure shows.
-    """
+    """A panel of the ECE and one of the AUROC."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -207,5 +202,5 @@ def _cube_of(backbone: str, cubes: Sequence["xr.Dataset"]) -> "xr.Dataset":
     if len(holding) != 1:
         files = ", ".join(str(cube.encoding.get("source", "metrics")) for cube in holding or cubes)
         problem = "in several cubes" if holding else "in none of the cubes"
-        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube a backbone")
+        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube per backbone")
     return holding[0]

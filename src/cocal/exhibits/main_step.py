@@ -12,7 +12,7 @@ Layout, prepare, grid = accuracy.AccuracyLayout, accuracy.prepare, accuracy.grid
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """One table a stage before the last, where the study has a method that is evaluated at every stage."""
+    """One table for each stage before the last, where the study has a method that is evaluated at every stage."""
     for place, step in enumerate(study.policy.stages[:-1] if stage_methods(study) else ()):
         yield TableExhibit(
             name=f"main_step{step}",

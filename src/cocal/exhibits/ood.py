@@ -20,9 +20,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Math-to-factual transfer",
             chapter="Transfer",
             position=30,
-            caption="Math-to-factual transfer (the paper's table 3): the methods answer factual questions, although "
-            "policies and companions learnt from mathematics alone. The sets differ in hops and in how well known the "
-            f"people asked about are. {CAPTION}",
+            caption="Math-to-factual transfer (the paper's table 3): the questions are factual, although policies and "
+            "companions learnt only from mathematics. The sets differ in the number of hops and in how well known "
+            f"their subjects are. {CAPTION}",
             layout=accuracy_layout(
                 study,
                 wrong,

@@ -39,14 +39,14 @@ _REPLAY = Rect(0.05, 0.05, 2.98, 0.68)
 _INFERENCE = Rect(_REPLAY.right + 0.08, 0.05, _WIDTH - _REPLAY.width - 0.08, 0.68)
 
 _FLOW = _SHARED.bottom + 0.34
-"""Height at which questions become responses, and responses are verified."""
+"""Height of the row in which questions become responses, which are verified."""
 _POLICY = Rect(1.0, _FLOW - 0.2, 0.68, 0.4)
 _ROLLOUTS = Rect(1.94, _FLOW - 0.27, 0.98, 0.54)
 _VERIFIER = Rect(3.28, _FLOW - 0.2, 0.7, 0.4)
 _CORRECT = Rect(4.42, _FLOW - 0.27, 0.94, 0.54)
 
 _LEARN = _CONFIDENCE.bottom + 0.64
-"""Height at which states become a confidence, and it meets its target."""
+"""Height of the row in which states become a confidence, which is compared with its target."""
 _STATES = Rect(1.06, _LEARN + 0.02, 1.2, 0.32)
 _COMPANION = Rect(2.84, _LEARN - 0.36, 0.86, 0.72)
 _TARGET = Rect(_CORRECT.left, _LEARN - 0.36, _CORRECT.width, 0.72)
@@ -66,7 +66,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def draw() -> "Figure":
-    """One step of training, above; below, the steps in a row, and how a response gets its confidence."""
+    """Draw one step of training; below it, the sequence of steps and how a response gets its confidence."""
     figure, ax = page(_HEIGHT)
     _experience(ax)
     _task_learning(ax)
@@ -132,7 +132,7 @@ def _confidence_learning(ax: "Axes") -> None:
 
 
 def _states(ax: "Axes") -> None:
-    """From the hidden states of a response's tokens to the vector that stands for it."""
+    """Draw how the hidden states of a response's tokens become the vector that stands for it."""
     box(ax, _STATES, fill="white")
     label(ax, 0.7, _STATES.y, "hidden states,\nfinal layer", fontsize=SMALL)
     cells = [Rect(_STATES.left + 0.06 + 0.28 * place, _STATES.y - 0.11, 0.24, 0.22) for place in range(4)]
@@ -169,7 +169,7 @@ def _target(ax: "Axes") -> None:
 
 
 def _barrier(ax: "Axes") -> None:
-    """The border that no gradient passes, and the two arrows across it."""
+    """Draw the border that no gradient passes, and the two arrows across it."""
     y = (_SHARED.bottom + _CONFIDENCE.top) / 2
     first, second = (_ROLLOUTS.left + _STATES.right) / 2, _TARGET.x
     arrow(ax, (first, _ROLLOUTS.bottom), (first, _STATES.top))

@@ -36,7 +36,7 @@ _LEFT, _PANEL, _BETWEEN = 0.25, 1.64, 0.15
 _COLUMN = 0.75
 """Width of the left and the right column of a panel."""
 _TIME, _EXPERIENCE, _SIGNAL, _LEARNER, _OUTPUT, _VERDICT = 2.36, 1.72, 1.42, 0.78, 0.53, 0.29
-"""Heights of the rows, the same in all panels: of the middle of a signal and of lines of text, else of the bottom."""
+"""Heights of the rows in all panels: the middle of signals and of lines of text, and the bottom of everything else."""
 
 _MIXED, _LATE = (False, False, True, False, True, True, True), (True, True, False)
 """Correctness of the responses drawn: errors become scarce as training goes on."""
@@ -55,7 +55,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def draw() -> "Figure":
-    """Three panels on one grid: when there is experience, what learns from it, by which signals, and what it yields."""
+    """Draw three panels that show the experience, what learns from it, by which signals, and with what output."""
     figure, ax = page(_HEIGHT)
     for name, y in (("Experience", _EXPERIENCE + 0.28), ("Learning", (_SIGNAL + _LEARNER) / 2 + 0.12)):
         label(ax, 0.1, y, name, rotation=90, va="center", fontweight="bold")
@@ -154,7 +154,7 @@ def _sampling(ax: "Axes", column: Rect) -> None:
 
 
 def _signal(ax: "Axes", x: float, name: str, colour: str) -> None:
-    """What changes the learner below: a heavy arrow with its name on it."""
+    """Draw a signal that trains the learner below, as a heavy arrow with a name on it."""
     arrow(ax, (x, _EXPERIENCE), (x, _LEARNER + 0.37), colour=colour, heavy=True)
     width = 0.042 * max(map(len, name.split("\n"))) + 0.1
     box(ax, Rect(x - width / 2, _SIGNAL - 0.12, width, 0.24), name, colour=colour, fill="white", fontsize=SMALL)

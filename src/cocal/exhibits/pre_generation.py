@@ -25,7 +25,7 @@ _DOMAINS = {"mathematics": (MATHEMATICS, "Mathematics"), "factual": (FACTUAL, "F
 
 
 class Layout(BackboneLayout):
-    """What the table shows: one pair of columns a domain."""
+    """What the table shows, with one pair of columns per domain."""
 
     backbone: Name
     domains: Labels
@@ -61,7 +61,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
-    """The numbers of the table, one a row, on the same responses, averaged over the seeds.
+    """The numbers of the table, one per row, on the same responses, averaged over the seeds.
 
     Args:
         layout: What the table shows.

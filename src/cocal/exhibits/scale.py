@@ -12,7 +12,7 @@ Layout, prepare, grid = accuracy.AccuracyLayout, accuracy.prepare, accuracy.grid
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table, where the study has a second backbone and a method that it shows."""
+    """The table of the second backbone, where the study has one, and a method that the table shows."""
     second = next((name for name in study.backbones if name != study.main_backbone), None)
     if second and main_methods(study):
         yield TableExhibit(
@@ -20,7 +20,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title=f"Main table of {study.backbones[second].label}",
             chapter="Main results",
             position=60,
-            caption="The main table of the second backbone (appendix F.1). Unlike the paper's it shows PostCal too. "
+            caption="The main table of the second backbone (appendix F.1). Unlike the paper's, it also shows PostCal. "
             + CAPTION,
             layout=accuracy_layout(study, wrong, backbone=second, label="scale"),
             inputs={"metrics": metrics_file(second)},

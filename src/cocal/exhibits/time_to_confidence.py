@@ -33,8 +33,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Time to confidence",
             chapter="Cost",
             position=90,
-            caption="This is the time until a confidence is there, for one question at a time (appendix F.4). Before "
-            "generation it takes the encoding of the prompt and a prediction; after generation it takes cached "
+            caption="The time until a confidence is known, for one question at a time (appendix F.4). Before "
+            "generation it covers the encoding of the prompt and a prediction; after generation it covers cached "
             "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
             "The run itself measures these times, which differ from run to run and from machine to machine.",
             layout=Layout(

@@ -7,9 +7,9 @@ import pandas as pd
 from pydantic import AfterValidator, Field
 
 from cocal.config.base import Count, Name
-from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
+from cocal.estimators import cocal_binary
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import TableExhibit, has_methods
 from cocal.exhibits.base.inputs import seeds_of
@@ -37,13 +37,13 @@ class AggregationBackbone(Labelled):
 
 
 class Layout(layouts.Layout):
-    """What the table shows: one pair of columns a backbone."""
+    """What the table shows, with one pair of columns per backbone."""
 
     backbones: Annotated[tuple[AggregationBackbone, ...], Field(min_length=1), AfterValidator(distinct)]
     macro: Name = MATHEMATICS
     """Group of datasets whose macro average is shown."""
     macro_label: str = "the mathematical evaluation sets"
-    """Its datasets in print."""
+    """Name of its datasets in print."""
     step: Count
     """Policy step shown."""
 
@@ -72,25 +72,25 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
-    """The numbers of the table, one a row: binary supervision, final block, macro average, mean over the seeds.
+    """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
 
     Args:
         layout: What the table shows.
-        metrics: Metric cubes (`cocal.metrics.cube`) over layers and poolings, one a backbone, in any order.
+        metrics: Metric cubes (`cocal.metrics.cube`) over layers and poolings, one per backbone, in any order.
 
     Returns:
         Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, those of
         `cocal.metrics.quality.RATES`, seed_sd.
 
     Raises:
-        ContractError: if no cube is of a backbone, or it lacks a pooling at the layer named.
+        ContractError: if a backbone has no cube, or its cube lacks a pooling at the backbone's layer.
     """
     cells = []
     for backbone in layout.backbones:
         cube = next((cube for cube in metrics if backbone.name in cube["backbone"]), None)
         if cube is None:
             files = ", ".join(cube.encoding.get("source", "metrics") for cube in metrics)
-            raise ContractError(f"{files}: nothing for backbone {backbone.name}; give its cube too")
+            raise ContractError(f"{files}: no cube holds backbone {backbone.name}; give its cube too")
         algorithm, step = policy_cell(_METHOD, layout.step)
         for pooling in _POOLINGS:
             cell = {
@@ -111,7 +111,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, metrics: Sequenc
     """The table of the prepared numbers; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
     seeds = seeds_of(metrics[0])
     sentences = [
-        f"Confidence quality of {METHODS[_METHOD].label} with different token aggregations after {layout.step} "
+        f"Confidence quality of {cocal_binary.METHOD.label} with different token aggregations after {layout.step} "
         f"training steps, averaged over {counted(seeds, 'seed')} and {layout.macro_label}.",
         layout.caption,
         "Bold values indicate the best results.",

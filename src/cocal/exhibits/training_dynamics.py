@@ -44,12 +44,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
-    """Four panels.
-
-    Args:
-        numbers: What `prepare` returns.
-        layout: What the figure shows.
-    """
+    """Draw one panel per metric."""
     figure, panels = panel_row(
         [TITLES[metric] for metric in METRICS],
         height=1.25,

@@ -1,1 +1,1 @@
-"""Hidden states of a policy: pooled inside the forward pass (equation 6), and kept on disk as labelled arrays."""
+"""Hidden states of a policy: they are pooled inside the forward pass (equation 6) and stored as labelled arrays."""

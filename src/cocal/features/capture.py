@@ -1,4 +1,4 @@
-"""Pooling hidden states inside the forward pass (equation 6), without keeping any layer's states."""
+"""Hidden states are pooled inside the forward pass (equation 6), so that no layer's full states are kept."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,18 +8,18 @@ import torch
 from torch import nn
 
 RESPONSE_POOLINGS = ("last", "mean")
-"""Last response token || mean over the response (equation 6)."""
+"""The poolings of a response: its last token, and the mean over its tokens (equation 6)."""
 PROMPT = "prompt"
-"""Pooling of its own: the last prompt token, before a response exists (appendix F.4)."""
-_TOKENS = 256
-"""Tokens of each row that are summed together: the float32 copy of bfloat16 states stays this short."""
+"""The pooling that takes the last prompt token, before a response exists (appendix F.4)."""
+_TOKENS_PER_SUM = 256
+"""Tokens per row that are summed at once; it bounds the float32 copy of bfloat16 states."""
 
 
 def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
-    """Zero-based block indices of a setting: "final", "all", or indices, to which the final block is added.
+    """Return the zero-based block indices for "final", "all", or a list of indices, which gets the final block too.
 
     Raises:
-        ValueError: if an index is not a block of the model.
+        ValueError: if the model has no block of that index.
     """
     if layers == "final":
         return (blocks - 1,)
@@ -33,18 +33,18 @@ def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
 
 @dataclass
 class PooledStates:
-    """States of one batch, filled during the forward pass.
+    """Pooled states of one batch, which the forward pass fills in.
 
     Attributes:
-        layers: zero-based block indices.
-        pooled: block index -> float32 tensor (batch, poolings, hidden).
+        layers: Zero-based block indices.
+        pooled: Block index -> float32 tensor (batch, poolings, hidden).
     """
 
     layers: tuple[int, ...]
     pooled: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def stacked(self) -> torch.Tensor:
-        """Tensor (batch, layers, poolings, hidden), float32."""
+        """Return the states of all layers as one float32 tensor (batch, layers, poolings, hidden)."""
         return torch.stack([self.pooled[layer] for layer in self.layers], dim=1)
 
 
@@ -56,18 +56,18 @@ def capture(
     end: torch.Tensor,
     poolings: Sequence[str] = RESPONSE_POOLINGS,
 ) -> Iterator[PooledStates]:
-    """Pool the outputs of transformer blocks while the block runs.
+    """Pool the outputs of transformer blocks in every forward pass inside the `with` statement.
 
-    The output of the last block is the state before the final RMSNorm (appendix A.1); transformers'
-    `hidden_states[-1]` is taken after it and would be another quantity.
+    The output of the last block is the state before the final RMSNorm (appendix A.1). The `hidden_states[-1]` of
+    transformers comes after that norm and is a different quantity.
 
     Args:
-        model: a decoder whose blocks are `model.model.layers` (unwrapped).
-        layers: zero-based block indices.
-        begin: int64 (batch,), position of each row's first response token, 1 or more.
-        end: int64 (batch,), position after its last one, the end-of-sequence token included; above `begin`, unless
-            the last prompt token alone is asked for.
-        poolings: of "last", "mean" and "prompt", in this order of the states.
+        model: An unwrapped decoder whose blocks are `model.model.layers`.
+        layers: Zero-based block indices.
+        begin: int64 (batch,), position of each row's first response token, at least 1.
+        end: int64 (batch,), position after each row's last response token, which may be the end-of-sequence token. It
+            exceeds `begin` unless only the last prompt token is pooled.
+        poolings: Names among "last", "mean" and "prompt"; the states are stacked in this order.
     """
     rows = torch.arange(len(begin), device=begin.device)
     pool: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -80,7 +80,7 @@ def capture(
     def hook_for(layer: int):
         def hook(_module: nn.Module, _inputs: tuple, output: torch.Tensor | tuple) -> None:
             hidden = output[0] if isinstance(output, tuple) else output
-            with torch.autocast(hidden.device.type, enabled=False):  # the means stay float32 in a pass that is not
+            with torch.autocast(hidden.device.type, enabled=False):  # the means stay float32 under autocast
                 states.pooled[layer] = torch.stack([pool[name](hidden) for name in poolings], dim=1)
 
         return hook
@@ -94,8 +94,8 @@ def capture(
 
 
 def _mean(hidden: torch.Tensor, begin: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
-    """Mean over the positions `begin` to `end` of (batch, length, hidden), summed in float32: (batch, hidden)."""
+    """Return the means (batch, hidden) of (batch, length, hidden) over `begin` to `end`, summed in float32."""
     positions = torch.arange(hidden.shape[1], device=begin.device)
     weight = ((positions >= begin[:, None]) & (positions < end[:, None])).float() / (end - begin)[:, None]
-    parts = zip(weight.split(_TOKENS, dim=1), hidden.split(_TOKENS, dim=1), strict=True)
+    parts = zip(weight.split(_TOKENS_PER_SUM, dim=1), hidden.split(_TOKENS_PER_SUM, dim=1), strict=True)
     return sum(torch.einsum("bt,bth->bh", share, states.float()) for share, states in parts)

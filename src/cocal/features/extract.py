@@ -1,4 +1,4 @@
-"""States of prompts and responses that are stored already: one teacher-forced pass over their exact token ids."""
+"""Hidden states of stored prompts and responses, from one teacher-forced pass over their exact token ids."""
 
 import logging
 import time
@@ -20,15 +20,15 @@ from cocal.runtime.machine import peak_memory
 from cocal.runtime.progress import through
 from cocal.store import atomic_path
 
-_BLOCK = 2048
-"""Responses whose features are held and written together."""
+_ROWS_PER_WRITE = 2048
+"""Number of responses whose features are held in memory and written together."""
 
 
 def stored_states(policy: Policy, settings: FeatureSettings) -> dict[str, Any]:
-    """What of a policy's states the settings keep: layers, width and number format, as arguments of `create_features`.
+    """Return the layers, the hidden width and the number format of the store as arguments of `create_features`.
 
     Raises:
-        ValueError: if the policy has no such layer.
+        ValueError: if the settings name a layer that the policy does not have.
     """
     layers = resolve_layers(settings.layers, policy.blocks)
     return {"layers": layers, "hidden": policy.hidden, "dtype": settings.dtype}
@@ -42,15 +42,15 @@ def pooled_states(
     batch_tokens: int,
     progress: str = "",
 ) -> np.ndarray:
-    """The states that a feature store keeps of n responses, float32 (n, layers, poolings, hidden), in their order.
+    """Compute the pooled states of n responses, float32 (n, layers, poolings, hidden), in the order of the responses.
 
     Args:
-        policy: reads them.
-        layout: of the store; it names the layers and the poolings.
-        prompts: token ids of each prompt.
-        responses: token ids of each response; see `cocal.features.forward.score`.
-        batch_tokens: padded tokens in one forward pass, at most.
-        progress: name of the rows in the log's lines of progress; without one there are none.
+        policy: The policy whose states are computed.
+        layout: The store's layout, which names the layers and the poolings.
+        prompts: Token ids of each prompt.
+        responses: Token ids of each response; see `cocal.features.forward.score`.
+        batch_tokens: Largest number of tokens in one forward pass, padding included.
+        progress: What the log's progress lines call a row; if empty, no progress is logged.
     """
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
     states = np.empty((len(prompts), len(layout.layers), len(layout.poolings), layout.hidden), dtype=np.float32)
@@ -76,28 +76,28 @@ def extract_features(
     attributes: Mapping[str, str],
     poolings: Sequence[str] = RESPONSE_POOLINGS,
 ) -> None:
-    """Write the feature store of `responses`, atomically, and log how fast it went.
+    """Write the feature store of `responses` atomically and log the throughput.
 
     Args:
-        policy: produced the responses.
-        responses: columns response_id, question_id, prompt_ids, response_ids, length; token ids are used as they are.
-        settings: layers, stored type, batch size.
-        output: store to write.
-        attributes: provenance.
-        poolings: see `cocal.features.capture.capture`.
+        policy: The policy that produced the responses.
+        responses: Table with the columns response_id, question_id, prompt_ids, response_ids and length.
+        settings: Layers, number format and batch size.
+        output: Path of the new store.
+        attributes: Provenance of the store.
+        poolings: Names of the poolings; see `cocal.features.capture.capture`.
     """
     started, tokens, padded = time.monotonic(), 0, 0
     with atomic_path(output) as partial:
         writer = create_features(
             partial,
             responses=len(responses),
-            rows_per_chunk=min(_BLOCK, len(responses)),
+            rows_per_chunk=min(_ROWS_PER_WRITE, len(responses)),
             attributes=attributes,
             poolings=poolings,
             **stored_states(policy, settings),
         )
-        for start in range(0, len(responses), _BLOCK):
-            block = responses.iloc[start : start + _BLOCK]
+        for start in range(0, len(responses), _ROWS_PER_WRITE):
+            block = responses.iloc[start : start + _ROWS_PER_WRITE]
             prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
             what = f"{output.stem}: response"
             states = pooled_states(policy, writer.layout, prompts, answers, settings.batch_tokens, what)

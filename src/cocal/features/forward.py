@@ -1,4 +1,4 @@
-"""Teacher-forced passes over exact token ids: pooled states and raw log-probabilities of responses."""
+"""Teacher-forced passes over exact token ids, which yield pooled states and raw log-probabilities of responses."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Scored:
     """One batch of scored responses.
 
     Attributes:
-        rows: indices of the responses, int64 (batch,).
-        features: float32 (batch, layers, poolings, hidden).
-        logprobs: per response, float32 (length,) raw log-probabilities; None if not asked for.
+        rows: int64 (batch,), indices of the responses.
+        features: float32 (batch, layers, poolings, hidden), pooled states.
+        logprobs: float32 (length,) raw log-probabilities for each response; None if they were not requested.
     """
 
     rows: np.ndarray
@@ -28,13 +28,13 @@ class Scored:
 
 
 def batches_of_rows(lengths: Sequence[int], rows: int) -> list[np.ndarray]:
-    """Indices by rising length in batches of `rows`: as many batches for any lengths, as sharded models need."""
+    """Split indices, sorted by length, into batches of `rows`, whose number is the same for all sharded processes."""
     order = np.argsort(lengths, kind="stable")
     return [order[start : start + rows] for start in range(0, len(order), rows)]
 
 
 def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
-    """Indices by rising length in batches of at most `tokens` padded tokens (at least one row each)."""
+    """Split indices, sorted by length, into batches of at most `tokens` tokens with padding, or of one row."""
     order = np.argsort(lengths, kind="stable")
     batches, start = [], 0
     for stop in range(1, len(order) + 1):
@@ -45,7 +45,7 @@ def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
 
 
 def padded_tokens(lengths: Sequence[int], tokens: int) -> int:
-    """Tokens, padding included, in the batches of `batches_of_tokens`."""
+    """Count the tokens, padding included, in the batches of `batches_of_tokens`."""
     return sum(len(batch) * max(lengths[i] for i in batch) for batch in batches_of_tokens(lengths, tokens))
 
 
@@ -62,24 +62,23 @@ def score(
     unwrapped: nn.Module | None = None,
     logprobs: bool = False,
 ) -> Iterator[Scored]:
-    """Run the model over prompt + response and yield pooled states batch by batch.
+    """Run the model over prompts followed by responses and yield pooled states batch by batch.
 
-    The ids are used as they are: text is never tokenised again. Rows are padded at their end alone, which no token
-    before it attends to: no mask is needed, so attention takes its fastest kernel, and rows of similar length share
-    a batch whatever part of it is prompt. On a GPU a batch is yielded while the next one runs.
+    The token ids are used unchanged; text is never tokenised again. Rows are padded at the end, where no earlier token
+    attends, so no attention mask is needed and attention uses its fastest kernel. On a GPU a batch is yielded while
+    the next one runs.
 
     Args:
-        model: causal language model, possibly wrapped for distributed training.
-        prompts: token ids of each prompt.
-        responses: token ids of each response, the generated end-of-sequence token included; may be empty where the
-            last prompt token alone is pooled.
-        batches: indices of each batch.
-        layers: zero-based block indices.
-        pad: padding token id.
-        poolings: see `cocal.features.capture.capture`.
-        unwrapped: the bare model, if `model` is wrapped.
-        logprobs: also return log-probabilities from the raw logits (temperature 1); otherwise no logits are
-            computed.
+        model: Causal language model, possibly wrapped for distributed training.
+        prompts: Token ids of each prompt.
+        responses: Token ids of each response, with the generated end-of-sequence token. A response may be empty if
+            only the last prompt token is pooled.
+        batches: Indices of the rows in each batch.
+        layers: Zero-based block indices.
+        pad: Padding token id.
+        poolings: Names of the poolings; see `cocal.features.capture.capture`.
+        unwrapped: The bare model, if `model` is wrapped.
+        logprobs: Whether to return log-probabilities of the raw logits (temperature 1); if not, no logits are computed.
     """
     bare = model if unwrapped is None else unwrapped
     running = None
@@ -104,14 +103,14 @@ def score(
 
 @dataclass(frozen=True)
 class _Running:
-    """A batch that a GPU may still be at work on.
+    """A batch that a GPU may still be computing.
 
     Attributes:
-        rows: indices of the responses.
-        ends: where each response's log-probabilities end.
-        features: on the host, as `Scored.features`.
-        logprobs: on the host, of all responses one after another; None if not asked for.
-        done: reached when both have arrived; None on a CPU.
+        rows: Indices of the responses.
+        ends: Position in `logprobs` after each response's last log-probability.
+        features: The later `Scored.features`, in host memory.
+        logprobs: Concatenated log-probabilities of all responses, in host memory; None if they were not requested.
+        done: CUDA event that is complete once both tensors are in host memory; None on a CPU.
     """
 
     rows: np.ndarray
@@ -139,8 +138,8 @@ def _start(
     poolings: Sequence[str],
     logprobs: bool,
 ) -> _Running:
-    """Queue one batch; on a GPU nothing here waits for it, though transformers, which looks at the positions before the
-    first block, waits for the batch before."""
+    """Start one batch. On a GPU this waits for the previous batch alone, since transformers reads the positions on the
+    CPU before the first block."""
     device = next(bare.parameters()).device
     begin = np.array([len(prompt) for prompt in prompts])
     end = begin + [len(response) for response in responses]
@@ -152,9 +151,9 @@ def _start(
     values = None
     with capture(bare, layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
         if logprobs:
-            first = begin.min() - 1  # the last token of the shortest prompt: the earliest one that predicts an answer
+            first = begin.min() - 1  # the shortest prompt's last token is the first that predicts a response token
             logits = model(input_ids=ids, use_cache=False, logits_to_keep=padded.shape[1] - int(first)).logits
-            # row by row: a float32 copy of all logits would be the largest tensor of the pass
+            # Rows are converted one at a time: a float32 copy of all logits would be the pass's largest tensor.
             parts = [
                 -cross_entropy(logits[k, b - 1 - first : e - 1 - first].float(), ids[k, b:e], reduction="none")
                 for k, (b, e) in enumerate(zip(begin, end, strict=True))
@@ -173,7 +172,7 @@ def _to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 def _to_host(values: torch.Tensor) -> torch.Tensor:
-    """A copy that is complete when the device's stream has come to it."""
+    """Start a copy to host memory, which is complete once the device's stream has reached it."""
     if values.device.type != "cuda":
         return values.cpu()
     return torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values, non_blocking=True)

@@ -1,4 +1,4 @@
-"""How much of a response is pooled (appendix D, cross-policy transfer)."""
+"""The part of a response whose states are pooled (appendix D, cross-policy transfer)."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 REASON = "<reason>"
-"""Opens RLCR's uncertainty reasoning."""
+"""The tag that opens RLCR's uncertainty reasoning."""
 
 
 def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
-    """Number of leading tokens that hold the task response alone: all before the first `<reason>`.
+    """Count the leading tokens that hold the task response, which ends before the first `<reason>`.
 
-    The uncertainty reasoning and the confidence text stay out; where a malformed response has no tag, the confidence
-    statement ends the task response. A token that joins the end of the one with the beginning of the other is out.
+    If a malformed response has no such tag, its task response ends before the confidence statement. A token that
+    spans both sides of the boundary does not count.
 
     Args:
-        ids: response tokens.
-        decode: text of token ids, special tokens left out, spaces untouched.
+        ids: Response tokens.
+        decode: Function that turns token ids into text, omits special tokens and keeps spaces unchanged.
 
     Returns:
-        0 to len(ids); all of them, the end-of-sequence token included, if there is neither.
+        A number from 0 to len(ids). It is len(ids) if there is neither a tag nor a confidence statement.
     """
     text = decode(ids)
     end = text.find(REASON)
@@ -39,11 +39,11 @@ def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> i
 
 
 def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBase") -> "pd.DataFrame":
-    """Responses cut to their `task_length`; those of which nothing is left are left out.
+    """Cut responses to their `task_length` and drop those that become empty.
 
     Args:
-        responses: with the columns response_ids and length, which are replaced.
-        tokenizer: of the policy.
+        responses: Table whose columns response_ids and length are replaced.
+        tokenizer: The policy's tokenizer.
     """
 
     def decode(ids: Sequence[int]) -> str:

@@ -1,13 +1,14 @@
 """Hidden-state features on disk: one labelled Zarr store per set of responses.
 
-Dimensions response x layer x pooling x hidden; coordinates `response_id` (int64), `question_id` (text), `layer` (int64,
-zero-based block index) and `pooling` (text); variables `features` and `length` (int64, tokens pooled, 0 = not written
-yet).
-`xarray.open_zarr` reads it; bfloat16, which Zarr lacks, is kept as its 16 bits (attribute `number_format`).
+A store has the dimensions response x layer x pooling x hidden, the coordinates `response_id` (int64), `question_id`
+(text), `layer` (int64, zero-based block index) and `pooling` (text), and the variables `features` and `length` (int64,
+number of pooled tokens; 0 marks an unwritten row). `xarray.open_zarr` reads it. Zarr lacks bfloat16, which is stored as
+uint16 (attribute `number_format`).
 
-Chunks hold the rows of one write for one layer and one pooling, so that reading a layer or a pooling does not
-touch the others, and replacing a step's rows replaces whole files. They carry a checksum and no compression.
-Measured on state-like data of 2048 x 4096 (one thread, warm cache; size relative to raw, write and read MB/s):
+A chunk holds the rows of one write for one layer and one pooling. Reading a layer or a pooling therefore does not
+touch the others, and replacing a step's rows replaces whole files. Chunks have a checksum and no compression. The table
+gives measurements on 2048 x 4096 values like hidden states, by one thread with a warm cache: the size relative to the
+raw data, and the write and read speeds in MB/s.
 
     codec          float32                bfloat16
     none           1.00   1266   1735     1.00   722   6324
@@ -16,14 +17,14 @@ Measured on state-like data of 2048 x 4096 (one thread, warm cache; size relativ
     blosc lz4      0.98    671   1178     0.92   396   2319
     blosc zstd 1   0.94    426    617     0.80   367    665
 
-Mantissas of hidden states are noise: at best a fifth is saved, and each pass over the data would read two to
-four times slower. The checksum is cheap and tells a damaged chunk from a good one.
+The mantissas of hidden states are noise: compression saves a fifth at best and makes every pass over the data two to
+four times slower. The checksum is cheap and detects a damaged chunk.
 
-Reading wants large chunks: rows of last || mean of 4,096 in bfloat16 come in order, checked and side by side, at 1.27,
-1.44, 1.67, 1.64 and 1.74 GB a second of processor time from chunks of 128, 256, 512, 1,024 and 2,048 rows, 32 MiB at a
-time (0.7 to 1.2 GB/s with 4 to 16 MiB). A rollout step of the paper, 2,048 responses, is a chunk of 16 MiB. A copy out
-of `numpy.memmap` runs at 11 GB/s, but checks nothing and has no layers, poolings or labels; training ten companions of
-the paper's size on a processor needs 0.002 GB/s. `benchmarks/store.py` measures all of this anew.
+Large chunks are read faster. Rows of 2 x 4,096 bfloat16 numbers (last and mean), read 32 MiB at a time, arrive checked
+and in order at 1.27, 1.44, 1.67, 1.64 and 1.74 GB per second of processor time from chunks of 128, 256, 512, 1,024 and
+2,048 rows (0.7 to 1.2 GB/s if 4 to 16 MiB are read at a time). A rollout step of the paper (2,048 responses) is a chunk
+of 16 MiB. A copy from `numpy.memmap` reaches 11 GB/s, but without checks or labels. Training ten companions of the
+paper's size on a processor needs 0.002 GB/s. `benchmarks/store.py` repeats these measurements.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,10 +40,10 @@ from cocal.errors import ContractError
 from cocal.features.formats import NumberFormat, decoded, finite
 from cocal.store.damage import absent, remedy, unreadable
 
-_READ = 32 * 2**20
-"""Bytes that are best read together: many enough that the cost of a call does not count."""
-_CHECK = 256
-"""Rows that are checked together, while they are in the processor's cache."""
+_BYTES_PER_READ = 32 * 2**20
+"""Number of bytes per read call; with so many, the overhead of a call is negligible."""
+_ROWS_PER_CHECK = 256
+"""Number of rows checked at once; so few fit into the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ class Layout:
     """Shape and labels of a feature store.
 
     Attributes:
-        responses: number of rows.
-        layers: zero-based block indices, rising.
-        poolings: names, such as "last" and "mean".
-        hidden: width of one state.
-        rows_per_chunk: rows of a full chunk; writes start and end at its multiples.
-        dtype: format of the stored numbers.
-        attributes: provenance.
+        responses: Number of rows.
+        layers: Zero-based block indices in ascending order.
+        poolings: Names of the poolings, such as "last" and "mean".
+        hidden: Width of one state.
+        rows_per_chunk: Number of rows in a full chunk; writes start and end at its multiples.
+        dtype: Format of the stored numbers.
+        attributes: Provenance.
     """
 
     responses: int
@@ -73,20 +74,20 @@ class Layout:
         if self.dtype not in get_args(NumberFormat):
             raise ContractError(f"feature dtype {self.dtype!r} is not one of {', '.join(get_args(NumberFormat))}")
         if list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
-            raise ContractError(f"layers must rise from 0 or more without repeats, not {list(self.layers)}")
+            raise ContractError(f"layers must be 0 or more and strictly ascending, not {list(self.layers)}")
         if len(set(self.poolings)) != len(self.poolings):
             raise ContractError(f"poolings repeat: {list(self.poolings)}")
 
 
 class FeatureReader:
-    """Reads a store in slices; made by `open_features`. `len()` is the number of rows.
+    """Reads rows of a store, which `open_features` opens; `len()` gives the number of rows.
 
     Attributes:
-        path: of the store.
-        layout: shape and labels.
-        response_id: int64 (rows,).
-        question_id: str (rows,), as objects: the question that each row is about.
-        length: int64 (rows,), tokens pooled; 0 where a row of a partial store is unwritten.
+        path: Path of the store.
+        layout: Shape and labels of the store.
+        response_id: int64 (rows,), id of each row's response.
+        question_id: str (rows,) as objects, id of each row's question.
+        length: int64 (rows,), number of pooled tokens; 0 if a row of a partial store is unwritten.
     """
 
     def __init__(self, path: Path, group: zarr.Group, layout: Layout):
@@ -122,7 +123,7 @@ class FeatureReader:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a stored number."""
+        """Number of bytes per stored number."""
         return self._features.dtype.itemsize
 
     @property
@@ -133,51 +134,51 @@ class FeatureReader:
     def read(
         self, start: int, stop: int, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
     ) -> np.ndarray:
-        """Features of the rows `start` to `stop`, poolings side by side: last || mean (equation 6).
+        """Read the features of the rows from `start` to before `stop`, with the poolings concatenated (equation 6).
 
-        Only the chunks of the rows, the layer and the poolings are read.
+        Only the chunks of these rows, this layer and these poolings are read.
 
         Args:
-            layer: block index; the deepest one stored by default.
+            layer: Block index; by default the deepest one in the store.
 
         Returns:
             float32 (stop - start, len(poolings) * hidden), finite.
 
         Raises:
-            ContractError: if the layer, a pooling or a row is not in the store, or a chunk is lost or damaged.
+            ContractError: if the store lacks the layer, a pooling or a row, or if a chunk is lost or damaged.
         """
         if not 0 <= start <= stop <= len(self):
-            raise ContractError(f"{self.path}: rows {start} to {stop} are not within its {len(self)} rows")
+            raise ContractError(f"{self.path}: rows {start} to {stop} are not within the store's {len(self)} rows")
         return decoded(self.take(np.arange(start, stop), layer, poolings), self.dtype)
 
     def take(
         self, rows: np.ndarray, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
     ) -> np.ndarray:
-        """Features of `rows` in their order, in the store's format; each chunk is read once, a few at a time.
+        """Read the features of `rows` in the order given and in the store's number format; each chunk is read once.
 
         Args:
-            rows: int64 (n,), any order.
+            rows: int64 (n,), row numbers in any order.
 
         Returns:
-            (n, len(poolings) * hidden), float32; or uint16, the bits of bfloat16.
+            (n, len(poolings) * hidden), float32, or uint16 with the bits of bfloat16.
 
         Raises:
-            ContractError: as `read`.
+            ContractError: under the conditions that `read` names.
         """
         rows = np.asarray(rows, dtype=np.int64)
         at_layer = self._index("layer", self.layers, self.layers[-1] if layer is None else layer)
         at_poolings = [self._index("pooling", self.poolings, pooling) for pooling in poolings]
         taken = np.empty((len(rows), len(poolings), self.hidden), dtype=self._features.dtype)
-        rising = bool((np.diff(rows) > 0).all())
-        by_row = np.arange(len(rows)) if rising else np.argsort(rows, kind="stable")
+        ascending = bool((np.diff(rows) > 0).all())
+        by_row = np.arange(len(rows)) if ascending else np.argsort(rows, kind="stable")
         together = rows[by_row] // self.rows_per_read(len(poolings))
         for places in np.split(by_row, np.flatnonzero(np.diff(together)) + 1):
             if len(places):
                 chosen = rows[places]
                 first, stop = int(chosen[0]), int(chosen[-1]) + 1
-                # Slices where they do: a fancy index copies several times slower.
-                into = slice(places[0], places[-1] + 1) if rising else places
-                out_of = slice(None) if rising and stop - first == len(places) else chosen - first
+                # Slices are used where possible, since fancy indexing copies several times slower.
+                into = slice(places[0], places[-1] + 1) if ascending else places
+                out_of = slice(None) if ascending and stop - first == len(places) else chosen - first
                 with _readable(self.path):
                     for place, at_pooling in enumerate(at_poolings):
                         taken[into, place] = self._features[first:stop, at_layer, at_pooling][out_of]
@@ -186,15 +187,15 @@ class FeatureReader:
         return taken
 
     def rows_per_read(self, poolings: int) -> int:
-        """Rows of so many poolings that are best read together: whole chunks, of about 32 MiB."""
+        """Return how many rows of this many poolings to read at once: whole chunks of about 32 MiB in all."""
         layout = self.layout
         chunk = layout.rows_per_chunk * poolings * layout.hidden * self.itemsize
-        return layout.rows_per_chunk * max(_READ // chunk, 1)
+        return layout.rows_per_chunk * max(_BYTES_PER_READ // chunk, 1)
 
     def _refuse_missing(self, taken: np.ndarray, rows: np.ndarray) -> None:
-        """Refuse features in the store's format, one row for each of `rows`, that are not finite."""
-        for start in range(0, len(rows), _CHECK):
-            missing = ~finite(taken[start : start + _CHECK], self.dtype).all(axis=1)
+        """Raise an error if `taken`, the stored features of `rows`, holds a number that is not finite."""
+        for start in range(0, len(rows), _ROWS_PER_CHECK):
+            missing = ~finite(taken[start : start + _ROWS_PER_CHECK], self.dtype).all(axis=1)
             if missing.any():
                 row = rows[start + int(np.flatnonzero(missing)[0])]
                 raise ContractError(
@@ -204,7 +205,7 @@ class FeatureReader:
 
     def _index(self, label: str, held: Sequence, wanted: int | str) -> int:
         if wanted not in held:
-            raise ContractError(f"{self.path}: {label} {wanted!r} is not stored; it holds {list(held)}")
+            raise ContractError(f"{self.path}: {label} {wanted!r} is not stored; the store holds {list(held)}")
         return held.index(wanted)
 
 
@@ -212,10 +213,10 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     """Open a store for reading.
 
     Args:
-        allow_partial: admit rows that are not written yet (length 0).
+        allow_partial: Whether rows may be unwritten.
 
     Raises:
-        ContractError: if the store is missing, damaged, of another form, or has unwritten rows.
+        ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.
     """
     path = Path(path)
     group, layout = open_store(path, "r")
@@ -224,20 +225,20 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     unwritten = np.flatnonzero(reader.length < 1)
     if len(unwritten) and not allow_partial:
         raise ContractError(
-            f"{path}: {len(unwritten)} of {len(reader)} rows are not written, first {unwritten[0]}; finish the "
-            "run that makes it"
+            f"{path}: {len(unwritten)} of {len(reader)} rows are not written, the first is row {unwritten[0]}; finish "
+            "the run that writes the store"
         )
     return reader
 
 
 def open_store(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout]:
-    """The Zarr group of a store and its layout, checked.
+    """Open a store, check it, and return its Zarr group and its layout.
 
     Args:
-        mode: "r+" to write rows too.
+        mode: "r" to read rows, "r+" to write rows too.
 
     Raises:
-        ContractError: if the store is missing, damaged or of another form.
+        ContractError: if the store is missing, damaged or no feature store.
     """
     if not path.exists():
         raise ContractError(absent(path, "feature store"))
@@ -257,16 +258,16 @@ def open_store(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout
         )
         expected = (layout.responses, len(layout.layers), len(layout.poolings), layout.hidden)
         if features.shape != expected:
-            raise ValueError(f"features of shape {features.shape} under labels for {expected}")
+            raise ValueError(f"features have shape {features.shape}, but their labels need {expected}")
         for name in ("length", "response_id", "question_id"):
             if group[name].shape != expected[:1]:
-                raise ValueError(f"{name} of shape {group[name].shape}, {layout.responses} responses")
+                raise ValueError(f"{name} has shape {group[name].shape}, but there are {layout.responses} responses")
     return group, layout
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn what Zarr raises on a damaged store into one error that names it."""
+    """Turn the errors that Zarr raises on a damaged store into one error that names the store."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:

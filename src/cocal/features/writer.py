@@ -1,4 +1,4 @@
-"""Writing feature stores (cocal.features.store), row by row or anew after a kill."""
+"""Writing feature stores (cocal.features.store), which can resume after a killed run."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _TEXT = np.dtypes.StringDType()
 
 
 class FeatureWriter:
-    """Writes rows of a store by regions; made by `create_features`."""
+    """Writes rows of a store, which `create_features` creates or reopens."""
 
     def __init__(self, path: Path, group: zarr.Group, layout: Layout):
         self.path = path
@@ -37,19 +37,19 @@ class FeatureWriter:
         length: np.ndarray,
         features: np.ndarray,
     ) -> None:
-        """Write rows `start` to `start + n`. Writing them again replaces them.
+        """Write the n rows from `start` on; rows that were written before are replaced.
 
         Args:
-            start: first row, a multiple of `rows_per_chunk`.
-            response_id: int64 (n,).
-            question_id: n texts, the question that each row is about. Response ids count from 0 in every run and
-                prompts have one length, so that question ids alone tell features of another schedule.
-            length: int64 (n,), tokens pooled per response, 1 or more.
+            start: First row, a multiple of `rows_per_chunk`.
+            response_id: int64 (n,), id of each row's response.
+            question_id: n texts, id of each row's question. Response ids count from 0 in every run and every prompt
+                row has length 1, so only question ids reveal features of another schedule.
+            length: int64 (n,), number of pooled tokens per response, at least 1.
             features: float32 (n, layers, poolings, hidden), finite.
 
         Raises:
-            ContractError: if a shape is wrong, the rows do not fill whole chunks, or a value is not finite in
-                the store's number format; names the row.
+            ContractError: if a shape is wrong, the rows do not fill whole chunks, or a row holds a value that is not
+                finite in the store's number format; the error names the row.
         """
         layout = self.layout
         response_id, length = np.asarray(response_id), np.asarray(length)
@@ -73,7 +73,7 @@ class FeatureWriter:
         fits = (np.abs(features) <= LARGEST[layout.dtype]).reshape(len(features), -1).all(axis=1)
         self._refuse(~fits, start, response_id, f"a feature that is not finite in {layout.dtype}")
         rows = slice(start, stop)
-        # The length marks a row as written: it goes first on replacing and comes last, after a kill too.
+        # A positive length marks a complete row; it is cleared first and set last, so a killed write leaves length 0.
         self._length[rows] = 0
         self._features[rows] = encoded(features, layout.dtype)
         self._response_id[rows] = response_id
@@ -81,7 +81,7 @@ class FeatureWriter:
         self._length[rows] = length
 
     def write_rows(self, start: int, rows: pd.DataFrame, features: np.ndarray) -> None:
-        """Write the features of a table's rows, by its columns response_id, question_id and length; see `write`."""
+        """Write features with the ids and lengths from the table `rows` (response_id, question_id, length)."""
         self.write(
             start, rows["response_id"].to_numpy(), rows["question_id"].tolist(), rows["length"].to_numpy(), features
         )
@@ -91,7 +91,7 @@ class FeatureWriter:
             first = int(np.flatnonzero(bad)[0])
             raise ContractError(
                 f"{self.path}: row {start + first} (response_id {response_id[first]}) has {what}; "
-                f"{bad.sum()} such row(s) in this write"
+                f"this write has {bad.sum()} such row(s)"
             )
 
 
@@ -107,18 +107,16 @@ def create_features(
     attributes: Mapping[str, str] = {},
     resume: bool = False,
 ) -> FeatureWriter:
-    """A store of `responses` rows, all unwritten.
+    """Create a store of `responses` unwritten rows, or reopen an existing one.
 
     Args:
-        path: folder, by habit *.zarr.
-        layers: zero-based block indices, rising.
-        hidden: width of one state.
-        rows_per_chunk: rows of one write, such as the responses of a rollout step.
-        attributes: provenance.
-        resume: reopen the store if there is one already; its rows stay.
+        path: Folder of the store, usually named *.zarr.
+        responses, layers, poolings, hidden, dtype, attributes: See `cocal.features.store.Layout`.
+        rows_per_chunk: Number of rows per write, such as the responses of a rollout step.
+        resume: Whether to reopen a store that exists already; its rows are kept.
 
     Raises:
-        ContractError: if there is a store already, or one of another layout on resuming.
+        ContractError: if the store exists and `resume` is false, or if the existing store has another layout.
     """
     path = Path(path)
     layout = Layout(
@@ -167,6 +165,6 @@ def _create(path: Path, layout: Layout) -> None:
     pooling = group.create_array("pooling", shape=(len(layout.poolings),), dtype=str, dimension_names=("pooling",))
     pooling[:] = np.array(layout.poolings, dtype=_TEXT)
     with warnings.catch_warnings():
-        # xarray looks for consolidated metadata, an extension that Zarr 3 warns of.
+        # xarray looks for consolidated metadata, an extension about which Zarr 3 warns.
         warnings.simplefilter("ignore", UserWarning)
         zarr.consolidate_metadata(path)

@@ -1,1 +1,1 @@
-"""Engines that sample from a policy, and the tables of what they sampled."""
+"""Engines that sample responses from a policy, and the tables of these responses."""

@@ -1,4 +1,4 @@
-"""The generation interface: what every engine takes and gives."""
+"""The interface of all generation engines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How responses are drawn (table of hyperparameters, evaluation).
+    """Sampling parameters of responses (table of hyperparameters, evaluation).
 
     Attributes:
-        temperature: divides the logits.
-        top_k: keep the k most likely tokens (0: all), then
-        top_p: the smallest set of them that holds this probability.
-        presence_penalty: subtracted once from the logit of every token that the response already holds,
-            before the temperature; prompt tokens do not count.
-        max_tokens: longest response.
-        samples: responses a prompt.
+        temperature: Divisor of the logits.
+        top_k: Number of most likely tokens that are kept; 0 keeps all of them.
+        top_p: Probability that the smallest kept set among the `top_k` tokens must reach.
+        presence_penalty: Amount subtracted once from the logit of every token that the response already holds, before
+            the temperature is applied; prompt tokens do not count.
+        max_tokens: Longest response, in tokens.
+        samples: Number of responses per prompt.
     """
 
     temperature: float
@@ -35,7 +35,7 @@ class Sampling:
 
     @classmethod
     def of(cls, settings: "GenerationSettings | PostCalSettings", max_tokens: int, samples: int = 1) -> "Sampling":
-        """As the settings say."""
+        """Take the sampling parameters from the settings."""
         return cls(
             temperature=settings.temperature,
             top_k=settings.top_k,
@@ -51,9 +51,9 @@ class Completion:
     """One response.
 
     Attributes:
-        token_ids: generated ids; ends with the end-of-sequence token if it stopped.
-        logprobs: float32 (length,), log-probabilities under the raw logits, whatever the sampling.
-        finish_reason: "stop" at the end-of-sequence token, "length" at max_tokens.
+        token_ids: Generated token ids, with the end-of-sequence token if the response reached it.
+        logprobs: float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters.
+        finish_reason: "stop" if the end-of-sequence token ended the response, "length" if max_tokens did.
     """
 
     token_ids: list[int]
@@ -62,21 +62,21 @@ class Completion:
 
 
 class Engine(Protocol):
-    """A loaded checkpoint that generates. One engine serves one checkpoint."""
+    """One loaded checkpoint that generates responses."""
 
     @property
     def label(self) -> str:
-        """Name and version of what decodes: with another one, responses may differ."""
+        """Name and version of the decoding library; responses may differ between versions."""
         ...
 
     def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
-        """`sampling.samples` responses to each prompt.
+        """Sample `sampling.samples` responses to each prompt.
 
-        Response j to prompt i is drawn from the noise stream of seed `seeds[i] + j` alone: it depends neither
-        on the other prompts nor on the batch. Space the seeds by at least `samples`.
+        Response j to prompt i uses only the noise stream of seed `seeds[i] + j`; it depends neither on the other
+        prompts nor on the batch. Seeds must be at least `samples` apart.
         """
         ...
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
-        """Raw log-probabilities, float64 (prompts, tokens), of `tokens` right after each prompt."""
+        """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt."""
         ...

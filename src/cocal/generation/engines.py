@@ -1,4 +1,4 @@
-"""Opening the engine that a configuration names."""
+"""Opens the engine that a configuration names."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,17 +12,17 @@ from cocal.generation.engine import Engine
 
 @contextmanager
 def open_engine(settings: EngineSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator[Engine]:
-    """A checkpoint that generates; its memory is free again when the context ends.
+    """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
-        settings: which engine, and how.
+        settings: Kind of engine and its settings.
         checkpoint: Hugging Face folder.
-        policy: the checkpoint, where it is loaded already; an engine in this process uses it.
+        policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
 
     Raises:
         ContractError: if the checkpoint is not complete.
         ConfigError: if the engine cannot start with these settings.
-        EngineError: if its process does not start.
+        EngineError: if the engine's process does not start.
     """
     module, _, function = settings.opens.partition(":")
     with getattr(import_module(module), function)(settings, checkpoint, policy) as engine:

@@ -1,4 +1,4 @@
-"""Responses to one question set: sampled, asked P(True), as a table that a judge has not seen."""
+"""Sampled responses to one question set, with P(True) but without verdicts of a judge."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list[int]:
-    """One seed a prompt, spaced by the number of samples, from a start that `identity` and `seed` choose.
+    """Return one seed for each prompt, `samples` apart, from a start that is a hash of `identity` and `seed`.
 
-    Response j to prompt i uses seed i + j, so no two responses of a set share a noise stream; different
-    checkpoints, formats and sets start elsewhere.
+    Response j to prompt i uses `seeds[i] + j`, so no two responses of a set share a noise stream. Other checkpoints,
+    formats and sets have other starts.
     """
     start = int.from_bytes(hashlib.blake2b(f"{identity}/{seed}".encode(), digest_size=6).digest(), "big")
     return [start + i * samples for i in range(prompts)]
@@ -33,11 +33,11 @@ def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list
 
 @dataclass(frozen=True)
 class Drawn:
-    """Responses as they come from the engine.
+    """Responses from the engine.
 
     Attributes:
-        prompt_ids: of each question.
-        groups: the responses to each question.
+        prompt_ids: Token ids of each question's prompt.
+        groups: The responses to each question.
     """
 
     prompt_ids: list[list[int]]
@@ -46,12 +46,12 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Sampler:
-    """A policy that answers questions: its engine, and what puts questions into words and tokens.
+    """Samples responses of a policy to questions.
 
     Attributes:
-        engine: of the checkpoint.
-        tokenizer: of the checkpoint.
-        prompts: prompt set.
+        engine: Engine with the policy's checkpoint.
+        tokenizer: The checkpoint's tokenizer.
+        prompts: Prompt set.
     """
 
     engine: Engine
@@ -62,10 +62,10 @@ class Sampler:
         """Sample `sampling.samples` responses to each question.
 
         Args:
-            questions: table in the contract of cocal.store.contracts.QUESTIONS.
-            prompt_format: prompt format.
-            sampling: how.
-            seeds: one a question, of `sampling_seeds`.
+            questions: Question table (`cocal.store.contracts.QUESTIONS`).
+            prompt_format: Prompt format.
+            sampling: Sampling parameters.
+            seeds: One seed for each question, from `sampling_seeds`.
         """
         asked = zip(questions["question"], questions["domain"], strict=True)
         messages = [self.prompts.message(prompt_format, question, domain=domain) for question, domain in asked]
@@ -75,14 +75,14 @@ class Sampler:
     def table(
         self, drawn: Drawn, questions: pd.DataFrame, prompt_format: str, *, step: int, first: int = 0
     ) -> pd.DataFrame:
-        """Responses in the contract of cocal.store.contracts.SAMPLED, all to a question consecutive.
+        """Return the responses as a table (`cocal.store.contracts.SAMPLED`), those to one question consecutive.
 
         Args:
-            drawn: of `draw`.
-            questions: as for `draw`.
-            prompt_format: as for `draw`.
-            step: rollout step, or the checkpoint's.
-            first: id of the first response.
+            drawn: Responses from `draw`.
+            questions: Question table that was given to `draw`.
+            prompt_format: Prompt format that was given to `draw`.
+            step: Rollout step of the responses, or of the checkpoint.
+            first: Id of the first response.
         """
         size = len(drawn.groups[0])
         completions = [completion for group in drawn.groups for completion in group]
@@ -99,11 +99,11 @@ class Sampler:
         )
 
     def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> "PTrue":
-        """P(True) of responses by the next token after the judging prompt (appendix B.1).
+        """Compute P(True) of responses from the next token after the judging prompt (appendix B.1).
 
         Args:
-            questions: text of each response's question.
-            texts: of the responses.
+            questions: Text of each response's question.
+            texts: Texts of the responses.
 
         Raises:
             ConfigError: if the tokenizer begins True and False with the same token.
@@ -128,16 +128,16 @@ def sample_responses(
     identity: str,
     step: int,
 ) -> pd.DataFrame:
-    """Evaluation responses in the contract of cocal.store.contracts.SAMPLED, all samples of a question consecutive.
+    """Sample evaluation responses (`cocal.store.contracts.SAMPLED`), those to one question consecutive.
 
     Args:
-        questions: one set (cocal.store.contracts.QUESTIONS).
-        prompt_format: prompt format.
-        plan: how many responses, how long.
-        sampler: answers.
-        settings: sampling parameters and seed.
-        identity: names checkpoint, format and set; chooses the noise.
-        step: of the checkpoint.
+        questions: One question set (`cocal.store.contracts.QUESTIONS`).
+        prompt_format: Prompt format.
+        plan: Number and longest length of the responses.
+        sampler: Policy that answers the questions.
+        settings: Sampling parameters and seed.
+        identity: Text that names checkpoint, format and set; the seeds depend on it.
+        step: Rollout step of the checkpoint.
     """
     sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)

@@ -1,4 +1,4 @@
-"""From completions to rows of the responses table: one way for rollouts, resampling and evaluation."""
+"""Turns completions into rows of the response table, for rollouts, resampling and evaluation alike."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from cocal.generation.engine import Completion
 
 
 def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
-    """Verbalised confidences, float64 (n,): NaN without a valid one, and where the format asks for none."""
+    """Parse verbalised confidences, float64 (n,), NaN if there is no valid one or the format does not ask for one."""
     asked = prompt_format != "answer"
     return np.array([parse_confidence(text) if asked else None for text in texts], dtype=np.float64)
 
@@ -29,18 +29,18 @@ def sampled_rows(
     step: int,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Rows in the contract of cocal.store.contracts.SAMPLED, without rewards and P(True).
+    """Build rows of a response table (`cocal.store.contracts.SAMPLED`) without rewards and P(True).
 
     Args:
-        completions: n responses, the `group_size` of a question consecutive.
-        texts: of `cocal.checkpoints.text.plain_texts`; answers and confidences are read from them.
-        prompt_format: says whether a confidence was asked for.
-        dataset: name of the question set.
-        question_ids: of each response.
-        prompt_ids: of each response.
-        group_size: responses a question.
-        step: rollout step, or the checkpoint's.
-        first: id of the first response.
+        completions: n responses; the `group_size` responses to a question are consecutive.
+        texts: Texts from `cocal.checkpoints.text.plain_texts`, from which answers and confidences are parsed.
+        prompt_format: Prompt format; "answer" does not ask for a confidence.
+        dataset: Name of the question set.
+        question_ids: Question id of each response.
+        prompt_ids: Prompt token ids of each response.
+        group_size: Number of responses per question.
+        step: Rollout step of the responses, or of the checkpoint.
+        first: Id of the first response.
     """
     count = len(completions)
     return pd.DataFrame(

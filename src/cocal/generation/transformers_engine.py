@@ -1,4 +1,4 @@
-"""The transformers engine: decoding with a Hugging Face model, one seed a response."""
+"""The transformers engine, which decodes with a Hugging Face model and one seed for each response."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,16 +20,16 @@ _SCORING_TOKENS = 16384
 
 
 class SeededSampler:
-    """Draws the next tokens of a batch, position by position; rows may leave on the way.
+    """Draws the next tokens of a batch, position by position; finished rows can be removed.
 
-    Every row has its own stream of uniform numbers, one a position, and the token is found by inverting the
-    cumulative distribution in float64. transformers' own sampling draws a whole batch from one global noise stream
+    Every row has its own stream of uniform numbers, one per position, and each token is found by inverting the
+    cumulative distribution in float64. The sampling of transformers draws a whole batch from one global noise stream
     and has no presence penalty.
 
     Args:
-        sampling: temperature, truncation and penalty.
-        seeds: one a row.
-        device: of the logits.
+        sampling: Sampling parameters.
+        seeds: One seed for each row.
+        device: Device of the logits.
     """
 
     def __init__(self, sampling: Sampling, seeds: Sequence[int], device: torch.device):
@@ -40,10 +40,10 @@ class SeededSampler:
         self._drawn = torch.empty((len(seeds), 0), dtype=torch.long, device=device)
 
     def draw(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Token ids, int64 (rows,), and their log-probabilities under the raw logits, float32 (rows,).
+        """Draw token ids, int64 (rows,), and return them with their raw log-probabilities, float32 (rows,).
 
         Args:
-            logits: raw, (rows, vocabulary).
+            logits: (rows, vocabulary), raw logits.
         """
         raw = logits.float()
         position = self._drawn.shape[1]
@@ -67,7 +67,7 @@ class SeededSampler:
         return token[:, 0], raw.gather(1, token)[:, 0] - raw.logsumexp(dim=1)
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Go on with these rows alone."""
+        """Remove all rows but these."""
         self._noise, self._drawn = self._noise[rows], self._drawn[rows]
 
 
@@ -75,21 +75,21 @@ class SeededSampler:
 def open_transformers(
     settings: TransformersSettings, checkpoint: Path, policy: Policy | None = None
 ) -> Iterator["TransformersEngine"]:
-    """A checkpoint in this process; it is loaded unless the policy is given."""
+    """Open a checkpoint in this process; it is loaded unless `policy` is given."""
     yield TransformersEngine.of(policy or load_policy(checkpoint), settings.batch_size)
 
 
 class TransformersEngine:
     """Generation with a loaded Hugging Face causal language model.
 
-    `generate` of transformers decodes ended responses on until the last one ends, and encodes a prompt anew for each
-    of its responses; neither happens here.
+    The `generate` of transformers keeps decoding finished responses until the last one ends and encodes a prompt again
+    for each of its responses. This engine does neither.
 
     Args:
-        model: decoder without dropout.
-        ends: token ids that end a response.
-        pad: padding token id.
-        batch_size: responses decoded together.
+        model: Decoder without dropout.
+        ends: Token ids that end a response.
+        pad: Padding token id.
+        batch_size: Number of responses decoded together.
     """
 
     def __init__(self, model: PreTrainedModel, *, ends: Collection[int], pad: int, batch_size: int):
@@ -100,7 +100,7 @@ class TransformersEngine:
 
     @classmethod
     def of(cls, policy: Policy, batch_size: int) -> "TransformersEngine":
-        """With the model of a policy, its end tokens and its padding token."""
+        """Build the engine from a policy's model, end tokens and padding token."""
         return cls(policy.model, ends=policy.ends, pad=policy.pad, batch_size=batch_size)
 
     @property
@@ -124,7 +124,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def _decode(self, prompts: Sequence[tuple[int, ...]], seeds: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """One response a row, decoded together."""
+        """Decode one response for each row, all rows together."""
         distinct = list(dict.fromkeys(prompts))
         ids, mask = self._left_padded(distinct)
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
@@ -173,7 +173,7 @@ class TransformersEngine:
     def _next_logits(
         self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache | None = None
     ) -> torch.Tensor:
-        """Logits (rows, vocabulary) after the last of `ids`."""
+        """Return the logits (rows, vocabulary) after the last of `ids`."""
         output = self._model(
             input_ids=ids,
             attention_mask=mask,

@@ -1,4 +1,4 @@
-"""The vLLM engine: generation in a process and an environment of its own, one fresh process a checkpoint."""
+"""The vLLM engine, which runs each checkpoint in a new process with its own Python environment."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,18 +20,18 @@ from cocal.generation.vllm_process.framing import flat, rows
 if TYPE_CHECKING:
     from cocal.generation.vllm_process.client import VllmProcess
 
-_COLDEST = 0.01
-"""vLLM takes a lower temperature for this one, without an error."""
+_MIN_TEMPERATURE = 0.01
+"""vLLM silently raises lower temperatures to this one."""
 
 
 @contextmanager
 def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator["VllmEngine"]:
-    """A checkpoint in a fresh process, which is gone when the context ends. It loads the checkpoint itself.
+    """Load a checkpoint in a new process, which ends with the context; `policy` is not used.
 
     Raises:
         ContractError: if the checkpoint is not complete.
         ConfigError: if vLLM cannot start with these settings.
-        EngineError: if it does not start.
+        EngineError: if vLLM does not start.
     """
     require_complete(checkpoint)
     with open_process(settings, checkpoint) as process:
@@ -39,15 +39,15 @@ def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = 
 
 
 class VllmEngine:
-    """Generation with vLLM. bfloat16 on a GPU, float32 elsewhere.
+    """Generation with vLLM, in bfloat16 on a GPU and in float32 elsewhere.
 
-    A seed is a noise stream in vLLM whatever the prompt, so each response is a request with its own seed.
-    A response is the same whenever the same request is repeated; whether its last digits, and with them at times a
-    token, depend on the batch, is up to vLLM's kernels (`batch_invariant` of the settings).
+    In vLLM a seed chooses the same noise stream for every prompt, so each response is a request with its own seed.
+    Repeating the same request gives the same response. Depending on vLLM's kernels, the batch may change the last
+    digits of the logits and so, at times, a token (setting `batch_invariant`).
 
     Args:
-        process: with the checkpoint loaded.
-        ends: token ids that end a response.
+        process: The process that has loaded the checkpoint.
+        ends: Token ids that end a response.
     """
 
     def __init__(self, process: "VllmProcess", ends: Iterable[int]):
@@ -63,11 +63,11 @@ class VllmEngine:
         """See `cocal.generation.engine.Engine.generate`.
 
         Raises:
-            ConfigError: if prompt and response do not fit into the longest sequence, or the temperature is too low.
+            ConfigError: if prompt and response exceed the longest sequence, or the temperature is too low.
             EngineError: if vLLM fails.
         """
-        if sampling.temperature < _COLDEST:
-            raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_COLDEST}; top_k 1 is greedy")
+        if sampling.temperature < _MIN_TEMPERATURE:
+            raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")
         header = {"sampling": asdict(sampling), "ends": self._ends}
         _, answer = self._process.ask("generate", header, *flat("i", prompts), array("q", seeds))
         ids, lengths, logprobs, stopped = answer

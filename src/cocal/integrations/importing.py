@@ -1,4 +1,4 @@
-"""Importing rollouts, one step after the other."""
+"""Import of another engine's rollouts, one step after the other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder, file_states
 
 FORMATS: dict[str, ModuleType] = {"slime": slime, "trl": trl, "jsonl": jsonl}
-"""Each with `files` (rollout step -> file) and `read` (samples of a file)."""
+"""Module of each dump format: its `files` finds the file of every rollout step, its `read` returns a file's samples."""
 
 
 @dataclass(frozen=True)
 class Dumps:
-    """Rollouts of a training as another engine left them: one file a step.
+    """Rollout dumps of a training by another engine, one file per step.
 
     Attributes:
-        format: key of FORMATS.
-        files: of the steps 1 to n.
-        reward_key: the reward's name where there are several.
+        format: Key of FORMATS.
+        files: File of each rollout step, from 1 to n.
+        reward_key: Name of the reward where a sample has several.
     """
 
     format: str
@@ -45,21 +45,21 @@ class Dumps:
         return cls(format, {step: found[step] for step in range(1, steps + 1)}, reward_key)
 
     def state(self) -> dict[str, tuple[int, int]]:
-        """What tells one set of dumps from another."""
+        """State of the files, which tells one set of dumps from another."""
         return file_states(self.files.values())
 
 
 def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: Outputs) -> None:
-    """Write a table a step, and publish them. One step is in memory at a time; a killed import goes on with the next.
+    """Write one table per step, and publish them. Only one step is in memory at a time; a killed import resumes.
 
     Args:
-        dumps: what to read.
-        tables: makes the tables.
-        run: working folder.
-        outputs: folder for `step-00001.parquet` and so on, and their provenance.
+        dumps: Dumps to read.
+        tables: Converter of samples to tables.
+        run: Working folder.
+        outputs: Folder for `step-00001.parquet` and so on, and the provenance of these tables.
 
     Raises:
-        ContractError: naming file, sample and what is wrong.
+        ContractError: if a dump is invalid; the message names file and sample.
     """
     steps = len(dumps.files)
     recorder = RolloutRecorder(run, steps, outputs.attributes)

@@ -1,11 +1,11 @@
-"""Rollouts as JSON lines, one file a step, its number the last in the name: `step-00001.jsonl`.
+"""Rollouts as JSON lines, one file per step, which ends in the number of the step: `step-00001.jsonl`.
 
 | field | |
 |---|---|
 | `prompt_ids`, `response_ids` | token ids, the generated end-of-sequence token included |
 | `truncated` | whether the response was cut at the length limit |
 | `group` | equal for the responses to one question of the step |
-| `question_id`, or `question` or `prompt` | names the question, or is or holds its text |
+| `question_id`, or `question` or `prompt` | id of the question, or its text, or a prompt that holds its text |
 | `logprobs` | optional: raw log-probabilities of the response tokens |
 | `reward` | optional: 1 for a correct response, 0 for a wrong one |
 
@@ -30,10 +30,11 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     """The samples of a file.
 
     Args:
-        reward_key: field of the reward.
+        path: File to read.
+        reward_key: Name of the reward's field.
 
     Raises:
-        ContractError: naming file, line and field.
+        ContractError: if a line is invalid; the message names file, line and field.
     """
     samples = []
     with path.open(encoding="utf-8") as lines:

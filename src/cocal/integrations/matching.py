@@ -1,4 +1,4 @@
-"""Which question a dumped rollout answers: by id, or by its text inside the prompt."""
+"""Search for the question that a dumped rollout answers, by its id or by its text inside the prompt."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from cocal.integrations.sample import Sample
 from cocal.questions.build import normalised
 
 _WORDS = 3
-"""First words under which questions are looked up; never the last one, which may run into what follows."""
+"""Number of first words by which questions are looked up, without the last word, which may run into what follows."""
 
 
 class QuestionIndex:
-    """Finds questions of a set.
+    """Finds the questions of a set.
 
-    A prompt may hold more than the question: a chat template, an instruction. The longest question whose normalised
-    text stands in the prompt, from the beginning of a word on, is the one that was asked.
+    A prompt may hold more than the question, such as a chat template or an instruction. The question that was asked is
+    the longest one whose normalised text occurs in the prompt and starts at the beginning of a word.
 
     Args:
-        questions: table in the contract of cocal.store.contracts.QUESTIONS.
+        questions: Table in the contract of cocal.store.contracts.QUESTIONS.
     """
 
     def __init__(self, questions: pd.DataFrame):

@@ -1,4 +1,4 @@
-"""A rollout as a dump holds it, whatever the format, and the checks that formats share."""
+"""A rollout read from a dump of any format, and the checks that all formats share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ class Sample:
     """One response of a dump.
 
     Attributes:
-        where: file and place in it, for errors.
-        group: equal for the responses to one question of the step.
-        prompt: text that holds the question, where the dump does not name it.
-        question_id: of the question, or None.
-        prompt_ids: int64 (n,), None where the dump has text alone.
-        response_ids: int64 (length,), the end-of-sequence token included; None where the dump has text alone.
-        text: of the response, where the dump has no ids.
-        truncated: whether the response was cut at the length limit; None where the dump does not say.
-        logprobs: float32 (length,) raw log-probabilities, or None.
-        reward: what the dump's verifier gave, or None.
+        where: File and place in it, for error messages.
+        group: Number of the group, equal for the responses to one question of the step.
+        prompt: Text that holds the question, where the dump does not give its id.
+        question_id: Id of the question, or None.
+        prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
+        response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
+            text.
+        text: Text of the response, where the dump has no ids.
+        truncated: Whether the response was cut at the length limit; None where the dump does not say.
+        logprobs: Raw log-probabilities, float32 (length,), or None.
+        reward: Reward from the dump's verifier, or None.
     """
 
     where: str
@@ -39,7 +40,7 @@ class Sample:
 
 
 def required(entry: Mapping[str, Any], name: str, where: str) -> Any:
-    """A field that a sample must have.
+    """The value of a field that a sample must have.
 
     Raises:
         ContractError: if it is missing or None.
@@ -53,7 +54,7 @@ def token_ids(values: Any, name: str, where: str) -> np.ndarray:
     """Token ids, int64 (n,).
 
     Raises:
-        ContractError: if they are not a list of integers of at least 0, or there are none.
+        ContractError: if they are not a list of integers, or there are none.
     """
     ids = np.asarray(values) if isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str) else None
     if ids is None or ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
@@ -67,7 +68,7 @@ def log_probabilities(values: Any, name: str, length: int, where: str) -> np.nda
     """Raw log-probabilities, float32 (length,); None if there are none.
 
     Raises:
-        ContractError: if there are more or fewer, one is not finite, or above 0 by more than rounding.
+        ContractError: if their number is wrong, or one is not finite or is above 0 by more than rounding.
     """
     if values is None:
         return None
@@ -88,7 +89,7 @@ def number(value: Any, name: str, where: str) -> float | None:
     """A finite number, or None.
 
     Raises:
-        ContractError: if it is something else.
+        ContractError: if the value is anything else.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""From the samples of a dump to a table of rollouts."""
+"""Conversion of a dump's samples into a table of rollouts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,20 +20,20 @@ from cocal.policy.recorder import rollout_rows
 from cocal.prompts import Prompts
 
 Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
-"""Raw log-probabilities of responses: rollout step, prompt ids, response ids -> float32 (length,) each."""
+"""Function from rollout step, prompt ids and response ids to each response's log-probabilities, float32 (length,)."""
 
 
 class StepTables:
     """Makes the tables of rollout steps.
 
     Args:
-        settings: of the training that made the rollouts.
-        algorithm: which objective; decides format and rewards.
-        questions: training set (cocal.store.contracts.QUESTIONS).
-        vocabulary: of the policy.
-        judge: decides correctness; None takes it from the dump's reward.
-        scorer: computes log-probabilities where the dump has none; None refuses such a dump.
-        prompts: of text without token ids, which is then tokenised; None refuses such a dump.
+        settings: Settings of the training that made the rollouts.
+        algorithm: Algorithm of that training.
+        questions: Training set (cocal.store.contracts.QUESTIONS).
+        vocabulary: Vocabulary of the policy.
+        judge: Judge of correctness; if None, the dump's reward is the correctness.
+        scorer: Computes log-probabilities that a dump lacks; if None, such a dump is refused.
+        prompts: Prompt set for tokenising a dump that has only text; if None, such a dump is refused.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class StepTables:
         self._prompts = prompts
 
     def table(self, step: int, samples: list[Sample], source: str) -> pd.DataFrame:
-        """The rollouts of one step in the contract of cocal.store.contracts.RESPONSES, groups consecutive.
+        """The rollouts of one step in the contract of cocal.store.contracts.RESPONSES, group by group.
 
-        Group accuracies are of whole groups: a dump that leaves responses out is refused.
+        Group accuracies need whole groups, so a dump that leaves responses out is refused.
 
         Args:
-            step: rollout step, from 1.
-            samples: of the step's dump.
-            source: file name for errors.
+            step: Rollout step, counted from 1.
+            samples: Samples of the step's dump.
+            source: File name for error messages.
 
         Raises:
-            ContractError: naming file, sample and what is wrong.
+            ContractError: if a sample or a group is invalid; the message names file and sample.
         """
         settings = self._settings
         size = settings.responses_per_question
@@ -78,12 +78,12 @@ class StepTables:
         for group in places.values():
             if len(group) != size:
                 raise ContractError(
-                    f"{group[0].where}: its group has {len(group)} responses, policy.responses_per_question is {size}; "
-                    "group accuracies need all of them, before any filtering"
+                    f"{group[0].where}: its group has {len(group)} responses, but policy.responses_per_question is "
+                    f"{size}; group accuracies need all of them, before any filtering"
                 )
         if len(places) != settings.questions_per_step:
             raise ContractError(
-                f"{source}: holds {len(places)} groups, policy.questions_per_step is {settings.questions_per_step}"
+                f"{source}: holds {len(places)} groups, but policy.questions_per_step is {settings.questions_per_step}"
             )
         samples = [sample for group in places.values() for sample in group]
         asked = [self._index.find(sample) for sample in samples]
@@ -125,7 +125,7 @@ class StepTables:
             return self._judge.correct([self._golds[place] for place in asked], given, questions)
         for sample in samples:
             if sample.reward not in (0.0, 1.0):
-                raise ContractError(f"{sample.where}: reward {sample.reward} says neither correct (1) nor wrong (0)")
+                raise ContractError(f"{sample.where}: reward {sample.reward} is neither 1 (correct) nor 0 (wrong)")
         return Verdicts(np.array([sample.reward == 1.0 for sample in samples]), np.ones(len(samples), dtype=bool))
 
     def _logprobs(self, step: int, samples: list[Sample]) -> list[np.ndarray]:
@@ -139,7 +139,7 @@ class StepTables:
         )
 
     def _tokenised(self, samples: list[Sample], asked: list[int]) -> list[Sample]:
-        """Samples of text alone with ids of our own: prompts from the prompt set, an end where there is room for it."""
+        """Tokenise samples of text: with prompts from the prompt set, and an end token unless the response is cut."""
         if self._prompts is None:
             raise ContractError(
                 f"{samples[0].where}: holds text without token ids; companions need the exact ids. Dump the ids, or "
@@ -176,6 +176,6 @@ class StepTables:
             )
         if not sample.truncated and int(sample.response_ids[-1]) not in known.ends:
             raise ContractError(
-                f"{sample.where}: a complete response ends with token {sample.response_ids[-1]}, which ends none "
-                f"({', '.join(map(str, sorted(known.ends)))}); features need the generated end"
+                f"{sample.where}: a complete response ends with token {sample.response_ids[-1]}, not with an end token "
+                f"({', '.join(map(str, sorted(known.ends)))}); features need the end token that was generated"
             )

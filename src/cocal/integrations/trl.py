@@ -1,8 +1,7 @@
-"""TRL's rollouts: tables that our trainer recorded (`step-00001.parquet`, contract RESPONSES), or TRL's own
-`log_completions` (`completions_00001.parquet`), which hold text alone.
+"""TRL's rollouts: tables that our trainer recorded (`step-00001.parquet`, contract RESPONSES), or those of TRL's own
+`log_completions` (`completions_00001.parquet`), which hold only text.
 
-TRL writes its tables after the update, so that the one of step t is named after t updates a rollout step; their names
-must be evenly spaced.
+TRL names the table of a rollout step by the number of updates after that step, so the numbers must be evenly spaced.
 """
 
 from pathlib import Path
@@ -25,7 +24,7 @@ def files(folder: Path) -> dict[int, Path]:
     """Tables by rollout step.
 
     Raises:
-        ContractError: if TRL's tables are not evenly spaced: one is missing.
+        ContractError: if the numbers of TRL's tables are not evenly spaced, since one is missing.
     """
     found = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
     numbers = list(found)
@@ -35,7 +34,7 @@ def files(folder: Path) -> dict[int, Path]:
     expected = [spacing * (place + 1) for place in range(len(numbers))]
     wrong = [name for name, wanted in zip(numbers, expected, strict=True) if name != wanted]
     if wrong:
-        raise ContractError(f"{found[wrong[0]]}: not a multiple of {spacing} updates after the one before; one is lost")
+        raise ContractError(f"{found[wrong[0]]}: not {spacing} updates after the table before; one is missing")
     return {number // spacing: path for number, path in found.items()}
 
 
@@ -43,10 +42,11 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     """The samples of a table.
 
     Args:
-        reward_key: column of the verifier's reward in TRL's own tables: the reward function's name.
+        path: Table to read.
+        reward_key: Column of the verifier's reward in TRL's own tables; it has the reward function's name.
 
     Raises:
-        ContractError: naming file, row and column.
+        ContractError: if the table is invalid; the message names file, row and column.
     """
     try:
         names = pq.read_schema(path).names
@@ -82,7 +82,7 @@ def _recorded(path: Path) -> list[Sample]:
 
 
 def _completions(frame: pd.DataFrame, path: Path, reward_key: str) -> list[Sample]:
-    """TRL's rows are in the order of the groups; equal prompts side by side are one."""
+    """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
     prompts = frame["prompt"].map(_text)
     groups = (prompts != prompts.shift()).cumsum()
     rewards = frame[reward_key] if reward_key in frame else [None] * len(frame)
@@ -94,7 +94,7 @@ def _completions(frame: pd.DataFrame, path: Path, reward_key: str) -> list[Sampl
 
 
 def _text(value: Any) -> str:
-    """A text, or the messages of a chat."""
+    """The text itself, or that of a chat's messages."""
     if isinstance(value, (list, np.ndarray)):
         return "\n".join(str(message["content"]) for message in value)
     return str(value)

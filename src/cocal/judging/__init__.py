@@ -1,1 +1,1 @@
-"""Judging responses: verdicts for tables of sampled responses, and the language model that judges factual answers."""
+"""Verdicts for tables of sampled responses, and the language model that judges factual answers."""

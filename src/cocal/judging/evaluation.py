@@ -1,4 +1,4 @@
-"""Evaluation responses of one checkpoint, set by set: sampled, then judged. What a killed run has finished it keeps."""
+"""Samples and judges the evaluation responses of one checkpoint; a killed run keeps the sets that it has finished."""
 
 import logging
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ from cocal.study.plan import ResponsePlan
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Which responses of which checkpoint are wanted.
+    """The checkpoint and the responses that an evaluation needs.
 
     Attributes:
-        backbone: its name.
-        algorithm: how the policy was trained; base if it was not.
-        step: rollout step of the checkpoint.
-        prompt_format: prompt format.
-        plan: question sets, how many responses, how long.
-        questions: by set, in the contract of cocal.store.contracts.QUESTIONS.
+        backbone: Name of the backbone.
+        algorithm: Algorithm that trained the policy; "base" if it was not trained.
+        step: Rollout step of the checkpoint.
+        prompt_format: Prompt format.
+        plan: Question sets, with the number and longest length of their responses.
+        questions: Question table of each set (`cocal.store.contracts.QUESTIONS`).
     """
 
     backbone: str
@@ -38,21 +38,21 @@ class Evaluated:
     questions: Mapping[str, pd.DataFrame]
 
     def identity(self, name: str) -> str:
-        """Names checkpoint, format and set; chooses the noise."""
+        """Return the text that names checkpoint, format and set; the sampling seeds depend on it."""
         return f"{self.backbone}/{self.algorithm}/{self.step}/{self.prompt_format}/{name}"
 
 
 def sample_sets(
     wanted: Evaluated, checkpoint: Path, settings: GenerationSettings, prompts: Prompts, run: RunFolder
 ) -> None:
-    """Sample the sets that are not there yet. The policy is in memory here alone: a judge may need all of it.
+    """Sample the sets that were not sampled yet, then free the policy's memory, which a judge may need.
 
     Args:
-        wanted: sets and format.
-        checkpoint: policy to sample from.
-        settings: sampling parameters and engine.
-        prompts: prompt set.
-        run: gets `sampled/{set}.parquet`.
+        wanted: Question sets and prompt format.
+        checkpoint: Policy to sample from.
+        settings: Sampling parameters and engine.
+        prompts: Prompt set.
+        run: Working folder, in which `sampled/{set}.parquet` is written.
     """
     files = {name: run.path / f"sampled/{name}.parquet" for name in wanted.plan.sets}
     if all(file.exists() for file in files.values()):
@@ -92,18 +92,18 @@ def sample_sets(
 def judge_sets(
     wanted: Evaluated, judging: Judging, golds: Mapping[str, str], depends_on: dict, run: RunFolder, cache: Path
 ) -> dict[str, str]:
-    """Judge the sets that are not judged yet. Another judge, or a corrected answer, needs no new responses.
+    """Judge the sets that were not judged yet; a new judge or a corrected answer needs no new responses.
 
     Args:
-        wanted: sets.
-        judging: judges, and what verdicts depend on.
-        golds: by set, digest of what counts as right.
-        depends_on: all that the responses depend on, for the provenance.
-        run: holds what `sample_sets` left; gets the verdicts of each judge in a folder of their own.
-        cache: folder of a language model's replies.
+        wanted: Question sets.
+        judging: Judges and the settings that verdicts depend on.
+        golds: Digest of the accepted answers of each set.
+        depends_on: Everything that the responses depend on, for the provenance.
+        run: Working folder with the files of `sample_sets`; the verdicts of each judge get their own subfolder.
+        cache: Folder of a language model's replies.
 
     Returns:
-        By set, its file in the run.
+        The file of each set, relative to the working folder.
     """
     folder = f"judged-{digest(judging.settings | {'golds': golds})}"
     cell = {"backbone": wanted.backbone, "algorithm": wanted.algorithm, "step": wanted.step}

@@ -1,4 +1,4 @@
-"""Replies of a judge, asked for once and kept by content."""
+"""A judge's replies, which are stored by the content of their messages so that no message is sent twice."""
 
 import hashlib
 import logging
@@ -15,21 +15,21 @@ from cocal.store.contracts import JUDGEMENTS
 logger = logging.getLogger(__name__)
 
 Ask = Callable[[Sequence[str]], list[str]]
-"""From messages to plain replies."""
+"""A function that returns a judge's plain-text replies to messages."""
 
 
 class Judgements:
-    """Replies of one judge to messages; a context manager that holds the judge while it is needed.
+    """Replies of one judge to messages; a context manager that closes the judge at its end.
 
-    Replies are kept as Parquet files in a folder of their own below `cache`, named by the digest of `identity`, one
-    row a message, keyed by the digest of its text. A file is written whole and never changed, so jobs may share the
-    folder; what several of them ask at the same time is asked twice, and then the first file by name is believed. A
-    file that cannot be read is named in a warning and its messages are asked again. All of it may be deleted.
+    Replies are kept as Parquet files in the subfolder of `cache` that is named by the digest of `identity`. Each row
+    holds one message's reply, under the digest of the message. Files are written whole and never changed, so jobs may
+    share the folder. If several jobs send the same message at the same time, the reply in the first file by name
+    counts. If a file cannot be read, a warning names it and its messages are sent again. The folder may be deleted.
 
     Args:
-        open_judge: opens the judge: gives the function that asks, and what generates.
-        identity: everything that a reply depends on besides its message.
-        cache: folder.
+        open_judge: Function that opens the judge and yields the function that asks it and its engine's label.
+        identity: Everything that a reply depends on besides its message.
+        cache: Folder of all judges' replies.
     """
 
     def __init__(
@@ -49,25 +49,25 @@ class Judgements:
         self.close()
 
     def close(self) -> None:
-        """Let go of the judge. A later question opens it again."""
+        """Close the judge; a later message opens it again."""
         self._judge = None
         self._stack.close()
 
     def replies(self, messages: Sequence[str]) -> pd.DataFrame:
-        """The reply to each message, and what generated it; equal messages are asked once, all in one batch.
+        """Return the reply to each message; distinct new messages are sent once, in one batch.
 
         Returns:
-            Columns reply and engine, in the order of the messages.
+            Table with the columns reply and engine (the label of the engine), in the order of the messages.
         """
         keys = [_key(message) for message in messages]
         unknown = {k: m for k, m in zip(keys, messages, strict=True) if k not in self._known.index}
         if unknown:
-            logger.info("judge: %d of %d distinct messages are asked", len(unknown), len(set(keys)))
+            logger.info("judge: %d of %d distinct messages are new and are sent", len(unknown), len(set(keys)))
             self._ask(unknown)
         return self._known.loc[keys].reset_index(drop=True)
 
     def _ask(self, messages: dict[str, str]) -> None:
-        """Ask, and keep the replies, by key."""
+        """Send messages, given by key, and store the replies."""
         if self._judge is None:
             self._judge = self._stack.enter_context(self._open())
         ask, engine = self._judge
@@ -77,13 +77,13 @@ class Judgements:
         self._known = pd.concat([self._known, frame.set_index("key")])
 
     def _read(self) -> pd.DataFrame:
-        """All kept replies of this judge, by key."""
+        """Read all stored replies of this judge, indexed by key."""
         parts = [pd.DataFrame({name: [] for name in JUDGEMENTS.columns}, dtype="str")]
         for file in sorted(self._folder.glob("*.parquet")):
             try:
                 parts.append(read_frame(file, JUDGEMENTS))
             except ContractError as error:
-                logger.warning("kept judgements are asked again: %s", error)
+                logger.warning("stored judgements cannot be read and are asked again: %s", error)
         return pd.concat(parts, ignore_index=True).drop_duplicates("key").set_index("key")
 
 

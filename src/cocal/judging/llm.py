@@ -1,5 +1,5 @@
-"""A language model as judge of factual answers: of their equivalence as in appendix B.1, and of their correctness, for
-which the paper names no judge."""
+"""A language model that judges factual answers: their equivalence, as in appendix B.1, and their correctness, for which
+the paper names no judge."""
 
 import logging
 from collections.abc import Hashable, Sequence
@@ -17,21 +17,21 @@ from cocal.judging.replies import parse_reply
 logger = logging.getLogger(__name__)
 
 _BATCH = 16384
-"""Messages that are asked and kept together: a killed job loses no more of its judgements."""
-_ENOUGH = 100
-"""Verdicts after which a judge of too many unparsable replies is stopped; before, the end of a table decides."""
+"""Number of messages that are sent and stored together, the most judgements that a killed job can lose."""
+_MIN_REPLIES = 100
+"""Number of replies from which too many unparsable ones stop the job at once; with fewer, the table is finished."""
 
 
 class LlmJudge:
-    """Asks a language model whether an answer means an accepted one, and whether two answers mean the same.
+    """Asks a language model whether an answer means the same as an accepted answer or as another response's answer.
 
-    The judge of factual answers (`cocal.answers.judge.Judge`). An answer longer than `cocal.answers.judge.LONGEST` is
-    not judged; as for exact match, it is wrong and equivalent to none.
+    It is a judge of factual answers (`cocal.answers.judge.Judge`). An answer longer than `cocal.answers.judge.LONGEST`
+    is not sent to the model; as for exact match, it is wrong and equivalent to no other.
 
     Args:
-        settings: which answers are judged, and how replies count.
-        judgements: of the model.
-        prompts: words of the messages.
+        settings: Settings that say which answers are judged and how replies are read.
+        judgements: The model's replies.
+        prompts: Templates of the messages.
     """
 
     def __init__(self, settings: LlmJudgeSettings, judgements: Judgements, prompts: JudgePrompts) -> None:
@@ -44,7 +44,7 @@ class LlmJudge:
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
-        """See `cocal.answers.judge.Judge.correct`. Undecided is an answer about which the reply is no verdict.
+        """See `cocal.answers.judge.Judge.correct`. An answer is undecided if the reply about it is no verdict.
 
         Raises:
             ContractError: if too many replies are no verdict.
@@ -67,14 +67,14 @@ class LlmJudge:
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
         """See `cocal.answers.judge.Judge.classes`.
 
-        A language model's equivalence is neither symmetric nor transitive. Each class has a representative, the answer
-        that opened it, and an answer belongs to the first class whose representative it is equivalent to: the answers
-        of a pool are compared with its first one, those left over with the first of them, and so on. So the class of
-        the first answer, the evaluated one where one is evaluated, holds just those that were found equivalent to it
-        (appendix B.1), no chain of others; and a pool of n distinct answers costs n - 1 judgements if all agree and
-        n (n - 1) / 2 if none do. All pools are asked together, a round for each representative; they do not touch one
-        another. The order within a pool matters, that of the pools does not. Undecided is an answer whose comparison
-        with one of another class had no verdict.
+        A language model's equivalence is neither symmetric nor transitive. Each class is therefore represented by its
+        first answer, and an answer belongs to the first class whose representative it is equivalent to: all answers of
+        a pool are compared with the first one, those that remain with the first of them, and so on. The class of the
+        first answer, which is the evaluated one if only one is evaluated, thus holds exactly the answers found
+        equivalent to it (appendix B.1). A pool of n distinct answers costs n - 1 judgements if all agree and
+        n (n - 1) / 2 if none do. All pools are asked together, in one round for each representative. The order of the
+        answers within a pool matters, the order of the pools does not. An answer is undecided if its comparison with
+        an answer of another class had no verdict.
 
         Raises:
             ContractError: if too many replies are no verdict.
@@ -108,7 +108,7 @@ class LlmJudge:
         return Verdicts(labels, decided_rows(forms, pools, labels, open_pairs))
 
     def provenance(self) -> dict[str, object]:
-        """What judged since the last call: engines, distinct judgements, and those without a verdict.
+        """Return the engines and the numbers of distinct and of unparsable judgements since the last call.
 
         Raises:
             ContractError: if too many replies were no verdict.
@@ -116,7 +116,7 @@ class LlmJudge:
         self._refuse_nonsense(least=1)
         count, unparsable = len(self._replies), len(self._unparsable())
         share = unparsable / max(count, 1)
-        logger.info("judge: %d distinct judgements, %d (%.2f %%) of them no verdict", count, unparsable, 100 * share)
+        logger.info("judge: %d of %d distinct replies (%.2f %%) are no verdict", unparsable, count, 100 * share)
         found = {"engines": sorted(self._engines), "judgements": count, "unparsable": unparsable}
         self._replies, self._engines = {}, set()
         return found
@@ -124,8 +124,8 @@ class LlmJudge:
     def _equivalent(
         self, pairs: list[Rows], answers: Sequence[str | None], questions: Sequence[str]
     ) -> list[bool | None]:
-        """Whether the answers of each pair of rows are equivalent, None without a verdict; those with an over-long one
-        are not."""
+        """Say of each pair of rows whether its answers are equivalent: None without a verdict, False if one of them is
+        too long."""
         asked = [pair for pair in pairs if max(len(answers[row]) for row in pair) <= LONGEST]
         orders = [[(a, b) for a, b in asked]]
         if self._settings.both_orders:
@@ -138,36 +138,36 @@ class LlmJudge:
         return [found.get(pair, False) for pair in pairs]
 
     def _ask(self, messages: list[str]) -> list[bool | None]:
-        """Verdicts; None where the reply is none."""
+        """Return the verdicts on messages, None if a reply is no verdict."""
         distinct = list(dict.fromkeys(messages))
         for start in range(0, len(distinct), _BATCH):
             batch = distinct[start : start + _BATCH]
             replies = self._judgements.replies(batch)
             self._replies |= dict(zip(batch, replies["reply"], strict=True))
             self._engines |= set(replies["engine"])
-            self._refuse_nonsense(least=_ENOUGH)
+            self._refuse_nonsense(least=_MIN_REPLIES)
         return [parse_reply(self._replies[message]) for message in messages]
 
     def _unparsable(self) -> list[str]:
-        """Replies that are no verdict."""
+        """Return the replies that are no verdict."""
         return [reply for reply in self._replies.values() if parse_reply(reply) is None]
 
     def _refuse_nonsense(self, least: int) -> None:
-        """Once there are `least` replies."""
+        """Raise an error if there are at least `least` replies and too many of them are no verdict."""
         count, unparsable = len(self._replies), self._unparsable()
         if count >= least and len(unparsable) > self._settings.max_unparsable * count:
             raise ContractError(
                 f"judge {self._settings.checkpoint}: {len(unparsable)} of {count} replies, such as "
                 f'{unparsable[0][:80]!r}, are neither "certain" nor "uncertain", more than judge.max_unparsable = '
-                f"{self._settings.max_unparsable:g}: mend the prompts, raise judge.max_tokens, or take another judge"
+                f"{self._settings.max_unparsable:g}: correct the prompts, raise judge.max_tokens, or use another judge"
             )
 
 
 def _both(replies: Sequence[bool | None]) -> bool | None:
-    """Yes if all replies say so, no if one says no; None if that is open."""
+    """Return False if one reply is no, otherwise None if one is no verdict, otherwise True."""
     return False if False in replies else (None if None in replies else True)
 
 
 def _same_text(answer: str) -> str | None:
-    """Form of answers that are the same text; none for one that is too long."""
+    """Return the answer itself as the form that equal texts share, or None if it is too long."""
     return answer if len(answer) <= LONGEST else None

@@ -1,4 +1,4 @@
-"""Opening the judges of both domains."""
+"""Opens the judges of mathematical and of factual answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judging:
-    """How responses are judged: settings, checked, and what the verdicts depend on besides them.
+    """The checked settings of both judges, and everything else that their verdicts depend on.
 
     Attributes:
-        verifier: bounds of the judge of mathematics.
-        judge: of factual answers.
-        identity: what a language model's reply depends on besides the message; empty without one.
+        verifier: Limits of the judge of mathematical answers.
+        judge: Settings of the judge of factual answers.
+        identity: Everything that a language model's reply depends on besides the message; empty without such a judge.
     """
 
     verifier: VerifierSettings
@@ -40,7 +40,7 @@ class Judging:
 
     @classmethod
     def of(cls, verifier: VerifierSettings, judge: JudgeSettings, domains: Sequence[str]) -> "Judging":
-        """Of question sets of these domains; a language model is looked at only if it has something to judge.
+        """Check the judges for question sets of these domains; a language model is checked only if one is factual.
 
         Raises:
             ConfigError: if the judge's prompts cannot be used, or its folder holds no checkpoint.
@@ -50,12 +50,12 @@ class Judging:
 
     @property
     def settings(self) -> dict[str, object]:
-        """All that verdicts depend on, for digests and provenance."""
+        """Everything that verdicts depend on, for digests and provenance."""
         return {"verifier": self.verifier, "judge": self.judge, "judge_identity": self.identity}
 
     @contextmanager
     def open(self, cache: Path) -> Iterator[Mapping[str, Judge]]:
-        """Judges by domain. A language model is loaded when it is first asked something that `cache` does not hold."""
+        """Yield the judges by domain; a language model is loaded at the first message whose reply `cache` lacks."""
         with Verifier(self.verifier) as verifier:
             if not self.identity:
                 yield {"mathematics": verifier, "factual": ExactMatch()}
@@ -65,7 +65,7 @@ class Judging:
                 yield {"mathematics": verifier, "factual": factual}
 
     def provenance(self, judge: Judge) -> dict[str, str]:
-        """Attributes of a table that `judge` has just judged: a language model's identity, and how it replied.
+        """Return the attributes of a table that `judge` has just judged: a language model's identity and statistics.
 
         Raises:
             ContractError: if too many of its replies were no verdict.
@@ -95,7 +95,7 @@ def _prompts(settings: LlmJudgeSettings) -> Path | None:
 
 
 def _folder(settings: LlmJudgeSettings) -> Path:
-    """Where the judge's checkpoint lies."""
+    """Return the folder of the judge's checkpoint, which is downloaded if a revision is given."""
     if settings.revision is not None:
         return download(settings.checkpoint, settings.revision)
     return Path(settings.checkpoint)
@@ -103,7 +103,7 @@ def _folder(settings: LlmJudgeSettings) -> Path:
 
 @contextmanager
 def _asking(settings: LlmJudgeSettings) -> Iterator[tuple[Ask, str]]:
-    """The loaded judge: a function that asks it, and its engine's label."""
+    """Load the judge; yield the function that asks it and its engine's label."""
     from cocal.generation.engines import open_engine
 
     folder = _folder(settings)
@@ -112,7 +112,7 @@ def _asking(settings: LlmJudgeSettings) -> Iterator[tuple[Ask, str]]:
 
 
 def asking(engine: Engine, tokenizer: "PreTrainedTokenizerBase", max_tokens: int) -> Ask:
-    """Puts messages to an engine, each a chat of one turn, greedily decoded."""
+    """Return a function that sends each message to the engine as a chat of one turn and decodes greedily."""
     greedy = Sampling(temperature=1.0, top_k=1, top_p=1.0, presence_penalty=0.0, max_tokens=max_tokens)
 
     def ask(messages: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The messages that a language model judges: `correctness.txt` and `equivalence.txt`."""
+"""The messages to a judging language model, from the templates `correctness.txt` and `equivalence.txt`."""
 
 import json
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ _FIELDS = {"correctness": {"question", "accepted", "answer"}, "equivalence": {"q
 
 
 class JudgePrompts:
-    """User messages of a judge.
+    """User messages to a judge.
 
     Args:
-        folder: with the two files; by default cocal/prompts/judge, whose README names their sources.
+        folder: Folder of the two templates; by default cocal/prompts/judge, whose README names their sources.
 
     Raises:
         ConfigError: if a file is missing or lacks a placeholder.
@@ -38,16 +38,16 @@ class JudgePrompts:
 
     @property
     def digest(self) -> str:
-        """Of both texts."""
+        """Digest of both templates."""
         return digest({name: text.template for name, text in self._texts.items()})
 
     def correctness(self, question: str, accepted: Sequence[str], answer: str) -> str:
-        """Is the answer right? `accepted` appears as a JSON list, each answer once."""
+        """Return the message that asks whether an answer is right; it lists the accepted answers once each, as JSON."""
         listed = json.dumps(list(dict.fromkeys(accepted)), ensure_ascii=False)
         return self._message("correctness", question=question, accepted=listed, answer=answer)
 
     def equivalence(self, question: str, first: str, second: str) -> str:
-        """Are the two answers the same?"""
+        """Return the message that asks whether two answers are equivalent."""
         return self._message("equivalence", question=question, first=first, second=second)
 
     def _message(self, name: str, **values: str) -> str:

@@ -1,4 +1,4 @@
-"""What a judge's reply says."""
+"""Parses a judge's reply."""
 
 import re
 
@@ -6,10 +6,10 @@ _REPLY = re.compile(r"[\s\"'`*“”]*(?P<verdict>certain|uncertain)[\s\"'`*“�
 
 
 def parse_reply(reply: str) -> bool | None:
-    """Whether the judge says yes ("certain") or no ("uncertain"); None if the reply is anything else.
+    """Return True for "certain", False for "uncertain" and None for any other reply.
 
-    One word is asked for and one word is read, whatever its case and the quotes, emphasis or full stop around it. A
-    reply that says more is no verdict, even if the word is in it: "not certain" is not "certain".
+    Case and any quotes, emphasis or full stop around the word are ignored. A longer reply is no verdict even if it
+    contains the word: "not certain" is not "certain".
     """
     match = _REPLY.fullmatch(reply)
     return None if match is None else match["verdict"].lower() == "certain"

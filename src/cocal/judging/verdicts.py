@@ -12,14 +12,14 @@ from cocal.errors import ContractError
 def with_verdicts(
     sampled: pd.DataFrame, asked: pd.DataFrame, groups: Sequence[Hashable], judge: Judge, *, pool: bool
 ) -> pd.DataFrame:
-    """Responses in the contract of cocal.store.contracts.RESPONSES.
+    """Add verdicts to sampled responses (`cocal.store.contracts.RESPONSES`).
 
     Args:
-        sampled: in the contract of cocal.store.contracts.SAMPLED.
-        asked: question of each response (columns question, answer, aliases, domain).
-        groups: group of each response, over which its accuracy is the mean and within which answers are compared.
-        judge: decides correctness and equivalence.
-        pool: whether the answers of each group are compared with one another.
+        sampled: Table of responses (`cocal.store.contracts.SAMPLED`).
+        asked: Question of each response (columns question, answer, aliases, domain).
+        groups: Group of each response. The group accuracy is the mean over a group, and answers are compared within it.
+        judge: Judge of correctness and equivalence.
+        pool: Whether the answers of each group are compared with one another.
     """
     golds = [[answer, *aliases] for answer, aliases in zip(asked["answer"], asked["aliases"], strict=True)]
     answers = [None if pd.isna(answer) else answer for answer in sampled["answer"]]
@@ -42,17 +42,17 @@ def with_verdicts(
 
 
 def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, pool: bool, source: str) -> pd.DataFrame:
-    """The same for evaluation responses: all responses to a question are a group.
+    """Add verdicts to evaluation responses, where all responses to a question form a group.
 
     Args:
-        sampled: in the contract of cocal.store.contracts.SAMPLED, rows in any order.
-        questions: the set that was asked (cocal.store.contracts.QUESTIONS).
-        judge: decides correctness and equivalence.
-        pool: whether the answers to each question are compared with one another.
-        source: name of the responses for errors.
+        sampled: Table of responses (`cocal.store.contracts.SAMPLED`), in any order.
+        questions: The question set of the responses (`cocal.store.contracts.QUESTIONS`).
+        judge: Judge of correctness and equivalence.
+        pool: Whether the answers to each question are compared with one another.
+        source: Name of the responses in error messages.
 
     Raises:
-        ContractError: if a response belongs to another set, or to no question of the set.
+        ContractError: if a response belongs to another set, or its question is not in the set.
     """
     texts = questions.set_index("question_id")[["dataset", "question", "answer", "aliases", "domain"]]
     ids = sampled["question_id"]

@@ -1,10 +1,10 @@
 """Cluster bootstrap over questions, vectorised over the resamples.
 
-Ten responses to one question are not ten independent draws, so whole questions are resampled. A resample is a
-count for each question; every metric is a weighted one with these counts, and none needs the resampled
-responses: sums over questions are one matrix product, and AUROC needs cumulative counts along the sorted
-confidences. The confidences are sorted once a sample, the counts drawn once for all samples. For AUROC the counts
-lie with the resamples innermost, so that picking a response's counts copies one short stretch of memory.
+Ten responses to one question are not ten independent draws, so whole questions are resampled. A resample is a count for
+each question, and every metric is weighted with these counts: sums over questions are one matrix product, and AUROC
+needs cumulative counts along the sorted confidences. The confidences of each sample are sorted once, and all samples
+share the counts. For AUROC the resamples are the last dimension of the counts, so that the counts of a response's
+question are contiguous in memory.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import numpy as np
 from cocal.metrics.calibration import METRICS, bin_index
 
 _CHUNK = 1 << 20
-"""Question counts drawn and held at a time (8 MB)."""
+"""Number of question counts that are drawn and held at a time (8 MB)."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Sample:
     """The responses of one method and seed on one question set.
 
     Attributes:
-        question: int64 [n], index of the question that a response answers.
-        confidence: float64 [n], NaN where there is no valid one.
-        correct: bool [n].
+        question: int64 [n], index of each response's question.
+        confidence: float64 [n], NaN if there is no valid confidence.
+        correct: bool [n], whether each response is correct.
     """
 
     question: np.ndarray
@@ -35,7 +35,7 @@ class Sample:
 
 
 def generator_for(seed: int, dataset: str) -> np.random.Generator:
-    """Random stream of one dataset: independent of the other datasets and of the methods compared on it."""
+    """Return the random generator of one dataset, which depends neither on other datasets nor on the methods."""
     name = int.from_bytes(hashlib.sha256(dataset.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, name])
 
@@ -43,34 +43,36 @@ def generator_for(seed: int, dataset: str) -> np.random.Generator:
 def resampled_metrics(
     samples: Sequence[Sample], questions: int, *, bins: int, resamples: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """The metrics of every sample in every resample; all samples see the same resamples.
+    """Compute the metrics of every sample in every resample; all samples share the resamples.
 
     Args:
-        samples: sets of responses to the same questions.
-        questions: number of questions.
-        bins: bins of the expected calibration error.
+        samples: Sets of responses to the same questions.
+        questions: Number of questions.
+        bins: Number of bins of the expected calibration error.
+        resamples: Number of resamples.
+        generator: Random generator that draws the resamples.
 
     Returns:
-        float64 [samples, resamples, metrics], in the order of `METRICS`. NaN where a metric is undefined in a
-        resample (a single class, or no valid confidence).
+        float64 [samples, resamples, metrics], in the order of `METRICS`. A metric is NaN in a resample that does not
+        define it (a single class, or no valid confidence).
     """
     prepared = [_Prepared.of(sample, questions, bins) for sample in samples]
     result = np.empty((len(samples), resamples, len(METRICS)))
     done = 0
     for counts in question_counts(questions, resamples, generator):
-        whole = np.ascontiguousarray(counts.T, dtype=np.int32)
+        by_question = np.ascontiguousarray(counts.T, dtype=np.int32)
         for index, one in enumerate(prepared):
-            result[index, done : done + len(counts)] = one.metrics(counts, whole)
+            result[index, done : done + len(counts)] = one.metrics(counts, by_question)
         done += len(counts)
     return result
 
 
 def question_counts(questions: int, resamples: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """How often each question is drawn in each resample (multinomial).
+    """Draw how often each question occurs in each resample (multinomial).
 
     Yields:
-        float64 [some resamples, questions] of whole numbers, whose rows sum to `questions`; the chunks hold
-        `resamples` rows together and bound the memory.
+        float64 [rows, questions] of whole numbers; each row is a resample and sums to `questions`. The resamples come
+        in several chunks to bound the memory.
     """
     rows = max(1, _CHUNK // questions)
     for start in range(0, resamples, rows):
@@ -82,23 +84,23 @@ def question_counts(questions: int, resamples: int, generator: np.random.Generat
 
 
 def centred_interval(value: np.ndarray, resampled: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bounds over the resamples that define a metric, moved by their mean's distance from the estimate.
+    """Compute a percentile interval and shift it by the difference between the estimate and the resamples' mean.
 
-    ECE grows on resamples, whose bins are noisier than the sample's: its plain percentile interval can miss the
-    estimate itself. Centring removes that bias; where there is none, as for accuracy, it changes next to nothing.
+    ECE is larger on resamples, whose bins are noisier than the sample's, so its plain percentile interval can miss the
+    estimate itself. The shift removes this bias; without a bias, as for accuracy, it changes almost nothing.
 
     Args:
         value: float64 [...], estimates on the sample.
-        resampled: float64 [..., resamples].
-        level: coverage, such as 0.95.
+        resampled: float64 [..., resamples], NaN for resamples that do not define the metric; these are ignored.
+        level: Coverage, such as 0.95.
 
     Returns:
-        Two float64 arrays [...] within [0, 1]; NaN where no resample defines the metric.
+        Lower and upper bounds, float64 [...] within [0, 1]; NaN if no resample defines the metric.
     """
     bounds = np.full((2, *resampled.shape[:-1]), np.nan)
     tail = (1 - level) / 2
     undefined = np.isnan(resampled).sum(axis=-1)
-    # nanquantile goes row by row: only for the few that need it
+    # nanquantile loops over rows, so only the few rows with NaN use it.
     for rows, mean, quantile in (
         (undefined == 0, np.mean, np.quantile),
         ((undefined > 0) & (undefined < resampled.shape[-1]), np.nanmean, np.nanquantile),
@@ -111,15 +113,15 @@ def centred_interval(value: np.ndarray, resampled: np.ndarray, level: float) -> 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What stays the same from resample to resample.
+    """The quantities of a sample that all resamples share.
 
     Attributes:
-        sums: float64 [4 + bins, questions]: responses, correct ones, valid ones, their confidence, and the sum
-            of (correct - confidence) in each bin.
-        positives: int64 [valid and correct responses], their questions by rising confidence.
-        negatives: int64 [valid and incorrect responses], their questions by rising confidence.
-        below: int64, for every positive the number of negatives with a lower confidence ...
-        not_above: ... and with a lower or equal one.
+        sums: float64 [4 + bins, questions], for each question the numbers of responses, of correct responses and of
+            valid confidences, the sum of the valid confidences, and the sum of (correct - confidence) in each bin.
+        positives: int64 [correct responses with valid confidence], their questions in order of ascending confidence.
+        negatives: int64 [incorrect responses with valid confidence], their questions in the same order.
+        below: int64 [positives], number of negatives with a lower confidence.
+        not_above: int64 [positives], number of negatives with a lower or equal confidence.
     """
 
     sums: np.ndarray
@@ -149,22 +151,24 @@ class _Prepared:
             np.searchsorted(confidence[~correct], confidence[correct], side="right"),
         )
 
-    def metrics(self, counts: np.ndarray, whole: np.ndarray) -> np.ndarray:
-        """float64 [resamples, metrics] for the question counts [resamples, questions].
+    def metrics(self, counts: np.ndarray, by_question: np.ndarray) -> np.ndarray:
+        """Compute the metrics, float64 [resamples, metrics].
 
         Args:
-            whole: the same as int32 [questions, resamples].
+            counts: float64 [resamples, questions], question counts.
+            by_question: The same counts as int32 [questions, resamples].
         """
         n, correct, valid, confidence, *gaps = self.sums @ counts.T
-        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: undefined in this resample
+        with np.errstate(invalid="ignore"):  # 0 / 0 gives NaN for an undefined metric
             return np.stack(
-                [correct / n, confidence / valid, np.abs(gaps).sum(axis=0) / valid, self._auroc(whole)], axis=1
+                [correct / n, confidence / valid, np.abs(gaps).sum(axis=0) / valid, self._auroc(by_question)], axis=1
             )
 
     def _auroc(self, counts: np.ndarray) -> np.ndarray:
-        """Weighted share of (positive, negative) pairs in the right order, for int32 counts [questions, resamples].
+        """Compute the weighted share of ordered (positive, negative) pairs from int32 counts [questions, resamples].
 
-        All sums are of whole numbers, hence exact: cumulative counts stay below 2^31, sums of pairs are int64.
+        All sums are exact, since they add whole numbers: cumulative counts stay below 2^31, and pairs are summed in
+        int64.
         """
         cumulative = np.zeros((len(self.negatives) + 1, counts.shape[1]), dtype=np.int32)
         np.cumsum(counts[self.negatives], axis=0, out=cumulative[1:])

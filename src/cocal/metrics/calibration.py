@@ -1,8 +1,8 @@
 """Metric definitions (appendix A.2). Everything is computed in float64.
 
-Bins are right-closed, so a confidence of m/10 belongs to bin m. That holds in float64 alone: stored as float32,
-1/10, 2/10, 3/10, 4/10, 6/10 and 8/10 lie just above the float64 edge and would fall into the next bin, and no
-later cast can repair it. Confidences that are not float64 are therefore refused, not converted.
+Bins are right-closed, so a confidence of m/10 belongs to bin m. This holds only in float64: as float32, 1/10, 2/10,
+3/10, 4/10, 6/10 and 8/10 lie just above the float64 edge and fall into the next bin, and a later conversion cannot
+repair this. Confidences that are not float64 are therefore refused instead of converted.
 """
 
 from typing import NamedTuple
@@ -14,10 +14,10 @@ METRICS = ("accuracy", "mean_confidence", "ece", "auroc")
 
 
 class ReliabilityBins(NamedTuple):
-    """What a reliability diagram shows, one entry a bin.
+    """The numbers of a reliability diagram, one entry for each bin.
 
     Attributes:
-        count: int64 [bins], responses in the bin.
+        count: int64 [bins], number of responses in the bin.
         accuracy: float64 [bins], NaN for an empty bin.
         mean_confidence: float64 [bins], NaN for an empty bin.
     """
@@ -28,12 +28,12 @@ class ReliabilityBins(NamedTuple):
 
 
 def bin_edges(bins: int) -> np.ndarray:
-    """The `bins` + 1 edges 0, 1/bins, ..., 1, each the float64 nearest to the fraction."""
+    """Return the `bins` + 1 edges 0, 1/bins, ..., 1, each rounded to the nearest float64."""
     return np.arange(bins + 1) / bins
 
 
 def bin_index(confidence: np.ndarray, bins: int) -> np.ndarray:
-    """Zero-based index of the equal-width, right-closed bin: [0, 1/bins], (1/bins, 2/bins], ...
+    """Return the zero-based indices of the equal-width, right-closed bins [0, 1/bins], (1/bins, 2/bins], ...
 
     Args:
         confidence: float64 [n] in [0, 1].
@@ -42,7 +42,7 @@ def bin_index(confidence: np.ndarray, bins: int) -> np.ndarray:
         int64 [n].
 
     Raises:
-        TypeError: if `confidence` is not float64 (see the module's docstring).
+        TypeError: if `confidence` is not float64; the module's docstring says why.
         ValueError: if a confidence is NaN or outside [0, 1].
     """
     confidence = _checked(confidence)
@@ -50,14 +50,14 @@ def bin_index(confidence: np.ndarray, bins: int) -> np.ndarray:
 
 
 def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> float:
-    """Expected calibration error (appendix A.2) over valid confidences; NaN without any.
+    """Compute the expected calibration error (appendix A.2); it is NaN without any confidence.
 
-    A bin's share times |accuracy - mean confidence| is |sum of (correct - confidence)| / n, so that empty bins
-    need no care.
+    A bin's share times |accuracy - mean confidence| equals |sum of (correct - confidence)| / n, so empty bins need no
+    special case.
 
     Args:
-        confidence: float64 [n] in [0, 1].
-        correct: bool [n].
+        confidence: float64 [n] in [0, 1], valid confidences only.
+        correct: bool [n], whether each response is correct.
     """
     index = bin_index(confidence, bins)
     if not len(index):
@@ -67,14 +67,14 @@ def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins
 
 
 def auroc(confidence: np.ndarray, correct: np.ndarray) -> float:
-    """Probability that a correct response has a higher confidence than an incorrect one, ties counting half.
+    """Compute the probability that a correct response has a higher confidence than an incorrect one; ties count half.
 
     Args:
-        confidence: float64 [n] in [0, 1].
-        correct: bool [n].
+        confidence: float64 [n] in [0, 1], valid confidences only.
+        correct: bool [n], whether each response is correct.
 
     Returns:
-        NaN where it is undefined: all responses are correct, or none is.
+        The AUROC, or NaN if all responses are correct or none is.
     """
     confidence, correct = _checked(confidence), np.asarray(correct, dtype=bool)
     positives = int(correct.sum())
@@ -82,16 +82,16 @@ def auroc(confidence: np.ndarray, correct: np.ndarray) -> float:
     if not pairs:
         return float("nan")
     _, value, count = np.unique(confidence, return_inverse=True, return_counts=True)
-    middle_rank = np.cumsum(count) - (count - 1) / 2  # of tied confidences, one-based
+    middle_rank = np.cumsum(count) - (count - 1) / 2  # one-based mean rank of tied confidences
     return float((middle_rank[value[correct]].sum() - positives * (positives + 1) / 2) / pairs)
 
 
 def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> ReliabilityBins:
-    """Count, accuracy and mean confidence of every bin.
+    """Compute the number of responses, the accuracy and the mean confidence of every bin.
 
     Args:
-        confidence: float64 [n] in [0, 1], valid ones only.
-        correct: bool [n].
+        confidence: float64 [n] in [0, 1], valid confidences only.
+        correct: bool [n], whether each response is correct.
     """
     index = bin_index(confidence, bins)
     count = np.bincount(index, minlength=bins)
@@ -104,15 +104,15 @@ def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10
 
 
 def evaluate(confidence: np.ndarray, valid: np.ndarray, correct: np.ndarray, bins: int = 10) -> dict[str, float]:
-    """All `METRICS` of one set of responses.
+    """Compute all `METRICS` of one set of responses.
 
-    Accuracy is over all responses; the others over those with a valid confidence, and NaN without any. Nothing
-    is imputed for an invalid confidence.
+    Accuracy uses all responses. The other metrics use the responses with a valid confidence and are NaN if there are
+    none; invalid confidences are not imputed.
 
     Args:
-        confidence: float64 [n] in [0, 1] where valid; ignored elsewhere.
-        valid: bool [n].
-        correct: bool [n].
+        confidence: float64 [n], in [0, 1] if valid, otherwise ignored.
+        valid: bool [n], whether each confidence is valid.
+        correct: bool [n], whether each response is correct.
 
     Raises:
         ValueError: if a valid confidence is NaN or outside [0, 1].
@@ -131,7 +131,7 @@ def _checked(confidence: np.ndarray) -> np.ndarray:
     if confidence.dtype != np.float64:
         raise TypeError(
             f"confidences must be float64, not {confidence.dtype}: "
-            "compute them in float64, for a value rounded to float32 may already have left its bin"
+            "compute them in float64, since rounding to float32 may already have moved a value to another bin"
         )
     inside = (confidence >= 0) & (confidence <= 1)  # False for NaN
     if not inside.all():

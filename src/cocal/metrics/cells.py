@@ -1,4 +1,4 @@
-"""One cell of a metric cube, and which policy a method's responses come from."""
+"""Reads cells of a metric cube, and tells which policy produces a method's responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,43 +14,43 @@ if TYPE_CHECKING:
 
 
 def policy_cell(method: str, step: int) -> tuple[str, int]:
-    """Algorithm and step whose predictions are the method's when the table or figure shows `step`.
+    """Return the algorithm and the step of a method's predictions in a table or figure of policies at `step`.
 
-    The pre-RL model is algorithm "base" at step 0 whatever the step of the others.
+    The pre-RL model always has algorithm "base" and step 0.
     """
     algorithm = METHODS[method].policy
     return (algorithm, 0) if algorithm == "base" else (algorithm, step)
 
 
 def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame:
-    """All metrics of one cell.
+    """Read all metrics of one cell.
 
     Args:
-        cube: metric cube (cocal.metrics.cube), with or without dimensions of a sweep.
-        cell: a label of each of its dimensions but `metric`.
+        cube: Metric cube (`cocal.metrics.cube`), with or without dimensions of a sweep.
+        cell: One label for each dimension of the cube except `metric`.
 
     Returns:
-        One metric a row, in the cube's order; columns metric, value, lower, upper, n, those of
-        `cocal.metrics.quality.RATES`, seed_sd.
+        One row for each metric, in the cube's order, with the columns metric, value, lower, upper, n, those of
+        `cocal.metrics.quality.RATES`, and seed_sd.
 
     Raises:
         ContractError: if the cube has other dimensions, or lacks the cell.
     """
-    file = cube.encoding.get("source", "metrics")  # xarray's own note of the file that was read
+    file = cube.encoding.get("source", "metrics")  # xarray records the path of the file here
     found = [str(name) for name in cube["n"].dims]
     if set(found) != set(cell):
         raise ContractError(
-            f"{file}: the cube's cells have the labels {', '.join(found)}; needed are {', '.join(cell)}. "
-            "A sweep over companions has a cube of its own: give the other one"
+            f"{file}: the cube has the dimensions {', '.join(found)}, but {', '.join(cell)} are needed. A sweep over "
+            "companions has its own cube: give the other one"
         )
     where = ", ".join(f"{name} {label}" for name, label in cell.items() if name != "seed")
     for name, label in cell.items():
         if label not in cube.indexes[name]:
             known = ", ".join(map(str, cube.indexes[name]))
-            raise ContractError(f"{file}: nothing for {where}: no such {name} (there are: {known})")
+            raise ContractError(f"{file}: there is nothing for {where}: no such {name} (there are: {known})")
     one = cube.sel(cell)
     if int(one["n"]) == 0:
-        raise ContractError(f"{file}: nothing for {where}; run its predictions, or leave it out of the layout")
+        raise ContractError(f"{file}: there is nothing for {where}; run its predictions, or leave it out of the layout")
     return pd.DataFrame(
         {
             "metric": one["metric"].to_numpy(),
@@ -65,11 +65,12 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
 def read_cells(
     cube: "xr.Dataset", cells: Mapping[tuple[str | int, ...], Mapping[str, str | int]], names: Sequence[str]
 ) -> pd.DataFrame:
-    """All metrics of several cells (`read_cell`), below each other.
+    """Read all metrics of several cells and stack the rows of `read_cell`.
 
     Args:
-        cells: cells by key, in order.
-        names: columns, left of the others, that hold the parts of the keys.
+        cube: Metric cube (`cocal.metrics.cube`).
+        cells: Cells by key, in the order of the rows.
+        names: Names of the first columns, which hold the parts of the keys.
 
     Raises:
         ContractError: if the cube lacks a cell.

@@ -6,13 +6,13 @@ from cocal.config.methods import METHODS
 
 
 def on_common_responses(predictions: pd.DataFrame) -> pd.DataFrame:
-    """`predictions` with a valid confidence only where all methods have one that are evaluated on the same responses.
+    """Invalidate a response's confidences unless all methods evaluated on the same responses have a valid one for it.
 
-    A response for which one of them has none keeps its row for every method, without a confidence: accuracy and n stay
-    those of all responses, and the confidence metrics of the methods are over the same ones.
+    All rows are kept, so accuracy and n still count every response. The confidence metrics of these methods are then
+    computed on the same responses.
 
     Args:
-        predictions: table of the contract PREDICTIONS.
+        predictions: Table in the contract PREDICTIONS.
     """
     prompt_format = predictions["method"].map(lambda name: METHODS[name].prompt_format)
     response = [predictions[name] for name in ("backbone", "algorithm", "step", "dataset", "response_id")]

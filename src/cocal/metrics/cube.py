@@ -1,7 +1,7 @@
 """All metrics of a study as one labelled array, selectable by backbone, policy, dataset, method and seed.
 
-Select with a mapping, `cube.sel({"method": "verbal", "seed": "mean"})`: as a keyword, `method` means something
-else to xarray.
+Select with a mapping, such as `cube.sel({"method": "verbal", "seed": "mean"})`, since the keyword `method` of
+`cube.sel` has another meaning in xarray.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,19 +22,19 @@ from cocal.runtime.progress import Progress
 from cocal.store.contracts import PREDICTIONS
 
 MEAN = "mean"
-"""Seed label of the average over the companion seeds; the only one of a method without seeds."""
+"""Seed label of the average over the companion seeds, and the only seed label of a method without seeds."""
 UNSEEDED = -1
-"""Seed of such a method in a predictions table."""
+"""Seed of a method without seeds in a predictions table."""
 
 _SWEPT = ("source_step", "validation_step", "layer", "pooling")
-"""Dimensions of a sweep: companions of one method that differ in what they learnt from or read."""
+"""The dimensions that a sweep can have: what companions of one method learnt from and which states they read."""
 _DIMENSIONS = ("backbone", "algorithm", "step", *_SWEPT, "dataset", "method", "seed")
-_NONE = {"source_step": -1, "validation_step": -1, "layer": -1, "pooling": ""}
-"""Their labels where they are not told apart."""
+_NOT_SWEPT = {"source_step": -1, "validation_step": -1, "layer": -1, "pooling": ""}
+"""The labels of these dimensions if they are not swept."""
 
 
 class _Cell(NamedTuple):
-    """One method, with the companion of one source step, layer and pooling, on the responses of one policy."""
+    """One method, with one choice of the swept dimensions, on the responses of one policy."""
 
     backbone: str
     algorithm: str
@@ -48,7 +48,7 @@ class _Cell(NamedTuple):
     def __str__(self) -> str:
         swept = "".join(
             f", {name.replace('_', ' ')} {label}"
-            for name, none in _NONE.items()
+            for name, none in _NOT_SWEPT.items()
             if (label := getattr(self, name)) != none
         )
         return f"method {self.method!r} (backbone {self.backbone}, {self.algorithm}, step {self.step}{swept})"
@@ -56,13 +56,14 @@ class _Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """A cell on one dataset, or on a group of them.
+    """The metrics of a cell on one dataset, or their macro average over several.
 
     Attributes:
-        values: float64 [seeds, metrics].
-        resampled: float64 [seeds, resamples, metrics].
-        n: number of responses, the same for all seeds.
-        n_valid: int64 [seeds].
+        seeds: Companion seeds, or (UNSEEDED,).
+        values: float64 [seeds, metrics], metrics of all responses.
+        resampled: float64 [seeds, resamples, metrics], metrics of the resamples.
+        n: Number of responses, the same for all seeds.
+        n_valid: int64 [seeds], number of responses with a valid confidence.
         rates: float64 [seeds, rates], in the order of `RATES`.
     """
 
@@ -81,39 +82,38 @@ def metric_cube(
     seeds: Sequence[int] | None = None,
     sweep: Sequence[str] = (),
 ) -> xr.Dataset:
-    """Metrics with bootstrap intervals (section 5, evaluation protocol; appendix A.2).
+    """Compute metrics with bootstrap intervals (section 5, evaluation protocol; appendix A.2).
 
-    A metric is computed per dataset and seed first; `mean` along `seed` is the mean of the seeds' metrics and a
-    macro average the unweighted mean of the datasets' metrics. A macro average that lacks a dataset is absent,
-    not an average of the rest. The intervals come from resampling the questions of each dataset, with the same
-    resamples for all methods, companions and seeds that answer the same questions, independently between
-    datasets.
+    A metric is first computed for each dataset and seed. The seed label `mean` holds the mean over the seeds, and a
+    macro average is the unweighted mean over its datasets; it is absent if one of them is. The intervals come from
+    resampling the questions of each dataset. All methods, companions and seeds that answer the same questions share
+    the resamples; datasets are resampled independently.
 
     Args:
-        predictions: table of the contract `PREDICTIONS`; the order of its rows does not matter.
-        groups: macro averages, each a label of the `dataset` dimension and its datasets.
-        seeds: companion seeds that every method with seeds must have; by default all that occur.
-        sweep: what companions of one method are told apart by: some of source_step, validation_step, layer
-            and pooling.
+        predictions: Table in the contract `PREDICTIONS`, in any order.
+        settings: Bins, resamples, level and seed.
+        groups: The datasets of each macro average, by its label in the `dataset` dimension.
+        seeds: Companion seeds that every method with seeds must have; by default all that occur.
+        sweep: Dimensions among source_step, validation_step, layer and pooling in which a method's companions differ.
 
     Returns:
         A data set with the dimensions backbone, algorithm, step, those of the sweep (source_step, validation_step and
         layer int64, pooling text; -1, -1, -1 and "" for methods without a companion), dataset (macro averages last),
         method, seed ("mean", then the seeds) and metric (accuracy, mean_confidence, ece, auroc), and the variables
 
-        - `value`, `lower`, `upper`: float64 in all dimensions; NaN where absent or undefined. Resamples in
-          which a metric is undefined are left out of its interval;
-        - `seed_sd`: float64 without `seed`, standard deviation over the seeds (n - 1); NaN without seeds;
-        - `n`, `n_valid`: int64 without `metric`, responses and those with a valid confidence; 0 where absent.
-          For `mean` the fewest over the seeds, for a macro average the total;
-        - `valid_rate`, `answered_rate`, `decided_rate`, `truncation_rate`: float64 without `metric`, shares of n;
-        - `p_true_mass`, `exact_match_accuracy`: likewise (`cocal.metrics.quality.RATES`), NaN where they do not apply.
-          For `mean` and the macro averages all of these are unweighted means.
+        - `value`, `lower`, `upper`: float64 in all dimensions, NaN if absent or undefined. The interval leaves out the
+          resamples in which the metric is undefined.
+        - `seed_sd`: float64 without `seed`, standard deviation over the seeds (n - 1), NaN without seeds.
+        - `n`, `n_valid`: int64 without `metric`, numbers of responses and of valid confidences, 0 if absent. `mean`
+          holds the minimum over the seeds, a macro average the sum over the datasets.
+        - `valid_rate`, `answered_rate`, `decided_rate`, `truncation_rate`, `p_true_mass`, `exact_match_accuracy`:
+          float64 without `metric` (`cocal.metrics.quality.RATES`), NaN if they do not apply. `mean` and macro averages
+          hold unweighted means.
 
     Raises:
-        ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in
-            their responses, a group has the name of a dataset, or a method has companions on one policy that differ
-            in something that is not swept.
+        ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in their
+            responses, a group has the name of a dataset, or companions of a method on one policy differ in a dimension
+            that is not swept.
     """
     frame = PREDICTIONS.check(predictions, "predictions")
     groups = dict(groups or {})
@@ -157,10 +157,10 @@ def metric_cube(
 
 
 def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.DataFrame:
-    """`frame` with one label of `dimension` throughout, provided that no method has several on one policy.
+    """Replace the labels of `dimension` by one label; raise an error if a method has several labels on one policy.
 
     Args:
-        sweep: the dimensions that tell companions of a method apart.
+        sweep: The dimensions that are swept.
     """
     for key, labels in frame.groupby(["backbone", "algorithm", "step", "method", *sweep], sort=True)[dimension]:
         if len(found := sorted(labels.unique())) > 1:
@@ -170,13 +170,13 @@ def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.
                 f"several {dimension.replace('_', ' ')}s, {_list(found)}; leave the files of sweeps out, or ask for a "
                 f"sweep's cube (cocal metrics --sweep {dimension})"
             )
-    return frame.assign(**{dimension: _NONE[dimension]})
+    return frame.assign(**{dimension: _NOT_SWEPT[dimension]})
 
 
 def _evaluate_dataset(
     dataset: str, part: pd.DataFrame, settings: MetricSettings, expected: tuple[int, ...]
 ) -> Iterator[tuple[_Cell, _Evaluation]]:
-    """Every cell of one dataset, those that answer the same questions on the same resamples."""
+    """Evaluate every cell of one dataset; cells that answer the same questions share their resamples."""
     part = part.assign(question=pd.factorize(part["question_id"], sort=True)[0])
     by_questions: dict[bytes, list[tuple[_Cell, list[pd.DataFrame], list[Sample]]]] = {}
     sizes: dict[bytes, int] = {}
@@ -202,7 +202,7 @@ def _evaluate_dataset(
 
 
 def _seed_tables(cell: _Cell, dataset: str, rows: pd.DataFrame, expected: tuple[int, ...]) -> list[pd.DataFrame]:
-    """The rows of each seed in the order of the responses: all expected seeds, or the one of an unseeded method."""
+    """Split the rows by seed and sort them by response; check that all expected seeds, or only UNSEEDED, are there."""
     where = f"predictions: {cell} on {dataset}"
     found = {int(seed): table for seed, table in rows.sort_values("response_id").groupby("seed", sort=True)}
     wanted = (UNSEEDED,) if set(found) == {UNSEEDED} else expected
@@ -216,7 +216,7 @@ def _seed_tables(cell: _Cell, dataset: str, rows: pd.DataFrame, expected: tuple[
     for table in tables[1:]:
         if not all(np.array_equal(table[name], tables[0][name]) for name in shared):
             seed = int(table["seed"].iloc[0])
-            raise ContractError(f"{where}: seed {seed} is not about the same responses as seed {wanted[0]}; rerun it")
+            raise ContractError(f"{where}: seed {seed} has other responses than seed {wanted[0]}; predict both anew")
     return tables
 
 
@@ -235,7 +235,7 @@ def _evaluation(tables: list[pd.DataFrame], resampled: np.ndarray, bins: int) ->
 
 
 def _macro(parts: Sequence[_Evaluation]) -> _Evaluation:
-    """Unweighted mean over datasets; their resamples are independent of each other."""
+    """Average over datasets without weights; their resamples are independent of each other."""
     return _Evaluation(
         parts[0].seeds,
         np.mean([part.values for part in parts], axis=0),

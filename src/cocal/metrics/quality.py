@@ -1,4 +1,4 @@
-"""Shares of responses on which the numbers computed from them rest."""
+"""Quality rates of responses, such as the share with an answer, on which the reliability of metrics depends."""
 
 from collections.abc import Mapping
 
@@ -15,9 +15,9 @@ RATES = (
     "p_true_mass",
     "exact_match_accuracy",
 )
-"""What is known of the responses behind a cell, besides its metrics: shares of them with a valid confidence, with an
-answer, with a verdict, and cut at the length limit; the mean probability of P(True)'s two words; and the accuracy by
-exact match, beside the judge's. NaN where it does not apply."""
+"""Quality rates of a cell's responses: the shares with a valid confidence, with an answer, with a verdict and of
+truncated responses, the mean probability of "True" or "False" in P(True), and the accuracy by exact match instead of
+the judge. A rate that does not apply is NaN."""
 
 RESTS_ON: dict[str, tuple[str, ...]] = {
     "accuracy": ("answered_rate", "decided_rate"),
@@ -25,16 +25,11 @@ RESTS_ON: dict[str, tuple[str, ...]] = {
     "ece": ("valid_rate", "p_true_mass", "answered_rate", "decided_rate"),
     "auroc": ("valid_rate", "p_true_mass", "answered_rate", "decided_rate"),
 }
-"""The shares that each metric rests on: correctness needs answers and verdicts, confidence needs valid ones."""
+"""The rates that each metric depends on: correctness needs answers and verdicts, confidence needs valid confidences."""
 
 
 def rates_of(rows: pd.DataFrame) -> dict[str, float]:
-    """The `RATES` of predictions.
-
-    Args:
-        rows: columns confidence, answered, decided, truncated, p_true_mass and exact_match of
-            cocal.store.contracts.PREDICTIONS.
-    """
+    """Compute the `RATES` of rows of a predictions table (`cocal.store.contracts.PREDICTIONS`)."""
     exact = rows["exact_match"].to_numpy(dtype=np.float64, na_value=np.nan)
     known = exact[~np.isnan(exact)]
     return {
@@ -47,11 +42,11 @@ def rates_of(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
-_ROUNDING = 1e-9
-"""Below which two shares are equal: the mean of equal shares over seeds may round to either side of them."""
+_TOLERANCE = 1e-9
+"""Tolerance of the comparison, since the mean of equal shares over seeds may round to either side of them."""
 
 
 def shortfalls(rates: Mapping[str, float], floors: QualitySettings) -> dict[str, float]:
-    """The rates that lie below their floor; an unknown one (NaN, or not in `rates`) lies below none."""
+    """Return the rates that lie below their floors; NaN and missing rates are never below."""
     known = floors.model_dump()
-    return {name: rates[name] for name, floor in known.items() if name in rates and rates[name] < floor - _ROUNDING}
+    return {name: rates[name] for name, floor in known.items() if name in rates and rates[name] < floor - _TOLERANCE}

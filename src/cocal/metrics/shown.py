@@ -1,4 +1,4 @@
-"""Numbers as tables and figures show them: which way is better, and how they are printed."""
+"""The number formats of tables and figures, and the direction in which each metric is better."""
 
 import math
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 Better = Literal["higher", "lower"]
 
 UNDEFINED = "–"
-"""Printed where there is no value; it is never ranked."""
+"""Text of an undefined value, which is never ranked."""
 
 BETTER: dict[str, Better | None] = {
     "accuracy": "higher",
@@ -21,13 +21,13 @@ BETTER: dict[str, Better | None] = {
 
 
 def metric_text(metric: str, value: float) -> str:
-    """A metric: accuracy in percent with one decimal, the others with three."""
+    """Format a metric: accuracy in percent with one decimal, the others with three decimals."""
     if math.isnan(value):
         return UNDEFINED
-    # First to 9 decimals: equal accuracies, one of them averaged over seeds, must not round apart at x.x5.
+    # Rounding to 9 decimals first makes equal accuracies print alike even if one is an average over seeds near x.x5.
     return f"{round(100 * value, 9):.1f}" if metric == "accuracy" else f"{round(value, 9):.3f}"
 
 
 def csv_text(numbers: "pd.DataFrame") -> str:
-    """The prepared numbers; twelve digits, so that the last bit of a sum does not show."""
+    """Format a table as CSV, with twelve digits so that rounding errors in the last bits do not show."""
     return numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")

@@ -1,24 +1,24 @@
-"""How `cocal train` starts: as it is, or on every GPU of every node."""
+"""The command that starts `cocal train`: directly, or through a launcher on every GPU of every node."""
 
 from cocal.config.policy import TrlSettings
 
 _FSDP = (
     *("--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
-    *("--fsdp_cpu_ram_efficient_loading", "false"),  # it fills host memory with as many empty models as processes
+    *("--fsdp_cpu_ram_efficient_loading", "false"),  # it would fill host memory with an empty model per process
     *("--fsdp_reshard_after_forward", "true", "--fsdp_state_dict_type", "FULL_STATE_DICT"),
 )
-"""Weights are gathered whole where they are saved, so that every checkpoint is a plain one."""
+"""Flags that shard the weights. Saving gathers them, so that every checkpoint is an ordinary one."""
 
 
 def train_command(settings: TrlSettings, per_node: str) -> list[str]:
-    """The command in front of `cocal train`'s flags.
+    """The command in front of the flags of `cocal train`.
 
-    One process needs no launcher. On several nodes SLURM starts `per_node` once on each, which adds what differs
-    between them. The trainer itself chooses the precision.
+    One process needs no launcher. On several nodes, SLURM starts the script `per_node` once on each; the script adds
+    the flags that differ between nodes. The trainer itself chooses the precision.
 
     Args:
-        settings: nodes, GPUs, sharding.
-        per_node: script that calls `accelerate launch` with the node's rank and the first node's address.
+        settings: Nodes, GPUs and sharding.
+        per_node: Script that calls `accelerate launch` with the node's rank and the first node's address.
     """
     processes = settings.nodes * settings.devices
     if processes == 1:

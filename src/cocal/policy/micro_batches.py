@@ -1,4 +1,4 @@
-"""Micro-batches of an update with as little padding as can be."""
+"""Sorting of an update's micro-batches, so that they hold little padding."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,14 +8,14 @@ Batch = Mapping[str, torch.Tensor]
 
 
 def sorted_by_length(batches: Sequence[Batch]) -> list[dict[str, torch.Tensor]]:
-    """The rows of some micro-batches, sorted by length into as many of the same size, padding trimmed.
+    """Sort the rows of some micro-batches by length, into the same number of micro-batches, and trim the padding.
 
-    The mean of the micro-batches' losses stays the same: padding has no loss, and every row its weight.
+    The mean of the micro-batches' losses stays the same, since padding has no loss and every row keeps its weight.
 
     Args:
-        batches: in TRL's form: `prompt_ids` and `prompt_mask` (rows, prompt length) are padded on the left, all other
-            tensors of two dimensions, `completion_ids` and `completion_mask` among them, (rows, response length or 1)
-            on the right. Those of one dimension hold a value a row; scalars belong to the whole.
+        batches: Micro-batches in TRL's form. `prompt_ids` and `prompt_mask` (rows, prompt length) are padded on the
+            left; all other tensors of two dimensions, such as `completion_ids` (rows, response length or 1), are
+            padded on the right. Tensors of one dimension hold a value per row; scalars belong to the whole update.
     """
     whole = {key: torch.cat([b[key] for b in batches]) if value.dim() else value for key, value in batches[0].items()}
     prompts, responses = whole["prompt_mask"].sum(dim=1), whole["completion_mask"].sum(dim=1)
@@ -30,7 +30,7 @@ def sorted_by_length(batches: Sequence[Batch]) -> list[dict[str, torch.Tensor]]:
 
 
 def _part(key: str, value: torch.Tensor, rows: torch.Tensor, prompt: int, response: int) -> torch.Tensor:
-    """Some rows of a tensor, no wider than their longest prompt or response."""
+    """Some rows of a tensor, cut to the length of their longest prompt or response."""
     if value.dim() == 0:
         return value
     if value.dim() == 1:

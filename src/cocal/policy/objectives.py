@@ -1,6 +1,6 @@
-"""What each algorithm optimises: rewards and advantages from verdicts and confidences (appendix B.2).
+"""The rewards and advantages of each algorithm, computed from verdicts and confidences (appendix B.2).
 
-Pure functions of arrays: the trainer only supplies the numbers of a step and receives its advantages.
+They are pure functions of arrays: a trainer supplies the numbers of a step and receives its advantages.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo"
 def step_rewards(
     settings: PolicySettings, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
 ) -> Rewards:
-    """Reward parts of a step.
+    """Task and calibration rewards of the responses of one step.
 
     Args:
-        settings: group size, lambda, and what a missing confidence costs.
-        algorithm: which objective.
-        correct: bool (n,), groups consecutive.
-        confidence: float64 (n,), NaN without a valid one.
+        settings: Settings of the training: group size, lambda, and the confidence error of a missing confidence.
+        algorithm: Algorithm of the training.
+        correct: Correctness, bool (n,); the responses of a group are consecutive.
+        confidence: Stated confidence, float64 (n,); NaN where there is no valid one.
     """
     if algorithm == "rlcr":
         return rlcr_rewards(correct, confidence, settings.invalid_confidence)
@@ -38,18 +38,18 @@ def step_rewards(
 def step_advantages(
     settings: PolicySettings, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
 ) -> np.ndarray:
-    """Advantages of a step: float64 (n,) for whole sequences, or (n, length) for single tokens.
+    """Advantages of one step: float64 (n,) for whole responses, or (n, length) for single tokens.
 
-    GRPO and RLCR apply one advantage to the whole sequence; RLCR's is that of the sum of both rewards. DCPO
+    GRPO and RLCR apply one advantage to the whole response; RLCR's is that of the sum of both rewards. DCPO
     normalises its two rewards separately: the task advantage goes to the tokens before `starts`, the calibration
     advantage to the rest. Every token belongs to exactly one of the two.
 
     Args:
-        settings: group size.
-        algorithm: which objective.
-        rewards: of `step_rewards`.
-        starts: index of each response's first confidence token; its length or more if it has none.
-        length: padded length of the responses.
+        settings: Settings of the training, for the group size.
+        algorithm: Algorithm of the training.
+        rewards: Result of `step_rewards`.
+        starts: Index of each response's first confidence token; at least its length if it has none.
+        length: Padded length of the responses.
     """
     size = settings.responses_per_question
     if algorithm == "grpo":
@@ -64,11 +64,11 @@ def step_advantages(
 def confidence_start(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
     """Index of the first token that holds a part of the confidence statement; len(ids) if there is none.
 
-    A token that joins the line break with the word's first letters belongs to the confidence.
+    A token that spans the line break before the statement and its first letters belongs to the confidence.
 
     Args:
-        ids: response tokens; the end-of-sequence token counts as part of the confidence.
-        decode: text of token ids, special tokens left out, spaces untouched.
+        ids: Response tokens; the end-of-sequence token counts as part of the confidence.
+        decode: Function that returns the text of token ids, without special tokens and with spaces untouched.
     """
     text = decode(ids)
     span = confidence_span(text)

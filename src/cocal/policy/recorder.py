@@ -1,4 +1,4 @@
-"""The rollouts of a run on disk: a table a step, all features in one store, the time of the steps."""
+"""Recording of a run's rollouts on disk: one table per step, one feature store, and the time of each step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ class Outputs:
     """Where a run's results go.
 
     Attributes:
-        stages: rollout step -> checkpoint folder; none where no policy is trained.
-        rollouts: folder of one table a step.
-        features: feature store of all rollouts; None where no companion learns from them.
-        cost: file for the time of all steps; None if it is not wanted.
-        attributes: provenance of all of them.
+        stages: Checkpoint folder by rollout step; empty where no policy is trained.
+        rollouts: Folder of the rollout tables, one per step.
+        features: Feature store of all rollouts; None where no companion learns from them.
+        cost: File for the time of all steps; None if it is not wanted.
+        attributes: Provenance of all results.
     """
 
     stages: Mapping[int, Path]
@@ -44,15 +44,15 @@ class Outputs:
 
 
 def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
-    """Rollouts in the contract of cocal.store.contracts.RESPONSES.
+    """Sampled rollouts with verdicts and rewards, in the contract of cocal.store.contracts.RESPONSES.
 
-    Rollouts are of mathematics, and their answers are not compared with one another.
+    Rollouts answer mathematical questions, and their answers are not compared with one another.
 
     Args:
-        sampled: n responses in the contract of cocal.store.contracts.SAMPLED, those to a question consecutive.
-        verdicts: about the correctness of each.
-        rewards: of each.
-        group_size: responses a question.
+        sampled: Responses in the contract of cocal.store.contracts.SAMPLED; those to one question are consecutive.
+        verdicts: Verdict on each response.
+        rewards: Rewards of each response.
+        group_size: Number of responses per question.
     """
     return sampled.assign(
         answer_class=np.nan,
@@ -66,17 +66,17 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
 
 
 class RolloutRecorder:
-    """Keeps the rollouts of a run. Writing a step again, as a resumed run does, replaces it.
+    """Writes the rollouts of a run. A step that a resumed run writes again replaces the earlier one.
 
     Args:
-        run: gets `rollouts` with `step-00001.parquet` and so on, and `seconds.json`.
-        steps: rollout steps of the run.
-        attributes: provenance of the tables.
-        features: writer of a store that holds all steps; None where no companion learns from the rollouts.
+        run: Working folder; it gets `rollouts` with `step-00001.parquet` and so on, and `seconds.json`.
+        steps: Number of rollout steps.
+        attributes: Provenance of the tables.
+        features: Writer of a store that holds all steps; None where no companion learns from the rollouts.
 
     Attributes:
-        features: as given.
-        seconds: stopwatch of the steps.
+        features: The writer given.
+        seconds: Recorded time of each step.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class RolloutRecorder:
         """Record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
-            frame: in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
-            features: float32 (rollouts, layers, poolings, hidden); None without a store.
+            frame: Rollouts in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
+            features: Pooled states, float32 (rollouts, layers, poolings, hidden); None without a store.
         """
         if self.features is not None:
             self.features.write_rows(int(frame["response_id"].iloc[0]), frame, features)
@@ -104,11 +104,11 @@ class RolloutRecorder:
         return [step for step in self._steps if not self._file(step).exists()]
 
     def publish(self, outputs: Outputs, items: int) -> None:
-        """Give everything its place, and remove the run.
+        """Move all results to their places, and remove the working folder.
 
         Args:
-            outputs: the places; the run holds a policy `step-N` for each of the stages.
-            items: what was done in all steps, for the cost.
+            outputs: Places of the results; the working folder holds a policy `step-N` for each of the stages.
+            items: Number of items that all steps processed, for the cost.
 
         Raises:
             ContractError: if rollouts or features of a step are missing.
@@ -119,7 +119,7 @@ class RolloutRecorder:
             raise ContractError(f"{folder}: rollouts of step {missing[0]} are missing; {advice}")
         places = {"rollouts": outputs.rollouts}
         if self.features is not None:
-            open_features(self.features.path)  # refuses a store with gaps
+            open_features(self.features.path)  # raises an error if the store has gaps
             places["features.zarr"] = outputs.features
         if outputs.cost is not None:
             write_cost(outputs.cost, self.seconds.cost(items))
@@ -133,14 +133,14 @@ class RolloutRecorder:
 def open_recorder(
     run: RunFolder, training: PolicySettings, policy: Policy, features: FeatureSettings, outputs: Outputs
 ) -> RolloutRecorder:
-    """Recorder of a run, with what the run holds already.
+    """Open the recorder of a new or a resumed run.
 
     Args:
-        run: the working folder; gets `features.zarr` too where the outputs name a feature store.
-        training: number and size of the steps.
-        policy: the policy whose states are kept.
-        features: layers and number format of the store.
-        outputs: what is wanted, and its provenance.
+        run: Working folder; it also gets `features.zarr` where the outputs name a feature store.
+        training: Settings of the training, for the number and size of the steps.
+        policy: Policy whose states are kept.
+        features: Layers and number format of the store.
+        outputs: Places and provenance of the results.
     """
     writer = None
     if outputs.features is not None:

@@ -1,4 +1,4 @@
-"""PostCal's data: the final policy answers the training questions again (appendix B.2, PostCal)."""
+"""Sampling for PostCal: the final policy answers the training questions again (appendix B.2, PostCal)."""
 
 import time
 
@@ -32,22 +32,22 @@ def resample(
     run: RunFolder,
     outputs: Outputs,
 ) -> None:
-    """Sample the questions of every rollout step again, the same number of responses each, and publish.
+    """Answer the questions of every rollout step again, with as many responses per question, and publish the results.
 
-    The result is laid out like the rollouts of a training run, step by step: a budget of n steps is the same
-    questions and the same number of responses for both. A killed run goes on with the next step.
+    The results have the layout of a training run's rollouts, so that a budget of n steps means the same questions and
+    the same number of responses for both. A killed run resumes with the first missing step.
 
     Args:
-        settings: how to sample.
-        training: the training whose schedule and response length are repeated.
-        policy: the final policy, for the features.
-        sampler: answers with the final policy.
-        identity: names backbone and policy; chooses the noise.
-        questions: training set (cocal.store.contracts.QUESTIONS).
-        verifier: decides correctness.
-        features: layers and number format of the store, batch size.
-        run: working folder.
-        outputs: where tables, features and the time of the sampling alone go; no stages.
+        settings: Sampling settings of PostCal.
+        training: Settings of the training whose schedule and response length are repeated.
+        policy: Final policy, which computes the features.
+        sampler: Sampler of the final policy.
+        identity: Name of backbone and policy, from which the sampling seeds are derived.
+        questions: Training set (cocal.store.contracts.QUESTIONS).
+        verifier: Judge of correctness.
+        features: Layers and number format of the store, and the batch size.
+        run: Working folder.
+        outputs: Places of tables, features and the time of the sampling alone; there are no stages.
     """
     recorder = open_recorder(run, training, policy, features, outputs)
     size = training.responses_per_question

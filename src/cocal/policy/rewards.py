@@ -1,11 +1,11 @@
-"""Rewards and advantages of the policy-optimisation methods: pure functions that every engine shares.
+"""Rewards and advantages of the policy-optimisation methods, as pure functions that all engines share.
 
-Rows are responses; the G responses to one question are consecutive. `correct` is the verifier's y in {0, 1},
-`confidence` the parsed c in [0, 1], NaN where the response states no valid one.
+Rows are responses; the G responses to one question are consecutive. `correct` is the verifier's y in {0, 1};
+`confidence` is the parsed c in [0, 1], or NaN where the response states no valid one.
 
-The paper does not say what a response without a valid confidence gets. Here it gets the calibration reward of a fixed
-confidence error |c - y|, `invalid_confidence`, 1 by default: the worst case, so that leaving the confidence out never
-pays.
+The paper does not say which calibration reward a response without a valid confidence gets. Here it gets that of a fixed
+confidence error |c - y|, `invalid_confidence`. The default of 1 is the worst case, so that leaving the confidence out
+never pays.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ GROUP_EPSILON = 1e-4
 
 
 class Rewards(NamedTuple):
-    """Reward parts, float64 of shape (n,); `calibration` is None where there is no such part."""
+    """Rewards of n responses, float64 of shape (n,); `calibration` is None for an algorithm without such a reward."""
 
     task: np.ndarray
     calibration: np.ndarray | None
@@ -54,7 +54,7 @@ def dcpo_rewards(
 ) -> Rewards:
     """DCPO: y for the reasoning-and-answer tokens, -|c - y_DCPO| for the confidence tokens (appendix B.2).
 
-    y_DCPO = (1 - lambda) y + lambda mean(y), lambda = `group_weight`. The parts are normalised separately.
+    y_DCPO = (1 - lambda) y + lambda mean(y), lambda = `group_weight`. The two rewards are normalised separately.
 
     Raises:
         ValueError: if the rows are not whole groups.
@@ -67,7 +67,7 @@ def dcpo_rewards(
 def group_advantages(rewards: ArrayLike, group_size: int, epsilon: float = GROUP_EPSILON) -> np.ndarray:
     """(r - mean) / (std + epsilon) within each group, float64 of shape (n,) (equation 1).
 
-    As in TRL with `scale_rewards="group"`: std is the sample standard deviation (divisor G - 1), and a group of equal
+    As in TRL with `scale_rewards="group"`, std is the sample standard deviation (divisor G - 1), and a group of equal
     rewards gets zeros.
 
     Raises:
@@ -85,7 +85,7 @@ def group_advantages(rewards: ArrayLike, group_size: int, epsilon: float = GROUP
 def _labels(correct: ArrayLike) -> np.ndarray:
     labels = np.asarray(correct, dtype=np.float64)
     if not np.isin(labels, (0.0, 1.0)).all():
-        raise ValueError("correct must hold 0 and 1 alone")
+        raise ValueError("correct must hold only 0 and 1")
     return labels
 
 
@@ -100,7 +100,7 @@ def _error(confidence: ArrayLike, target: np.ndarray, invalid_confidence: float)
 
 
 def _groups(values: np.ndarray, group_size: int) -> np.ndarray:
-    """(n,) as (n / group_size, group_size)."""
+    """The values (n,) in the shape (n / group_size, group_size)."""
     if values.ndim != 1 or group_size < 1 or values.size == 0 or values.size % group_size:
         raise ValueError(f"{values.size} rows are not consecutive groups of {group_size}")
     return values.reshape(-1, group_size)

@@ -1,4 +1,4 @@
-"""Which questions each step samples."""
+"""The schedule of the training questions."""
 
 import numpy as np
 
@@ -6,16 +6,16 @@ import numpy as np
 def question_schedule(questions: int, steps: int, per_step: int, seed: int) -> np.ndarray:
     """Indices of the questions of every step, int64 (steps, per_step).
 
-    The set is permuted anew for each epoch. The schedule is data, not a side effect of a data loader, so that
-    every engine, every algorithm and PostCal's resampling see the same questions, and a resumed run goes on
-    where it stopped.
+    The set is permuted anew for each epoch. The schedule is computed in advance instead of by a data loader, so that
+    every engine, every algorithm and PostCal's resampling see the same questions, and a resumed run continues where it
+    stopped.
 
     Args:
-        questions: size of the training set.
-        steps: rollout steps.
-        per_step: questions a step; at most `questions`, so that a step holds no question twice unless an
-            epoch ends inside it.
-        seed: of the permutations.
+        questions: Size of the training set.
+        steps: Number of rollout steps.
+        per_step: Questions per step; at most `questions`, so that a step holds no question twice unless an epoch ends
+            inside it.
+        seed: Seed of the permutations.
 
     Raises:
         ValueError: if the set is smaller than one step.

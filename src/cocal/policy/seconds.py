@@ -1,4 +1,4 @@
-"""How long the steps of a run took, across its interruptions."""
+"""The time of a run's steps, kept across interruptions."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,10 @@ from cocal.study.costs import Cost, device_name
 
 
 class StepSeconds:
-    """Wall-clock seconds of each step of a run. A step that a resumed run repeats counts once, the last time.
+    """Wall-clock seconds of each step of a run. If a resumed run repeats a step, only the repetition counts.
 
     Args:
-        path: file in the run's working folder, kept from step to step.
+        path: JSON file in the run's working folder, rewritten after every step.
     """
 
     def __init__(self, path: Path):
@@ -19,14 +19,10 @@ class StepSeconds:
         self._seconds: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     def record(self, step: int, seconds: float) -> None:
-        """The seconds that `step` took."""
+        """Record the seconds that `step` took."""
         self._seconds[str(step)] = seconds
         write_text(self._path, json.dumps(self._seconds))
 
     def cost(self, items: int) -> Cost:
-        """All steps together.
-
-        Args:
-            items: what was done in them.
-        """
+        """Cost of all steps, which processed this number of items."""
         return Cost(seconds=sum(self._seconds.values()), items=items, device=device_name())

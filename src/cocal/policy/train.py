@@ -1,4 +1,4 @@
-"""Policy training from base checkpoint to published stages, rollouts and features."""
+"""Policy training, from the base checkpoint to published stages, rollouts and features."""
 
 import logging
 import os
@@ -40,22 +40,23 @@ def train_policy(
     run_digest: str,
     outputs: Outputs,
 ) -> None:
-    """Train, recording every rollout, and publish. A killed run goes on from its last complete checkpoint.
+    """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
 
     Args:
-        settings: protocol of the training.
-        algorithm: which objective.
-        base: checkpoint to start from.
-        questions: training set (cocal.store.contracts.QUESTIONS).
-        prompts: prompt set.
-        features: layers and type of the live features, if they are kept.
-        verifier: gives the reward.
-        run_folder: holds rollouts, features and checkpoints until they are published.
-        run_digest: of everything that the run depends on; a folder of another digest is not resumed.
-        outputs: where they are published, and their provenance.
+        settings: Protocol of the training.
+        algorithm: Algorithm of the training.
+        base: Checkpoint to start from.
+        questions: Training set (cocal.store.contracts.QUESTIONS).
+        prompts: Prompt set of the study.
+        features: Layers and number format of the live features, if they are kept.
+        verifier: Verifier that gives the reward.
+        run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
+        run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
+        outputs: Places of the results, and their provenance.
 
     Raises:
-        ConfigError: if the settings ask for what is not on this machine, or rollouts cannot be shared evenly.
+        ConfigError: if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share
+            the rollouts of a step evenly.
     """
     if settings.trl.vllm:
         _require_vllm()
@@ -94,7 +95,7 @@ def _require_vllm() -> None:
     """Raise ConfigError where vLLM cannot run in this process."""
     if find_spec("vllm") is None:
         raise ConfigError(
-            "policy.trl.vllm: vLLM is not installed beside this Python; run with --sdm conda, or in the environment of "
+            "policy.trl.vllm: vLLM is not installed for this Python; run with --sdm conda, or in the environment of "
             "envs/train.yaml"
         )
     if not torch.cuda.is_available():
@@ -102,17 +103,17 @@ def _require_vllm() -> None:
 
 
 def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) -> GRPOConfig:
-    """The protocol in TRL's terms. TRL counts optimiser updates where the paper counts rollout steps.
+    """The settings as TRL's arguments. TRL counts optimiser updates where the paper counts rollout steps.
 
     Raises:
-        ConfigError: if a step's rollouts cannot be shared evenly.
+        ConfigError: if the processes cannot share the rollouts of a step evenly.
     """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     rollouts = settings.questions_per_step * settings.responses_per_question
     if rollouts % (settings.micro_batch * processes * settings.updates_per_step):
         raise ConfigError(
-            f"policy.micro_batch = {settings.micro_batch} on {processes} process(es), "
-            f"{settings.updates_per_step} update(s) a step: does not divide the {rollouts} rollouts of a step"
+            f"policy.micro_batch = {settings.micro_batch} on {processes} process(es) with "
+            f"{settings.updates_per_step} update(s) per step does not divide the {rollouts} rollouts of a step"
         )
     batches = rollouts // (settings.micro_batch * processes)
     return GRPOConfig(
@@ -139,7 +140,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         max_grad_norm=settings.max_gradient_norm,
         bf16=torch.cuda.is_available(),
         gradient_checkpointing=settings.gradient_checkpointing,
-        shuffle_dataset=False,  # the schedule has the order
+        shuffle_dataset=False,  # the data set is in the order of the schedule
         save_strategy="steps",
         save_steps=settings.checkpoint_every * settings.updates_per_step,
         save_total_limit=1,
@@ -154,7 +155,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
 
 
 def _vllm(settings: TrlSettings) -> dict[str, object]:
-    """vLLM in the training processes. TRL would reweight by its log-probabilities; slime has no such term."""
+    """Arguments for vLLM in the training processes. TRL's importance-sampling correction is off: slime has none."""
     if not settings.vllm:
         return {}
     return {
@@ -179,8 +180,8 @@ def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, prompt_format: 
 
 
 def _correctness(verifier: Verifier):
-    """TRL's reward function, the verifier's verdict: 1.0 where the verifier accepts the final answer, 0.0 where it does
-    not, None (TRL makes it NaN) where it came to no verdict. The trainer rewards both of these alike."""
+    """TRL's reward function: 1.0 where the verifier accepts the final answer, 0.0 where it does not, and None where it
+    reaches no verdict. TRL turns None into NaN, which the trainer counts as wrong."""
 
     def correctness(completions, golds, **_) -> list[float | None]:
         answers = [extract_answer(completion[0]["content"]) for completion in completions]

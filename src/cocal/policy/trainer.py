@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer, subclassed once: our sampling and advantages, and every rollout recorded."""
+"""A subclass of TRL's GRPO trainer that uses our sampling and advantages and records every rollout."""
 
 import shutil
 import time
@@ -32,23 +32,23 @@ from cocal.store import label_folder
 
 
 class RecordingGRPOTrainer(GRPOTrainer):
-    """GRPO, RLCR and DCPO whose rollouts are recorded. Serves one CPU and several GPUs alike.
+    """Trains by GRPO, RLCR or DCPO and records the rollouts, on one CPU or several GPUs.
 
-    The update is TRL's own; rewards and advantages come from `cocal.policy.objectives`. Rollouts come from our engine,
-    with their log-probabilities, except where TRL has vLLM or the weights are sharded. Where companions learn from the
-    rollouts, one teacher-forced pass over the exact token ids under the policy that produced them gives pooled states.
-    The main process writes everything.
+    The update is TRL's own; rewards and advantages come from `cocal.policy.objectives`. Rollouts and their
+    log-probabilities come from our engine, except where TRL uses vLLM or the weights are sharded. Where companions
+    learn from the rollouts, one teacher-forced pass over the exact token ids, under the policy that produced them,
+    gives the pooled states. The main process writes everything.
 
     Args:
-        recorder: writes rollouts and the time of the steps, in the main process; None in the others. Generation,
-            recording and update count; checkpoints do not.
-        layers: zero-based block indices whose states are kept; none where no companion learns from the rollouts.
-        policy: settings of the training.
-        algorithm: which objective; decides the advantages.
-        stages: rollout step after which the policy is kept -> its checkpoint folder.
-        dtype: number format of the weights that are kept there.
-        attributes: provenance of the checkpoints.
-        **kwargs: of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
+        recorder: Writer of rollouts and step times in the main process; None in the others. The time of a step covers
+            generation, recording and update, but no checkpoints.
+        layers: Zero-based indices of the blocks whose states are kept; empty if no companion learns from the rollouts.
+        policy: Settings of the training.
+        algorithm: Algorithm of the training.
+        stages: Checkpoint folder of each policy that is kept, by rollout step.
+        dtype: Number format of the weights in these checkpoints.
+        attributes: Provenance of the checkpoints.
+        **kwargs: Arguments of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
             `prompt` and `question_id`; the single reward function returns correctness.
     """
 
@@ -65,7 +65,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if self.use_vllm:  # its engine left the noise of every process at the number of the process
+        if self.use_vllm:  # TRL's set-up of vLLM has seeded every process with its rank alone
             set_seed(self.args.seed, device_specific=True)
         self._recorder = recorder
         self._layers = tuple(layers)
@@ -73,23 +73,23 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self._algorithm = algorithm
         self._rewards_of_step: torch.Tensor | None = None
         self.summary = ""
-        """Of the last rollouts, for the progress line."""
-        self.remove_callback(PrinterCallback)  # prints dictionaries
+        """Description of the last rollouts, for the progress line."""
+        self.remove_callback(PrinterCallback)  # it would print dictionaries
         seconds = None if recorder is None else recorder.seconds
         self.add_callback(_StepCallback(self, policy.updates_per_step, seconds, stages, dtype, attributes))
 
     @property
     def _rollout_step(self) -> int:
-        """The present one, from 1."""
+        """Number of the present rollout step, counted from 1."""
         return self.state.global_step // self._policy.updates_per_step + 1
 
     @property
     def _own_engine(self) -> bool:
-        """Whether our engine samples. It does not keep processes in step, as sharded weights need."""
+        """Whether our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
         return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
-        """TRL's completions and log-probabilities; ours depend on seed, step and place among the rollouts alone."""
+        """Completions and their log-probabilities; our engine's depend only on seed, step and place in the step."""
         if not self._own_engine:
             return super()._generate_single_turn(
                 prompt_ids, images, multimodal_fields, num_generations, has_tool_images
@@ -109,7 +109,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         return [one.token_ids for one in drawn], [one.logprobs.tolist() for one in drawn]
 
     def _prepare_inputs(self, generation_batch):
-        """TRL's micro-batch; those of each update share its rows by length, so that short rows need little padding."""
+        """The next micro-batch, as TRL takes it, from an update's rows sorted by length to need little padding."""
         held = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is held:
@@ -120,10 +120,10 @@ class RecordingGRPOTrainer(GRPOTrainer):
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **options):
-        """TRL's log-probabilities and entropies (rows, logits_to_keep).
+        """Log-probabilities and entropies (rows, logits_to_keep), in TRL's definition.
 
-        Without a GPU, TRL's fused head computes the logits of the prompts too, and all of them twice, to save memory
-        that small models do not need.
+        This replaces TRL's fused head where there is no GPU. The fused head also computes the logits of the prompts,
+        and computes all logits twice, to save memory that small models do not need.
         """
         if self.accelerator.device.type != "cpu":
             return super()._get_per_token_logps_and_entropies(
@@ -138,12 +138,12 @@ class RecordingGRPOTrainer(GRPOTrainer):
         return logprobs.gather(2, input_ids[:, -logits_to_keep:, None])[..., 0], entropies, None
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """TRL's rewards (all processes, functions), kept for the record."""
+        """TRL's rewards (rollouts of all processes, functions), which are kept for recording."""
         self._rewards_of_step = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         return self._rewards_of_step
 
     def _generate_and_score_completions(self, inputs):
-        """TRL's batch with the objective's advantages; records the rollouts on the way."""
+        """Return TRL's batch with the advantages of our objectives, and record the rollouts."""
         batch = super()._generate_and_score_completions(inputs)
         rows = self._local_rows(inputs, batch)
         confidence, starts = np.array(gather_object([(row["confidence"], row["start"]) for row in rows])).T
@@ -162,7 +162,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         return batch
 
     def _gathered(self, rows: list[dict]) -> list[dict]:
-        """All rollouts, in the main process; token ids and states go nowhere else."""
+        """All rollouts in the main process, and none in the others."""
         count = self.accelerator.num_processes
         if count == 1:
             return rows
@@ -171,7 +171,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
         return [row for part in parts or () for row in part]
 
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
-        """This process's rollouts: what the record needs, and where the confidence statement starts (DCPO)."""
+        """What is recorded of this process's rollouts and, for DCPO, where their confidence statements start."""
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
         responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
         states = logprobs = [None] * len(inputs)
@@ -202,9 +202,9 @@ class RecordingGRPOTrainer(GRPOTrainer):
     def _scored(
         self, prompts: list[list[int]], responses: list[list[int]]
     ) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
-        """Pooled states (layers, 2, hidden), and raw log-probabilities unless our engine has them, of each response."""
+        """Each response's pooled states (layers, 2, hidden), and log-probabilities unless our engine has given them."""
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        # As many batches on every process, since sharded parameters are gathered in step.
+        # Every process takes the same number of batches, since sharded parameters are gathered in step.
         batches = batches_of_rows(lengths, self.args.per_device_train_batch_size)
         states: list = [None] * len(responses)
         logprobs: list = [None] * len(responses)
@@ -218,7 +218,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
             unwrapped=self.accelerator.unwrap_model(self.model),
             logprobs=not self._own_engine,
         )
-        with self.accelerator.autocast():  # the precision of the update; accelerate wraps no part of the model alone
+        with self.accelerator.autocast():  # the update's precision, which accelerate sets for the whole model only
             for part in scored:
                 for k, i in enumerate(part.rows):
                     states[i] = part.features[k]
@@ -252,7 +252,7 @@ class RecordingGRPOTrainer(GRPOTrainer):
 
 
 class _StepCallback(TrainerCallback):
-    """After each rollout step: its time, progress, and at a stage the policy as a Hugging Face checkpoint."""
+    """Records each rollout step's time, shows progress, and saves the policy of each stage as a checkpoint."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Hidden states of stored rollouts, read again with a checkpoint that stands for the policy of their step."""
+"""Hidden states of stored rollouts, recomputed with a checkpoint close to the policy of their step."""

@@ -1,4 +1,4 @@
-"""Which checkpoint reads the rollouts of which step."""
+"""Assigns to each rollout step the checkpoint that recomputes its hidden states."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,15 +12,15 @@ _EXACT = re.compile(r"(weight_v|step-)(\d+)")
 
 
 class StepCheckpoints:
-    """Checkpoints that stand for the policies of the past.
+    """Checkpoints in place of the policies that sampled the rollouts.
 
-    The paper's approximation (appendix F.4): the steps after one stage and up to the next are read by that next stage's
-    checkpoint. Where the weights of every step were kept, each step is read by the policy that sampled it.
+    The paper's approximation (appendix F.4) uses, for the steps after one stage and up to the next, the next stage's
+    checkpoint. If the weights of every step were kept, each step uses the policy that sampled it.
 
     Args:
-        stages: policies by the step they were kept after.
-        exact: folder of the weights of every step: `weight_v000001` is what sampled step 1 (slime's
-            `--update-weight-disk-dir`), `step-0` is the policy before step 1.
+        stages: Policies by the step after which they were saved.
+        exact: Folder with the weights of every step, if they were kept. `weight_v000001` holds the weights that sampled
+            step 1 (slime's `--update-weight-disk-dir`), `step-0` those of the policy before step 1.
     """
 
     def __init__(self, stages: Mapping[int, Path], exact: Path | None = None):
@@ -30,10 +30,10 @@ class StepCheckpoints:
 
     @classmethod
     def from_folders(cls, stages: Sequence[Path], exact: Path | None = None) -> "StepCheckpoints":
-        """From folders named step-N.
+        """Take the stages from folders named step-N.
 
         Raises:
-            ConfigError: if one has another name, or none is given.
+            ConfigError: if a folder has another name, or neither stages nor exact weights are given.
         """
         found = {}
         for path in stages:
@@ -42,11 +42,11 @@ class StepCheckpoints:
                 raise ConfigError(f"--checkpoints: {path} is not named step-N")
             found[int(match[1])] = path
         if not found and exact is None:
-            raise ConfigError("--checkpoints: give those of the stages, or the weights of every step (--exact)")
+            raise ConfigError("--checkpoints: give the checkpoints of the stages, or weights of every step (--exact)")
         return cls(found, exact)
 
     def of_step(self, step: int) -> Path:
-        """The checkpoint that reads a rollout step, from 1.
+        """Return the checkpoint of a rollout step, counted from 1.
 
         Raises:
             ContractError: if there is none.
@@ -58,10 +58,10 @@ class StepCheckpoints:
         for stage, path in self._stages.items():
             if step <= stage:
                 return path
-        raise ContractError(f"no checkpoint is of step {step} or later; the last one is of {max(self._stages)}")
+        raise ContractError(f"no checkpoint is of step {step} or later; the last one is of step {max(self._stages)}")
 
     def spans(self, steps: int) -> Iterator[tuple[Path, range]]:
-        """The steps 1 to `steps`, those together that one checkpoint reads."""
+        """Yield each checkpoint with the range of steps among 1 to `steps` that it is used for."""
         first = 1
         for step in range(1, steps + 1):
             if step == steps or self.of_step(step + 1) != self.of_step(first):
@@ -70,18 +70,18 @@ class StepCheckpoints:
 
     @property
     def last(self) -> int:
-        """The last step that can be read."""
+        """The last step that has a checkpoint."""
         return max(self._exact or self._stages)
 
     def state(self) -> dict[str, tuple[int, int]]:
-        """What tells one set of policies from another."""
+        """Return the states of all weight files, which differ between sets of policies."""
         folders = self._exact.values() if self._folder else self._stages.values()
         return file_states(file for folder in folders for file in sorted(folder.glob("*.safetensors")))
 
 
 def _by_step(folder: Path) -> dict[int, Path]:
     if not folder.is_dir():
-        raise ContractError(f"{folder}: no such folder of the weights of every step")
+        raise ContractError(f"{folder}: there is no such folder with the weights of every step")
     found = {}
     for entry in sorted(folder.iterdir()):
         if match := _EXACT.fullmatch(entry.name):

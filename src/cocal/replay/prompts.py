@@ -8,8 +8,6 @@ import pandas as pd
 
 from cocal.checkpoints.loading import load_policy
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import PROMPT
-from cocal.features.extract import pooled_states, stored_states
 from cocal.features.writer import create_features
 from cocal.replay.checkpoints import StepCheckpoints
 from cocal.store import atomic_path
@@ -23,16 +21,19 @@ def extract_prompts(
     output: Path,
     attributes: Mapping[str, str],
 ) -> None:
-    """Write the last prompt token's states of every question that was asked, one row a group, atomically.
+    """Write the states of the last prompt token atomically, one row for each group of rollouts.
 
     Args:
-        checkpoints: which checkpoint reads which step.
-        rollouts: columns step, dataset, question_id, prompt_ids, sample, chronological; of each group at least the
-            first response.
-        settings: layers, stored type, batch size.
-        output: store to write; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
-        attributes: provenance.
+        checkpoints: Checkpoint of each step.
+        rollouts: Chronological table with the columns step, dataset, question_id, prompt_ids and sample; it holds at
+            least the first response of each group.
+        settings: Layers, number format and batch size.
+        output: Path of the new store; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
+        attributes: Provenance of the store.
     """
+    from cocal.features.capture import PROMPT  # torch: who asks for `first_of_groups` alone does without
+    from cocal.features.extract import pooled_states, stored_states
+
     groups = first_of_groups(rollouts).reset_index(drop=True)
     with atomic_path(output) as partial:
         writer = None
@@ -57,9 +58,5 @@ def extract_prompts(
 
 
 def first_of_groups(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """The first response of every group, in order.
-
-    Args:
-        rollouts: with the column sample.
-    """
+    """Return the first response (`sample` 0) of every group, in order."""
     return rollouts[rollouts["sample"] == 0]

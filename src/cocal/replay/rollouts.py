@@ -1,4 +1,4 @@
-"""Hidden states of stored rollouts: one teacher-forced pass over their exact token ids, step by step."""
+"""Hidden states of stored rollouts, from one teacher-forced pass over their exact token ids, step by step."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"
 
 
 def step_tables(folder: Path) -> dict[int, Path]:
-    """Tables of rollouts by step, from 1 without gaps.
+    """Find the tables of rollouts by step; the steps count from 1 without gaps.
 
     Raises:
-        ContractError: if one is missing.
+        ContractError: if the table of a step is missing.
     """
     found = numbered(folder, r"step-(\d+)\.parquet", "step-00001.parquet")
     missing = sorted({*range(1, max(found) + 1)} - {*found})
@@ -46,18 +46,18 @@ def replay(
     output: Path,
     attributes: Mapping[str, str],
 ) -> None:
-    """Write the feature store of rollout tables, row by row; a killed run goes on with the next step.
+    """Write the feature store of rollout tables step by step; a killed run resumes at the first unfinished step.
 
     Args:
-        checkpoints: which checkpoint reads which step.
-        rollouts: folder of `step-00001.parquet` and so on, contract RESPONSES, equally many rows each.
-        settings: layers, stored type, batch size.
-        run: working folder.
-        output: the store; its row k belongs to row k of the tables.
-        attributes: provenance.
+        checkpoints: Checkpoint of each step.
+        rollouts: Folder of `step-00001.parquet` and so on (contract RESPONSES), all with the same number of rows.
+        settings: Layers, number format and batch size.
+        run: Working folder.
+        output: Path of the new store; its row k belongs to row k of the tables.
+        attributes: Provenance of the store.
 
     Raises:
-        ContractError: if a table is missing or has other rows, or a checkpoint cannot be read.
+        ContractError: if a table is missing or has another number of rows, or a checkpoint cannot be read.
     """
     tables = step_tables(rollouts)
     count = pq.read_metadata(tables[1]).num_rows
@@ -86,15 +86,15 @@ def replay(
             tokens = _replay_step(writer, tables[step], step, policy, settings.batch_tokens)
             rate = tokens / (time.monotonic() - started)
             progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
-    open_features(run.path / "features.zarr")  # refuses a store with gaps
+    open_features(run.path / "features.zarr")  # raises an error if rows are missing
     run.publish({"features.zarr": output})
 
 
 def _replay_step(writer: FeatureWriter, table: Path, step: int, policy: Policy, batch_tokens: int) -> int:
-    """The states of one table, a chunk of the store; returns the tokens that were read."""
+    """Write the states of one table, which fill one chunk of the store, and return the number of its tokens."""
     frame, count = read_frame(table, RESPONSES, _COLUMNS), writer.layout.rows_per_chunk
     if len(frame) != count:
-        raise ContractError(f"{table}: holds {len(frame)} rollouts, the first step has {count}; all steps need as many")
+        raise ContractError(f"{table}: holds {len(frame)} rollouts, but step 1 has {count}; all steps need as many")
     prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
     states = pooled_states(policy, writer.layout, prompts, responses, batch_tokens)
     writer.write_rows((step - 1) * count, frame, states)
@@ -102,11 +102,11 @@ def _replay_step(writer: FeatureWriter, table: Path, step: int, policy: Policy, 
 
 
 class Rescorer:
-    """Raw log-probabilities of rollouts by the checkpoints that stand for their policies.
+    """Computes raw log-probabilities of rollouts with the checkpoints of their steps.
 
     Args:
-        checkpoints: which checkpoint reads which step.
-        batch_tokens: padded tokens in one forward pass.
+        checkpoints: Checkpoint of each step.
+        batch_tokens: Largest number of tokens in one forward pass, padding included.
     """
 
     def __init__(self, checkpoints: StepCheckpoints, batch_tokens: int):
@@ -115,7 +115,7 @@ class Rescorer:
         self._path: Path | None = None
 
     def __call__(self, step: int, prompts: list[Sequence[int]], responses: list[Sequence[int]]) -> list[np.ndarray]:
-        """float32 (length,) of each response of a rollout step; rounding above 0 is cut off."""
+        """Return float32 (length,) log-probabilities of each response of a step; values rounded above 0 become 0."""
         path = self._checkpoints.of_step(step)
         if path != self._path:
             self._policy = load_policy(path)

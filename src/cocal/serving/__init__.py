@@ -1,1 +1,1 @@
-"""A companion beside its policy, one sequence at a time."""
+"""A policy with a companion that scores one sequence at a time, and its inference times."""

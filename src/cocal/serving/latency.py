@@ -1,4 +1,4 @@
-"""Inference times of a policy and its companions on the device at hand (appendices E.2 and F.4)."""
+"""Inference times of a policy and its companions on this machine's device (appendices E.2 and F.4)."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ from cocal.study.costs import Latency, TimeToConfidence, device_name
 
 
 class ResponseLengths(RootModel[Annotated[dict[Name, Count], Field(min_length=1)]]):
-    """Longest response, in tokens, of each evaluation set that is timed."""
+    """Length limit of responses, in tokens, for each evaluation set that is timed."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class PromptSet:
     """Prompts of one evaluation set.
 
     Attributes:
-        prompts: token ids of each question's prompt, up to where the response begins.
-        max_response_length: in tokens.
+        prompts: Token ids of each question's prompt, up to the beginning of the response.
+        max_response_length: Length limit of responses, in tokens.
     """
 
     prompts: Sequence[Tokens]
@@ -43,24 +43,24 @@ class PromptSet:
 
 
 class SingleCompanion:
-    """One companion beside its policy, for one sequence at a time.
+    """A policy with one companion, which scores one sequence at a time.
 
     Args:
-        companions: fitted ones. The first is taken: they differ in their weights alone, so one is as fast as another.
-        policy: whose states it reads; the companion moves to its device.
-        poolings: states that it has to read (`cocal.features.capture.capture`).
-        source: where the companions come from, for errors.
+        companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
+        policy: Policy whose states the companion reads; the companion is moved to its device.
+        poolings: Poolings that the companion must read (`cocal.features.capture.capture`).
+        source: Source of the companions, for error messages.
 
     Raises:
-        ContractError: if the companions read other states, or those of a policy of another size.
+        ContractError: if the companions read other states, or states of a policy of another size.
     """
 
     def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
         spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden
         if spec.poolings != tuple(poolings):
             raise ContractError(
-                f"{source}: the companions read {spec.pooling} states, here {'+'.join(poolings)} states are needed; "
-                "give companions that were fitted on these"
+                f"{source}: the companions read {spec.pooling} states, but {'+'.join(poolings)} states are needed; "
+                "give companions that were fitted on such states"
             )
         if spec.inputs != len(poolings) * hidden or not 0 <= spec.layer < blocks:
             raise ContractError(
@@ -72,11 +72,11 @@ class SingleCompanion:
 
     @property
     def device(self) -> torch.device:
-        """Of policy and companion."""
+        """Device of the policy and the companion."""
         return self._policy.model.device
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
-        """In [0, 1]: one forward pass over prompt and response, without logits, and one prediction."""
+        """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
         (scored,) = score(
             self._policy.model,
             [prompt],
@@ -89,11 +89,11 @@ class SingleCompanion:
         return self.predict(torch.from_numpy(scored.features).reshape(1, -1))
 
     def example(self) -> torch.Tensor:
-        """Features of the right form, float32 (1, inputs), on the device."""
+        """Return random features of the right shape, float32 (1, inputs), on the device."""
         return torch.randn((1, self._spec.inputs), generator=torch.Generator().manual_seed(0)).to(self.device)
 
     def predict(self, features: torch.Tensor) -> float:
-        """Confidence of features float32 (1, inputs)."""
+        """Predict the confidence of features float32 (1, inputs)."""
         return self._companion.predict(features)
 
 
@@ -110,33 +110,33 @@ def measure_latency(
     concurrent: int,
     seed: int,
 ) -> Latency:
-    """Time to confidence on every set, generation on the largest one, and prediction.
+    """Measure the time to confidence on every set, generation on the largest set, and prediction.
 
-    Loading, tokenisation, warm-up and everything that judges answers are outside all times; the device is idle when
-    a clock starts, and again when it stops.
+    No time includes loading, tokenisation, warm-up or judging. The device is idle when a measurement starts and when it
+    ends.
 
     Args:
-        sets: the mathematical evaluation sets.
-        pipeline: of the policy, in transformers; answers one question at a time, with its confidence (F.4).
-        generator: of the policy; answers all questions of the largest set at once (E.2).
-        pre: companion of the last prompt token's state.
-        post: companion of a response's states.
-        settings: evaluation sampling, and the pool of self-consistency.
-        questions: randomly chosen ones of each set whose time to confidence is measured.
-        predictions: of `post`, for the mean time of one.
-        concurrent: responses that the generator decodes together; the size of its warm-up.
-        seed: of the choice of questions.
+        sets: The mathematical evaluation sets.
+        pipeline: Transformers engine of the policy, which answers one question at a time (F.4).
+        generator: Engine of the policy that answers all questions of the largest set at once (E.2).
+        pre: Companion that reads the state of the last prompt token.
+        post: Companion that reads the states of a response.
+        settings: Sampling parameters of the evaluation, and the pool of self-consistency.
+        questions: Number of randomly chosen questions of each set whose time to confidence is measured.
+        predictions: Number of predictions of `post` over which the time is averaged.
+        concurrent: Number of responses that the generator decodes together, which is the size of its warm-up.
+        seed: Seed of the choice of questions.
 
     Raises:
-        ConfigError: if a set has fewer than `questions`.
+        ConfigError: if a set has fewer than `questions` questions.
     """
-    for name, of in sets.items():
-        if questions > len(of.prompts):
-            raise ConfigError(f"{name} has {len(of.prompts)} questions, not the {questions} to be timed; ask for fewer")
+    for name, one in sets.items():
+        if questions > len(one.prompts):
+            raise ConfigError(f"{name} has only {len(one.prompts)} questions, not {questions}; time fewer questions")
     times, progress = [], Progress("set", len(sets))
-    for name, of in sets.items():
-        chosen = _choose(of.prompts, questions, seed)
-        sampling = Sampling.of(settings, of.max_response_length)
+    for name, one in sets.items():
+        chosen = _choose(one.prompts, questions, seed)
+        sampling = Sampling.of(settings, one.max_response_length)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
         times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
         progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
@@ -149,7 +149,7 @@ def measure_latency(
         spent = generation_seconds(
             prompts, sampling, seeds, engine=generator, concurrent=concurrent, device=post.device
         )
-        logging.info("%s: %.2f ms a question, %d response(s) each", name, 1000 * spent, samples)
+        logging.info("%s: %.2f ms per question with %d response(s) each", name, 1000 * spent, samples)
         return spent
 
     return Latency(
@@ -176,24 +176,23 @@ def time_to_confidence(
     pre: SingleCompanion,
     post: SingleCompanion,
 ) -> TimeToConfidence:
-    """Mean times from a prompt to its confidence, one prompt after another, both routes in transformers (F.4).
+    """Measure mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).
 
-    The pre-generation route encodes the prompt and predicts. The post-generation route decodes a response with a
-    cache, processes its states and predicts. Processing is one teacher-forced pass over prompt and response, as in
-    evaluation, so that both give the same confidence: decoding never runs the policy on the token it ends with, whose
-    state the companion reads. The paper does not say how it processes the final state; next to decoding, the pass is
-    short.
+    The pre-generation route encodes the prompt and predicts. The post-generation route decodes a response with a cache,
+    computes its states and predicts. The states come from one teacher-forced pass over prompt and response, as in
+    evaluation, so that the confidence is the same: decoding never runs the policy on the last token, whose state the
+    companion reads. The paper does not say how it obtains this state; the pass is short compared with decoding.
 
-    Before the clock, every prompt is encoded once and the first is answered once.
+    For warm-up, every prompt is encoded once and the first one is answered once.
 
     Args:
-        dataset: name of the set.
-        prompts: token ids of each prompt.
-        sampling: of one response.
-        seeds: one a prompt.
-        engine: of the policy.
-        pre: companion of the last prompt token's state.
-        post: companion of a response's states.
+        dataset: Name of the set.
+        prompts: Token ids of each prompt.
+        sampling: Sampling parameters for one response.
+        seeds: One seed for each prompt.
+        engine: Engine of the policy.
+        pre: Companion that reads the state of the last prompt token.
+        post: Companion that reads the states of a response.
     """
 
     def respond(prompt: Tokens, seed: int) -> float:
@@ -221,15 +220,15 @@ def generation_seconds(
     concurrent: int,
     device: torch.device,
 ) -> float:
-    """Wall-clock time a prompt when all are submitted at once (E.2); one full batch is the warm-up.
+    """Measure the wall-clock time per prompt when all prompts are submitted at once (E.2), after one batch of warm-up.
 
     Args:
-        prompts: token ids of each prompt.
-        sampling: of `sampling.samples` responses to each.
-        seeds: one a prompt.
-        engine: of the policy.
-        concurrent: responses that it decodes together.
-        device: that it decodes on.
+        prompts: Token ids of each prompt.
+        sampling: Sampling parameters and number of responses to each prompt.
+        seeds: One seed for each prompt.
+        engine: Engine of the policy.
+        concurrent: Number of responses that the engine decodes together.
+        device: Device of the engine.
     """
     batch = -(-concurrent // sampling.samples)
     engine.generate(prompts[:batch], sampling, seeds[:batch])
@@ -237,7 +236,7 @@ def generation_seconds(
 
 
 def prediction_seconds(companion: SingleCompanion, predictions: int) -> float:
-    """Mean time of a prediction for one response (E.2), from features on the device to a number; warmed up."""
+    """Measure the mean time of one prediction (E.2), from features on the device to a number, after a warm-up."""
     features = companion.example()
 
     def predict() -> None:
@@ -249,13 +248,13 @@ def prediction_seconds(companion: SingleCompanion, predictions: int) -> float:
 
 
 def _choose(prompts: Sequence[Tokens], count: int, seed: int) -> list[Tokens]:
-    """`count` random prompts in their order."""
+    """Choose `count` random prompts and keep their order."""
     rows = np.random.default_rng(seed).choice(len(prompts), count, replace=False)
     return [prompts[row] for row in sorted(rows)]
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Wall-clock time of `work`, all that it starts on the device included."""
+    """Measure the wall-clock time of `work`, including all that it starts on the device."""
     _synchronise(device)
     started = time.perf_counter()
     work()

@@ -35,7 +35,7 @@ def code_digest(*modules: str) -> str:
 
     Args:
         modules: Names of modules, such as "cocal.commands.train", or of definitions, such as
-            "cocal.commands.figure:_save".
+            "cocal.study.plan:layers_of".
 
     Returns:
         "code:" and the first 16 hexadecimal digits of a SHA-256.

@@ -49,10 +49,10 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
     return f"{chapter} {exhibit.chapter}", {"table or figure": entry}
 
 
-def exhibit_code(exhibit: Exhibit, study: Study) -> str:
-    """Digest of the code that makes an exhibit, with the declarations of the methods that it names and colours: those
-    of its layout, or those of the study where its module chooses them."""
+def exhibit_code(exhibit: Exhibit) -> str:
+    """Digest of the code that makes an exhibit, with the declarations of the methods of its layout, which it names and
+    colours."""
     write = "write_table" if isinstance(exhibit, TableExhibit) else "write_figure"
     shared = (f"cocal.exhibits.base.output:{write}", "cocal.exhibits.base.inputs:read_inputs")
-    methods = getattr(exhibit.layout, "methods", study.estimators.methods) if exhibit.layout else ()
+    methods = getattr(exhibit.layout, "methods", ())
     return code_digest(*shared, f"cocal.exhibits.{exhibit.module}", *declarations(methods))

@@ -1,4 +1,1 @@
-"""vLLM in a process and an environment of its own.
-
-`worker` is the process, `client` our end of it, `framing` the form of their messages.
-"""
+"""vLLM in its own process and environment: `worker` runs there, `client` starts it, `framing` encodes the messages."""

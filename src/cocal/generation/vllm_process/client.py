@@ -1,4 +1,4 @@
-"""Our end of vLLM's process: starting it, asking it, and seeing that it is gone afterwards."""
+"""The client of vLLM's process, which starts it, sends it requests and ends it."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ from cocal.generation.vllm_process.framing import receive, send
 from cocal.runtime.progress import progress_line
 
 INTERPRETER = "COCAL_VLLM_PYTHON"
-"""Environment variable: the interpreter of vLLM's environment."""
+"""The environment variable that names the Python interpreter of vLLM's environment."""
 
 _REFUSALS = ("Refused", "VLLMValidationError", "ValidationError")
 _POLL = 1.0
@@ -37,17 +37,17 @@ _MEMORY = re.compile(
 
 
 def interpreter(settings: VllmSettings) -> str:
-    """That of the settings, of the environment variable, or this one: the first given."""
+    """Return the interpreter from the settings, else from the environment variable, else the running one."""
     return settings.python or os.environ.get(INTERPRETER) or sys.executable
 
 
 @contextmanager
 def open_process(settings: VllmSettings, checkpoint: Path) -> Iterator["VllmProcess"]:
-    """vLLM with a checkpoint loaded; it and all its children are gone when the context ends.
+    """Start vLLM and load a checkpoint; vLLM and all its child processes are killed when the context ends.
 
     Raises:
-        ConfigError: if it cannot start with these settings.
-        EngineError: if it does not start.
+        ConfigError: if vLLM cannot start with these settings.
+        EngineError: if vLLM does not start.
     """
     process = VllmProcess(interpreter(settings))
     try:
@@ -58,16 +58,16 @@ def open_process(settings: VllmSettings, checkpoint: Path) -> Iterator["VllmProc
 
 
 class VllmProcess:
-    """One process, which answers one request after another.
+    """One vLLM process, which answers one request after another.
 
     Args:
-        python: interpreter of vLLM's environment.
+        python: Interpreter of vLLM's environment.
 
     Attributes:
-        version: of vLLM, once it is open.
+        version: vLLM's version; empty until `open` has returned.
 
     Raises:
-        ConfigError: if there is no such interpreter.
+        ConfigError: if the interpreter cannot be run.
     """
 
     def __init__(self, python: str):
@@ -75,7 +75,8 @@ class VllmProcess:
         self._python = python
         self._doing = "starting"
         self._idle = True
-        # a group of its own, so that its children can be ended with it; no path of ours, since its packages are others
+        # It gets its own process group, so that its children can be killed with it, and none of our Python paths,
+        # since its packages differ.
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH")}
         try:
             self._process = subprocess.Popen(
@@ -98,8 +99,8 @@ class VllmProcess:
         """Load the checkpoint.
 
         Raises:
-            ConfigError: if vLLM is not installed there, or the settings do not suit model and device.
-            EngineError: if it dies, or takes longer than `settings.start_timeout`.
+            ConfigError: if vLLM is not installed there, or the settings do not suit the model and the device.
+            EngineError: if the process dies or takes longer than `settings.start_timeout`.
         """
         request = settings.model_dump(exclude={"kind", "python", "start_timeout"}) | {"checkpoint": str(checkpoint)}
         header, _ = self.ask("open", request, timeout=settings.start_timeout)
@@ -109,14 +110,14 @@ class VllmProcess:
     def ask(
         self, kind: str, header: dict[str, Any], *arrays: array, timeout: float | None = None
     ) -> tuple[dict[str, Any], list[array]]:
-        """Send a request and wait for its answer; progress goes to the log.
+        """Send a request, log its progress and return its answer.
 
         Raises:
             ConfigError: if the request does not suit the settings, or memory is short.
-            EngineError: if vLLM fails, or its process dies or, with a `timeout` in seconds, is not done in time.
+            EngineError: if vLLM fails, its process dies, or the answer takes longer than `timeout` seconds.
         """
         self._idle = False
-        with suppress(BrokenPipeError):  # it died: why is said below
+        with suppress(BrokenPipeError):  # the process died; `_death` reports the cause
             send(self._process.stdin, {"kind": kind} | header, *arrays)
         deadline = time.monotonic() + timeout if timeout else None
         while True:
@@ -143,11 +144,11 @@ class VllmProcess:
             return answer, numbers
 
     def close(self) -> None:
-        """Let it end by itself if it has nothing to do; kill what is left of it and of its children."""
+        """Let an idle process end by itself, then kill the process and its children if they still run."""
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         self._threads[0].join(_GOODBYE_SECONDS if self._idle else 0)
-        with suppress(ProcessLookupError):  # before it is waited for: until then the group's number is its own
+        with suppress(ProcessLookupError):  # before `wait`, after which another group could have this number
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for thread in self._threads:
@@ -169,7 +170,7 @@ class VllmProcess:
     def _death(self) -> Exception:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_POLL)
-        self._threads[1].join(_POLL)  # its last words may still be on their way
+        self._threads[1].join(_POLL)  # its last lines may not have arrived yet
         if _MEMORY.search(self._last_lines()):
             return self._failure("died", self._last_lines())
         return EngineError(
@@ -184,8 +185,8 @@ class VllmProcess:
             return ConfigError(f"engine.python: vLLM cannot be loaded by {self._python} ({message}); {_where()}")
         if _MEMORY.search(message) or (self._doing == "starting" and _MEMORY.search(self._last_lines())):
             return ConfigError(
-                "engine: vLLM is short of memory; change engine.memory_share (less where something else is on the "
-                f"GPU), max_length, max_sequences or tensor_parallel. It said: {message}"
+                "engine: vLLM is short of memory; change engine.memory_share (lower it if other processes use the "
+                f"GPU), max_length, max_sequences or tensor_parallel. vLLM's message: {message}"
             )
         return EngineError(f"vLLM failed {self._doing} with {name}: {message}")
 

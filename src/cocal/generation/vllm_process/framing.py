@@ -1,6 +1,6 @@
-"""Messages between two processes of one machine: a JSON header and number arrays, each with its length before it.
+"""Messages between two processes on one machine: the length of a JSON header, the header, and arrays of numbers.
 
-Both sides load this file, and vLLM's environment does not hold cocal: it needs the standard library alone.
+Both processes load this file, and vLLM's environment lacks cocal, so it may import only the standard library.
 """
 
 import json
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO
 
 _LENGTH = struct.Struct("<Q")
-_LONGEST_HEAD = 2**24
-"""In bytes; what says more is no message."""
+_MAX_HEADER_BYTES = 2**24
+"""A longer header is taken for an invalid message."""
 
 
 def send(stream: BinaryIO, header: dict[str, Any], *arrays: array) -> None:
     """Write a message.
 
     Args:
-        stream: buffered, binary.
+        stream: Buffered binary stream.
         header: JSON object.
-        arrays: numbers, in the bytes of this machine.
+        arrays: Arrays of numbers, which are sent in this machine's byte order.
     """
     head = json.dumps({"header": header, "arrays": [[a.typecode, len(a)] for a in arrays]}).encode()
     stream.write(_LENGTH.pack(len(head)))
@@ -31,9 +31,9 @@ def send(stream: BinaryIO, header: dict[str, Any], *arrays: array) -> None:
 
 
 def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[array]] | None:
-    """The next message; None where the stream ends, be it within one, or holds something else."""
+    """Read the next message; return None if the stream ends, even within a message, or holds no valid message."""
     length = stream.read(_LENGTH.size)
-    if len(length) < _LENGTH.size or (size := _LENGTH.unpack(length)[0]) > _LONGEST_HEAD:
+    if len(length) < _LENGTH.size or (size := _LENGTH.unpack(length)[0]) > _MAX_HEADER_BYTES:
         return None
     head = stream.read(size)
     try:
@@ -51,7 +51,7 @@ def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[array]] | None:
 
 
 def flat(code: str, rows: Iterable[Sequence]) -> tuple[array, array]:
-    """Rows of different lengths as one array of type `code`, and their lengths."""
+    """Concatenate rows of different lengths into one array of type `code`; return it and the lengths."""
     numbers, lengths = array(code), array("q")
     for row in rows:
         numbers.extend(row)
@@ -60,7 +60,7 @@ def flat(code: str, rows: Iterable[Sequence]) -> tuple[array, array]:
 
 
 def rows(numbers: array, lengths: array) -> list[array]:
-    """The rows that `flat` put together."""
+    """Split an array into rows of the given lengths; this undoes `flat`."""
     found, start = [], 0
     for length in lengths:
         found.append(numbers[start : start + length])

@@ -1,9 +1,8 @@
-"""vLLM's process: one checkpoint, one request after another. `client` runs it with vLLM's own interpreter.
+"""vLLM's process, which serves one checkpoint; `client` runs it with the interpreter of vLLM's environment.
 
-Requests come by standard input, answers go by standard output, in the form of `framing`; everything that is printed
-goes to standard error. The first request opens the engine. The process ends with its standard input or its parent.
-
-    worker.py PARENT    process id of the parent
+It reads requests from standard input and writes answers to standard output, as `framing` encodes them. All printed
+text goes to standard error. The first request opens the engine. The process ends when its standard input or its parent
+does. It is called as `worker.py PARENT` with the parent's process id.
 """
 
 import io
@@ -25,16 +24,14 @@ _BATCH_INVARIANT_CAPABILITY = 90
 
 
 class Refused(Exception):
-    """A request that a user can mend."""
+    """A request that vLLM cannot serve with the user's settings."""
 
 
 class Worker:
-    """An open checkpoint.
+    """A loaded checkpoint; the other arguments are those of `cocal.config.engine.VllmSettings`.
 
     Args:
-        answers: stream to the parent, for progress.
-        checkpoint, tensor_parallel, memory_share, max_length, max_sequences, batch_invariant: see
-            `cocal.config.engine.VllmEngine`.
+        answers: Stream to the parent, on which progress is reported.
     """
 
     def __init__(
@@ -48,9 +45,9 @@ class Worker:
         max_sequences: int,
         batch_invariant: bool,
     ):
-        # the scheduler in this process: what is batched with what is the same in every run
+        # The scheduler runs in this process, so that every run forms the same batches.
         os.environ.update(VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1")
-        # jobs side by side must not be bound to the same core
+        # Parallel jobs must not be bound to the same core.
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         from vllm.platforms import current_platform
 
@@ -62,14 +59,14 @@ class Worker:
         if cpu:
             import torch._dynamo
 
-            torch._dynamo.config.disable = True  # needs a compiler, and gains nothing on a processor
+            torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
         from vllm import LLM
 
         self._answers = answers
         self._llm = LLM(
             checkpoint,
             load_format="safetensors",
-            generation_config="vllm",  # sampling is what the request says, nothing else
+            generation_config="vllm",  # the checkpoint's own sampling defaults are ignored
             dtype="float32" if cpu else "bfloat16",
             enforce_eager=cpu,
             kv_cache_memory_bytes=_CPU_CACHE_BYTES if cpu else None,
@@ -82,13 +79,17 @@ class Worker:
         )
 
     def generate(self, prompts: list[array], seeds: array, *, sampling: dict[str, Any], ends: list[int]) -> list[array]:
-        """Responses, those to a prompt consecutive: token ids, their lengths, log-probabilities, whether it stopped.
+        """Sample responses; those to one prompt are consecutive.
 
         Args:
-            prompts: token ids.
-            seeds: one a prompt; response j draws from seed + j.
-            sampling: fields of `cocal.generation.engine.Sampling`.
-            ends: the tokens that stop a response, no others.
+            prompts: Token ids of each prompt.
+            seeds: One seed for each prompt; response j uses seed + j.
+            sampling: Fields of `cocal.generation.engine.Sampling`.
+            ends: The only tokens that stop a response.
+
+        Returns:
+            Concatenated token ids, length of each response, concatenated log-probabilities, and 1 for each response
+            that an end token stopped.
         """
         from vllm import SamplingParams
 
@@ -98,9 +99,9 @@ class Worker:
         if prompt + longest > limit:
             raise Refused(
                 f"a prompt of {prompt} tokens and a response of {longest} do not fit into {limit} tokens; raise"
-                " max_length where the model has room, or allow shorter responses"
+                " max_length if the model allows it, or allow shorter responses"
             )
-        # a seed is a noise stream whatever the prompt: each response has its own, and is a request of its own
+        # Requests with equal seeds share their noise whatever their prompts, so each response has its own seed.
         parameters = [
             SamplingParams(
                 **sampling,
@@ -120,10 +121,10 @@ class Worker:
         return [ids, lengths, logprobs, array("b", (one.finish_reason == "stop" for one in found))]
 
     def next_token_logprobs(self, prompts: list[array], tokens: array) -> list[array]:
-        """Raw log-probabilities of `tokens` after each prompt, row by row."""
+        """Return the raw log-probabilities of `tokens` after each prompt, row by row."""
         from vllm import SamplingParams
 
-        # the sampled token comes first, then the wanted ones in their order
+        # vLLM returns the sampled token first, then the requested ones in their order.
         parameters = SamplingParams(
             temperature=0, max_tokens=1, logprob_token_ids=tokens.tolist(), flat_logprobs=True, detokenize=False
         )
@@ -137,7 +138,7 @@ class Worker:
         answers = self._answers
 
         class Report(tqdm):
-            """What vLLM would draw as a bar, as messages."""
+            """Sends messages in place of vLLM's progress bar."""
 
             monitor_interval = 0
 
@@ -146,7 +147,7 @@ class Worker:
                     left = self.format_dict["elapsed"] / self.n * (self.total - self.n)
                     send(answers, {"kind": "progress", "done": self.n, "total": self.total, "left": left})
 
-        self._llm.reset_prefix_cache()  # an answer depends on its request, not on earlier ones
+        self._llm.reset_prefix_cache()  # so that answers do not depend on earlier requests
         return self._llm.generate(
             [TokensPrompt(prompt_token_ids=prompt.tolist()) for prompt in prompts],
             parameters,
@@ -155,7 +156,7 @@ class Worker:
 
 
 def main(parent: int) -> None:
-    """Answer until the requests end."""
+    """Answer requests until standard input ends."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,1 +1,1 @@
-"""slime, the paper's engine: its command, and what it calls of ours. Nothing here imports slime or TRL."""
+"""Training by slime, the paper's engine: its command, its hooks and its dumps. Nothing here imports slime or TRL."""

@@ -21,10 +21,11 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     """The samples of a dump.
 
     Args:
-        reward_key: the reward's part that is correctness, where the reward is a dict.
+        path: Dump to read.
+        reward_key: Key of correctness, where the reward is a dict.
 
     Raises:
-        ContractError: naming file, sample and field.
+        ContractError: if a sample is invalid; the message names file, sample and field.
     """
     import torch
 
@@ -54,10 +55,10 @@ def _sample(entry: Any, where: str, reward_key: str) -> Sample:
         )
     status = required(entry, "status", where)
     if status not in _TRUNCATED:
-        raise ContractError(f"{where}: status is {status!r}, not one of {', '.join(_TRUNCATED)}: it never finished")
+        raise ContractError(f"{where}: status is {status!r}, not one of {', '.join(_TRUNCATED)}; it never finished")
     mask = entry.get("loss_mask")
     if mask is not None and (len(mask) != length or len({*mask}) > 1):
-        raise ContractError(f"{where}: loss_mask marks parts of the response as not the policy's own")
+        raise ContractError(f"{where}: loss_mask excludes parts of the response, which the policy did not write")
     reward = entry.get("reward")
     if isinstance(reward, Mapping):
         reward = required(reward, reward_key, f"{where}: reward")
@@ -76,5 +77,5 @@ def _sample(entry: Any, where: str, reward_key: str) -> Sample:
 
 
 def _text(prompt: str | list[dict[str, str]]) -> str:
-    """A prompt is a text, or the messages of a chat."""
+    """The prompt itself, or the text of a chat's messages."""
     return prompt if isinstance(prompt, str) else "\n".join(str(message.get("content", "")) for message in prompt)

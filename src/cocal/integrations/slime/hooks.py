@@ -1,12 +1,12 @@
-"""What slime calls: reward, normalisation and advantages of GRPO, RLCR and DCPO, from `cocal.policy.objectives`.
+"""Functions that slime calls for rewards and advantages of GRPO, RLCR and DCPO (`cocal.policy.objectives`).
 
-slime names them by dotted path: `reward` by `--custom-rm-path` with `--reward-key acc`, `normalised` by
-`--custom-reward-post-process-path`, `advantages` by `--custom-advantage-function-path` (DCPO alone). Their settings lie
-in the file that the environment variable COCAL_SLIME names.
+slime finds them by dotted path: `reward` by `--custom-rm-path` with `--reward-key acc`, `normalised` by
+`--custom-reward-post-process-path`, `advantages` by `--custom-advantage-function-path` (only for DCPO). Their settings
+lie in the file that the environment variable COCAL_SLIME names.
 
-GRPO and RLCR have one advantage a response, which slime's own estimator spreads over the tokens. DCPO has one a token:
-`normalised` puts them where slime keeps a teacher's log-probabilities, the one vector of a float a token that reaches
-the trainer (sliced for context parallelism), and `advantages` takes them from there.
+GRPO and RLCR have one advantage per response, which slime's own estimator spreads over the tokens. DCPO has one per
+token: `normalised` stores them as a teacher's log-probabilities, since these are the only vector with a float per token
+that reaches the trainer (sliced for context parallelism), and `advantages` reads them there.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ ENVIRONMENT = "COCAL_SLIME"
 
 
 class HookSettings(Model):
-    """What the hooks need to know."""
+    """Settings of the hooks."""
 
     policy: PolicySettings
     algorithm: Algorithm
@@ -38,7 +38,7 @@ class HookSettings(Model):
 
 
 async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
-    """Correctness (`acc`), stated confidence (`conf`, NaN without a valid one) and the index of the response's first
+    """Correctness (`acc`), stated confidence (`conf`, NaN if it is not valid) and the index of the response's first
     confidence token (`conf_start`)."""
     from cocal.checkpoints.text import plain_texts
     from cocal.generation.rows import stated_confidences
@@ -58,10 +58,10 @@ async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
 
 
 def normalised(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """Correctness, and what slime's estimator takes as the advantage, of each sample of a step.
+    """Correctness of each sample of a step, and the advantage that slime's estimator takes.
 
     Raises:
-        ValueError: if a group is not whole.
+        ValueError: if a group is incomplete.
     """
     settings = _settings()
     size = settings.policy.responses_per_question
@@ -109,11 +109,11 @@ def _tokenizer(path: str):
 
 @lru_cache(maxsize=1)
 def _verifier() -> Verifier:
-    """The rollout process judges with processes that can be killed; they end with it."""
+    """The verifier, whose worker processes can be killed and end with the rollout process."""
     return Verifier(_settings().verifier)
 
 
 @lru_cache(maxsize=1)
 def _verifying() -> ThreadPoolExecutor:
-    """One thread: the verifier serves one caller at a time, and generation goes on meanwhile."""
+    """A single thread, since the verifier serves one caller at a time; generation continues meanwhile."""
     return ThreadPoolExecutor(max_workers=1)

@@ -1,4 +1,4 @@
-"""slime's command: the protocol of appendix A in slime's terms, and where its files lie."""
+"""slime's command line for the protocol of appendix A, and the paths of its files."""
 
 import json
 import math
@@ -15,12 +15,12 @@ _HOOKS = "cocal.integrations.slime.hooks"
 
 @dataclass(frozen=True)
 class SlimePaths:
-    """Files of a run.
+    """Paths of a run's files.
 
     Attributes:
         base: Hugging Face checkpoint to start from.
-        torch_dist: the same weights, converted by slime's tools/convert_hf_to_torch_dist.py.
-        run: working folder; absolute, for slime runs in a folder of its own.
+        torch_dist: The same weights, converted by slime's tools/convert_hf_to_torch_dist.py.
+        run: Working folder; absolute, since slime runs in a folder of its own.
     """
 
     base: Path
@@ -29,21 +29,21 @@ class SlimePaths:
 
     @property
     def prompts(self) -> Path:
-        """Questions in the order of the schedule."""
+        """File of the questions, in the order of the schedule."""
         return self.run / "questions.jsonl"
 
     @property
     def hooks(self) -> Path:
-        """Settings of the hooks."""
+        """File of the hooks' settings."""
         return self.run / "hooks.json"
 
     @property
     def dumps(self) -> Path:
-        """Rollouts, a file a step: 0.pt is step 1."""
+        """Folder of the rollout dumps, one per step; 0.pt is step 1."""
         return self.run / "dump"
 
     def export(self, step: int) -> Path:
-        """The policy after a step as a Hugging Face checkpoint: rollout ids count from 0."""
+        """Hugging Face checkpoint of the policy after a step; its name is the rollout id, which counts from 0."""
         return self.run / "hf" / str(step - 1)
 
 
@@ -52,14 +52,14 @@ def slime_command(
 ) -> list[str]:
     """`python3 train.py` with all its arguments.
 
-    Saves, exports included, lie at every stage: rollout ids 39, 79 and 119 for the paper's steps 40, 80 and 120. A run
-    that was killed goes on from its last save, since `--load` is where it saves.
+    slime saves and exports the policy at every stage: rollout ids 39, 79 and 119 for the paper's steps 40, 80 and 120.
+    A killed run resumes from its last save, since `--load` and `--save` name the same folder.
 
     Args:
-        settings: protocol and machine.
-        algorithm: which objective.
-        paths: files of the run.
-        model: the checkpoint's config.json.
+        settings: Protocol and machine.
+        algorithm: Algorithm of the training.
+        paths: Paths of the run's files.
+        model: Content of the checkpoint's config.json.
 
     Raises:
         ConfigError: if the model is not a dense Qwen3.
@@ -123,7 +123,7 @@ def model_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if config.get("model_type") != "qwen3":
         raise ConfigError(
-            f"policy.engine: slime's arguments are known of dense Qwen3, not of {config.get('model_type')}"
+            f"policy.engine: slime's arguments are known only for dense Qwen3, not for {config.get('model_type')}"
         )
     base = config.get("rope_theta") or config["rope_parameters"]["rope_theta"]
     arguments = {
@@ -149,7 +149,7 @@ def model_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def launch_command(settings: PolicySettings, command: list[str], per_node: str) -> list[str]:
-    """`command` on one node as it is; on several, SLURM starts `per_node` once on each, which joins them by Ray."""
+    """The command on one node; on several, SLURM starts the script `per_node` on each, which joins them by Ray."""
     slime = settings.slime
     inside = [*slime.start, "env", "-C", slime.home]
     if slime.nodes == 1:
@@ -160,7 +160,7 @@ def launch_command(settings: PolicySettings, command: list[str], per_node: str) 
 
 
 def environment(settings: PolicySettings, paths: SlimePaths, package: Path) -> dict[str, str]:
-    """Variables of slime's processes: Megatron, slime and this package can be imported; the hooks' settings."""
+    """Environment variables by which slime's processes import Megatron, slime and this package and find the hooks."""
     return {
         "PYTHONPATH": f"{settings.slime.megatron}:{settings.slime.home}:{package}",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
@@ -169,7 +169,7 @@ def environment(settings: PolicySettings, paths: SlimePaths, package: Path) -> d
 
 
 def read_config(checkpoint: Path) -> dict[str, Any]:
-    """config.json of a checkpoint."""
+    """Content of a checkpoint's config.json."""
     return json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
 
 

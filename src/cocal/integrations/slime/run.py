@@ -1,4 +1,4 @@
-"""A training by slime: questions out, its process, then its dumps and checkpoints as the files of a study."""
+"""A training by slime, whose dumps and checkpoints become the files of a study."""
 
 import json
 import logging
@@ -44,22 +44,22 @@ def train_with_slime(
     run: RunFolder,
     outputs: Outputs,
 ) -> None:
-    """Train to the end, import what slime left, and publish; a killed run goes on where it was.
+    """Train to the end, import slime's dumps and checkpoints, and publish. A killed run resumes.
 
     Args:
-        settings: protocol and machine.
-        algorithm: which objective.
-        backbone: depth and width that the checkpoints must have.
-        paths: files of the run.
-        questions: training set (cocal.store.contracts.QUESTIONS).
-        prompts: prompt set.
-        verifier: bounds of the verifier.
-        per_node: script that joins several nodes.
-        run: working folder, that of `paths`.
-        outputs: where stages, rollouts and the time of all attempts go, and their provenance.
+        settings: Protocol and machine.
+        algorithm: Algorithm of the training.
+        backbone: Settings of the backbone, for the depth and width that the checkpoints must have.
+        paths: Paths of the run's files.
+        questions: Training set (cocal.store.contracts.QUESTIONS).
+        prompts: Prompt set of the study.
+        verifier: Bounds of the verifier.
+        per_node: Script that joins several nodes.
+        run: Working folder, the same as that of `paths`.
+        outputs: Places of stages, rollouts and the time of all attempts, and their provenance.
 
     Raises:
-        ContractError: if slime fails, or leaves what is not of the protocol.
+        ContractError: if slime fails, or if its results break the protocol.
     """
     _write_questions(settings, algorithm, questions, prompts, paths.prompts)
     policy = settings.rollout_settings(algorithm)
@@ -87,7 +87,7 @@ def train_with_slime(
 
 
 def _run_slime(settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths, per_node: str) -> None:
-    """Run slime to the end; it goes on from its last save."""
+    """Run slime to the end, from its last save if there is one."""
     command = slime_command(settings, algorithm, paths, read_config(paths.base))
     command = launch_command(settings, command, per_node)
     write_text(paths.run / "command.sh", shlex.join(command) + "\n")
@@ -98,8 +98,8 @@ def _run_slime(settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths
     seconds.record(attempt, time.monotonic() - began)
     if done.returncode:
         raise ContractError(
-            f"{paths.run}: slime ended with status {done.returncode}; its messages stand above. The same command goes "
-            "on from its last save"
+            f"{paths.run}: slime ended with status {done.returncode}; see its messages above. The same command resumes "
+            "from its last save"
         )
     if not _finished(settings, paths):
         raise ContractError(f"{paths.run}: slime ended without the dumps of all steps or the checkpoint of the last")
@@ -108,7 +108,7 @@ def _run_slime(settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths
 def _write_questions(
     settings: PolicySettings, algorithm: Algorithm, questions: pd.DataFrame, prompts: Prompts, path: Path
 ) -> None:
-    """One line a question asked, in the order of the schedule; slime reads them without shuffling."""
+    """Write one line per question in the order of the schedule; slime reads them without shuffling."""
     schedule = question_schedule(len(questions), settings.steps, settings.questions_per_step, settings.seed)
     lines = []
     for row in questions.iloc[schedule.ravel()].itertuples():

@@ -1,0 +1,259 @@
+"""Every exhibit is one module that says everything about it; its command refuses what it cannot take."""
+
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from docutils.core import publish_parts
+
+from cocal.cli import main
+from cocal.config import load_study
+from cocal.config.evaluation import MetricSettings
+from cocal.exhibits.base.exhibit import CHAPTERS, FigureExhibit, TableExhibit
+from cocal.exhibits.base.inputs import READERS
+from cocal.exhibits.base.registry import MODULES, exhibits_of, module_of
+from cocal.metrics.cube import metric_cube
+from cocal.store import write_dataset
+from sample_predictions import sample_predictions
+from smoke_study import CONFIG, ROOT, planned, snakemake
+
+STUDIES = ("config", "smoke", "paper", "rehearsal")
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def shown(repository, request):
+    """The exhibits of a study."""
+    return exhibits_of(load_study(repository / f"config/{request.param}.yaml"), {})
+
+
+# Declarations
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_prepares_numbers_and_makes_a_table_or_a_figure_of_them(name):
+    module = module_of(name)
+    assert module.__doc__
+    assert list(inspect.signature(module.of_study).parameters) == ["study", "wrong"]
+    assert hasattr(module, "grid") != hasattr(module, "draw"), "a table has a grid, a figure is drawn"
+    assert hasattr(module, "prepare") == hasattr(module, "Layout"), "numbers have a layout; a diagram has neither"
+    if hasattr(module, "grid"):
+        numbers, layout, source, *_ = inspect.signature(module.grid).parameters
+        assert (numbers, layout, source) == ("numbers", "layout", "source")
+    else:
+        drawn = ["numbers", "layout"] if hasattr(module, "Layout") else []
+        assert list(inspect.signature(module.draw).parameters) == drawn
+    if hasattr(module, "prepare"):
+        first, *kinds = inspect.signature(module.prepare).parameters
+        assert first == "layout"
+        assert set(kinds) <= set(READERS)
+
+
+def test_every_module_is_shown_by_the_paper_study(repository):
+    assert {one.module for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})} == {*MODULES}
+
+
+def test_a_declaration_fits_its_module(shown):
+    for one in shown:
+        module = module_of(one.module)
+        assert isinstance(one, TableExhibit if hasattr(module, "grid") else FigureExhibit), one.name
+        assert isinstance(one.layout, getattr(module, "Layout", type(None))), one.name
+        parameters = inspect.signature(module.prepare).parameters if one.layout else {}
+        assert {"layout", *one.inputs} == {"layout", *parameters}, one.name
+        assert set(one.products) <= set(one.inputs), one.name
+        assert bool(one.backbones) == bool(one.inputs), f"{one.name} shows measured numbers only after the checks"
+
+
+def test_names_positions_and_titles_are_distinct(shown):
+    for values in ([one.name for one in shown], [one.position for one in shown], [one.title for one in shown]):
+        assert len(set(values)) == len(values)
+    assert [one.position for one in shown] == sorted(one.position for one in shown)
+
+
+def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
+    for one in shown:
+        assert one.chapter in CHAPTERS, one.name
+        assert one.caption.endswith("."), one.name
+        for sentence in re.split(r"(?<=\w[.)])\s+(?=[A-Z])", one.caption):
+            assert sentence[0].isupper(), (one.name, sentence)
+            assert " " in sentence, (one.name, sentence)
+        # the report reads it as reStructuredText, and shows what it cannot read as an error
+        page = publish_parts(one.caption, writer="html", settings_overrides={"report_level": 1})["body"]
+        assert "system-message" not in page, one.name
+
+
+def test_declaring_loads_no_drawing_and_no_tensors():
+    """The workflow declares all exhibits before every plan."""
+    script = (
+        "import sys; from cocal.config import load_study; from cocal.exhibits.base.registry import exhibits_of;"
+        "print(len(exhibits_of(load_study('config/paper.yaml'), {})), *{'matplotlib', 'torch'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == [str(len(exhibits_of(load_study(ROOT / "config/paper.yaml"), {})))]
+
+
+# One file adds a figure
+
+ACCURACIES = '''"""How accurate the policy is at each of its stages."""
+
+from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.drawing.curves import panel_row
+from cocal.exhibits.drawing.stages import plot_stages, prepare_stages
+from cocal.study.results import metrics_file
+
+Layout = CurvesLayout
+
+
+def of_study(study, wrong):
+    yield FigureExhibit(
+        name="accuracies",
+        title="Accuracy by stage",
+        chapter="Transfer",
+        position=30.5,
+        caption="The accuracy of the policy at each of its stages.",
+        layout=curves(study, ["cocal-binary"], study.policy.stages),
+        inputs={"metrics": metrics_file(study.main_backbone)},
+        backbones=(study.main_backbone,),
+    )
+
+
+def prepare(layout, metrics):
+    return prepare_stages(layout, metrics, ["accuracy"])
+
+
+def draw(numbers, layout):
+    words = {"label": "Training step", "source": layout.source}
+    figure, (ax,) = panel_row(["Accuracy (%)"], height=1, handles=[], columns=1, **words)
+    plot_stages(ax, numbers)
+    return figure
+'''
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Folder of a copy of the package with one more file."""
+    folder = tmp_path_factory.mktemp("source") / "src"
+    shutil.copytree(ROOT / "src", folder)
+    (folder / "cocal/exhibits/accuracies.py").write_text(ACCURACIES)
+    return folder
+
+
+def test_a_figure_of_one_file_is_planned(source, tmp_path):
+    done = snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=CONFIG, PYTHONPATH=str(source))
+    assert done.returncode == 0, done.stderr
+    jobs = planned(done.stdout + done.stderr)
+    assert jobs["figure_accuracies"] == jobs["figure_cross_policy"] == jobs["table_ood"] == 1
+
+
+def _python(source, script, *words):
+    command = [sys.executable, "-c", script, *map(str, words)]
+    environment = {"PYTHONPATH": str(source), "PATH": "", "HOME": str(source)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_a_figure_of_one_file_has_its_place_in_the_report_and_is_drawn(source, tmp_path):
+    script = """
+import json, sys
+from cocal.config import load_study
+from cocal.exhibits.base.registry import exhibits_of, report_entry
+shown = exhibits_of(load_study(sys.argv[1]), {})
+(mine,) = (one for one in shown if one.name == "accuracies")
+entries = [report_entry(one, shown) for one in shown if one.chapter == mine.chapter]
+print(json.dumps({"entries": entries, "words": mine.arguments, "caption": mine.caption}))
+"""
+    done = _python(source, script, CONFIG)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [chapter for chapter, _ in found["entries"]] == ["2 Transfer"] * 4
+    assert [labels["table or figure"] for _, labels in found["entries"]][:3] == [
+        "2.1 Math-to-factual transfer",
+        "2.2 Accuracy by stage",
+        "2.3 Transfer between stages",
+    ]
+    assert found["caption"] == "The accuracy of the policy at each of its stages."
+    assert found["words"][:3] == ["accuracies", "--input", "metrics=results/metrics/smoke.nc"]
+    frame = pd.concat([sample_predictions("amc", methods=["cocal-binary"], step=step) for step in (2, 4)])
+    frame["backbone"] = "smoke"
+    cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["amc"]})
+    write_dataset(tmp_path / "m.nc", cube, {})
+    words = [f"metrics={tmp_path / 'm.nc'}" if word.startswith("metrics=") else word for word in found["words"]]
+    done = _python(
+        source,
+        "import sys; from cocal.cli import main; sys.exit(main(sys.argv[1:]))",
+        *("exhibit", *words, "--output", tmp_path / "accuracies.pdf"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "accuracies.pdf").read_bytes().startswith(b"%PDF")
+    assert len((tmp_path / "accuracies.csv").read_text().splitlines()) == 1 + 2
+
+
+# Commands
+
+LAYOUT = json.dumps(
+    {
+        "study": "embedded",
+        "caption": "Tiny policies.",
+        "backbone": "tiny-a",
+        "backbone_label": "Tiny A",
+        "methods": ["cocal-binary"],
+        "steps": [20, 60],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "cross_iteration --output x.pdf",
+            "--layout: cross_iteration needs one; the rules of the workflow print theirs",
+        ),
+        ("overview --output x.pdf --layout {}", "--layout: overview is a diagram and shows no numbers; leave it out"),
+        ("overview --output x.pdf --input metrics=m.nc", "overview has no kind of input 'metrics'; it reads no files"),
+        ("cross_iteration --output x.pdf --layout LAYOUT --input m.nc", "'m.nc' is not KIND=FILE, such as metrics="),
+        (
+            "cross_iteration --output x.pdf --layout LAYOUT --input metric=m.nc",
+            "--input: cross_iteration has no kind of input 'metric'; it reads metrics",
+        ),
+        (
+            "cross_iteration --output x.pdf --layout LAYOUT",
+            "--input: cross_iteration also reads metrics, which is missing",
+        ),
+        (
+            "cross_iteration --output x.pdf --layout LAYOUT --inputs metrics m.nc n.nc",
+            "metrics: cross_iteration takes it as --input metrics=FILE",
+        ),
+        (
+            "composition --output x.pdf --layout LAYOUT --input metrics=m.nc --input companions=a",
+            "companions: composition takes it as --inputs companions FILE...",
+        ),
+        (
+            "composition --output x.pdf --layout LAYOUT --input metrics=m.nc --inputs companions",
+            "--inputs: no file of the kind companions is given",
+        ),
+        ("cross_iteration --output x.png", "--output: x.png must end in .pdf; the other files are written beside it"),
+        ("main --output x.pdf", "--output: x.pdf must end in .tex; the other files are written beside it"),
+        ("cross_iteration --output x.pdf --layout LAYOUT --input metrics=m.nc", "m.nc: no such file"),
+    ],
+)
+def test_what_an_exhibit_cannot_take_is_refused_in_one_sentence(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["exhibit", *(LAYOUT if word == "LAYOUT" else word for word in words.split())]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cocal exhibit: error: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_no_exhibit_has_is_refused_with_those_that_there_are(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["exhibit", "mian", "--output", "x.tex"])
+    assert stopped.value.code == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "'mian'" in message
+    assert all(name in message for name in MODULES)
