@@ -148,7 +148,7 @@ def test_one_file_adds_a_method(repository, tmp_path):
         ({"colour": "red"}, "method 'x': colour = 'red' does not match"),
         ({"estimate": "estimate"}, "method 'x': estimate = 'estimate' does not match"),
         ({"prompt_format": "verball"}, "method 'x': prompt_format = 'verball' is none of answer, verbal, rlcr, dcpo"),
-        ({"experience": "rollouts"}, "method 'x': a companion has both"),
+        ({"experience": "rollouts"}, "method 'x': a companion needs both"),
     ],
 )
 def test_a_wrong_declaration_is_refused(change, message):

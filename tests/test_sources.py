@@ -90,7 +90,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(host, tmp_path):
 
 def test_a_later_run_goes_on_with_what_an_earlier_one_left(host, tmp_path):
     host.cuts = [1_000_000] + [0] * 4
-    with pytest.raises(ConfigError, match=r"connection closed after 0 of .* bytes \(after 5 tries\)"):
+    with pytest.raises(ConfigError, match=r"connection closed after 0 of .* bytes \(after 5 attempts\)"):
         get(host, tmp_path)
     assert not (tmp_path / PLACE).exists()
     host.asked.clear()
@@ -160,7 +160,7 @@ def test_an_unreachable_host_says_what_can_be_done(tmp_path):
         base = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(ConfigError) as caught:
         fetch(PINNED, PINNED.files[0], tmp_path, base, pause=0.0)
-    for part in (f"{base}/{PLACE}", "refused", "sources.mirror", "COCAL_MIRROR", f"by hand to {tmp_path / PLACE}"):
+    for part in (f"{base}/{PLACE}", "refused", "sources.mirror", "COCAL_MIRROR", f"the file to {tmp_path / PLACE}"):
         assert part in str(caught.value)
 
 
