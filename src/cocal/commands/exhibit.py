@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     import logging
 
     from cocal.config import parse_settings
-    from cocal.errors import ConfigError
+    from cocal.errors import ConfigError, ContractError
     from cocal.exhibits.base.inputs import check_inputs, read_inputs
     from cocal.exhibits.base.output import write_figure, write_table
     from cocal.exhibits.base.registry import module_of
@@ -62,4 +62,9 @@ def run(options: argparse.Namespace) -> None:
         files[kind] = Path(path)
     files |= {kind: [Path(path) for path in paths] for kind, *paths in options.inputs}
     check_inputs(module, files)
-    write(module, layout, read_inputs(files), options.output)
+    inputs = read_inputs(files)
+    try:
+        write(module, layout, inputs, options.output)
+    except ContractError as error:
+        given = [*options.input, *(f"{kind}={' '.join(paths)}" for kind, *paths in options.inputs)]
+        raise ContractError(f"{error} (read: {'; '.join(given)})") from None
