@@ -211,7 +211,7 @@ LAYOUT = json.dumps(
     [
         (
             "cross_iteration --output x.pdf",
-            "--layout: cross_iteration needs one; the rules of the workflow print theirs",
+            "--layout: cross_iteration needs one; `snakemake --printshellcmds` prints",
         ),
         ("overview --output x.pdf --layout {}", "--layout: overview is a diagram and shows no numbers; leave it out"),
         ("overview --output x.pdf --input metrics=m.nc", "overview has no kind of input 'metrics'; it reads no files"),

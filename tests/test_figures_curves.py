@@ -109,9 +109,9 @@ def test_an_absent_stage_is_named(stages):
 
 
 def test_the_cubes_of_stages_and_sweeps_are_told_apart(stages, sweep):
-    with pytest.raises(ContractError, match="cube of its own"):
+    with pytest.raises(ContractError, match="has its own cube"):
         prefixes(stages)
-    with pytest.raises(ContractError, match="cube of its own"):
+    with pytest.raises(ContractError, match="has its own cube"):
         dynamics(sweep, methods=COMPANIONS, stages=(20,))
 
 

@@ -273,7 +273,7 @@ def test_command_writes_positive_times(folders, micro_questions, micro_checkpoin
         (["--concurrent=0"], "--concurrent must be 1 or more, not 0"),
         (["--datasets={}"], "--datasets: 1 problem"),
         (["--samples=10"], "micro-eval has only 9 questions, not 10"),
-        (["--prompt-companions={post}"], "companions that were fitted on these"),
+        (["--prompt-companions={post}"], "companions that were fitted on such states"),
     ],
 )
 def test_command_refuses_wrong_flags(folders, micro_questions, micro_checkpoint, tmp_path, capsys, flags, message):

@@ -108,6 +108,7 @@ def test_training_records_the_confidences_it_rewards(
         "algorithm": algorithm,
         "base": micro_checkpoint,
         "questions": micro_questions / "micro-train.parquet",
+        "prompts": "tiny",
         "run-folder": tmp_path / "run",
         "stages": tmp_path / "stages",
         "rollouts": tmp_path / "rollouts",

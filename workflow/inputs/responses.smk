@@ -11,9 +11,8 @@ if STUDY.judge.kind == "llm":
 JUDGE = ["results/judge.json"] if STUDY.judge.kind == "llm" and not STUDY.judge.local else []
 # Names of the code that opens the engines, and of the code that they run in processes of their own.
 ENGINE_CODE = [name for engine in ENGINES for name in (engine.opens, *engine.kept_apart)]
-GENERATION_ENVIRONMENT = (
-    f"../../envs/{'vllm' if any(engine.kind == 'vllm' for engine in ENGINES) else 'cocal'}.yaml"
-)
+IN_VLLM = any(engine.kind == "vllm" for engine in ENGINES)
+GENERATION_ENVIRONMENT = "../../envs/vllm.yaml" if IN_VLLM else "../../envs/cocal.yaml"
 
 
 def response_texts(domain):
