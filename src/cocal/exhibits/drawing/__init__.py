@@ -1,1 +1,1 @@
-"""What figures share: style, rows of panels, curves over rollout steps, diagrams."""
+"""Drawing code that several figures share: the style, rows of panels, curves over rollout steps and diagrams."""

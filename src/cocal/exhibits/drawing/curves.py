@@ -1,4 +1,4 @@
-"""Rows of panels with curves over training steps: what the figures of macro averages share."""
+"""Draws rows of panels with curves over training steps, for the figures that show macro averages."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -21,26 +21,26 @@ TITLES = {
     "ece": "ECE $\\downarrow$",
     "auroc": "AUROC $\\uparrow$",
 }
-"""Panel titles."""
+"""Title of the panel of each metric."""
 
 CONFIDENCE_QUALITY = ("ece", "auroc")
 """Metrics of the figures with two panels."""
 
 _APART = 2.0
-"""Points between the markers of two methods at one step: their error bars must not lie on each other."""
+"""Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
 _RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
-"""Inches: right margin; height of a title, of tick labels with their axis's label, of a row of the legend, of a line
-of small print."""
+"""Sizes in inches: the right margin, and the heights of a title, of tick labels with the axis label, of a row of the
+legend, and of a line of small print."""
 
 
 def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
-    """One curve a method, in the order of the rows.
+    """Draw one curve for each method, in the order of the rows.
 
     Args:
-        panel: rows of one metric; columns method, `steps`, value and the ends of the error bars, low and high
-            (NaN: none).
-        steps: column on the horizontal axis, every value of which gets a tick.
-        scale: factor of the values, such as 100 for percent.
+        panel: Rows of one metric with the columns method, `steps`, value, low and high; low and high are the ends of
+            the error bar, or NaN where there is none.
+        steps: Column on the horizontal axis; each of its values gets a tick.
+        scale: Factor by which the values are multiplied, such as 100 for percent.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -56,7 +56,7 @@ def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1
         )
         points = _APART * (place - (len(methods) - 1) / 2)
         beside = ax.transData + ScaledTranslation(points / 72, 0, ax.get_figure().dpi_scale_trans)
-        for artist in drawn.get_children():  # afterwards: the limits of the axes are those of the data
+        for artist in drawn.get_children():  # The artists move after the axes have taken their limits from the data.
             artist.set_transform(beside)
     ax.set_xticks(sorted(panel[steps].unique()))
     value_axis(ax, panel)
@@ -64,10 +64,10 @@ def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1
 
 
 def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
-    """Three ticks or more; none, and a word in the middle, where no value is defined.
+    """Give the axis at least three ticks; if no value is defined, remove them and say so in the middle of the panel.
 
     Args:
-        panel: rows of one metric; column value.
+        panel: Rows of one metric with the column value.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -79,7 +79,7 @@ def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
 
 
 def logarithmic(ax: "Axes", steps: Sequence[int]) -> None:
-    """A logarithmic axis of steps, each of them labelled."""
+    """Make the horizontal axis logarithmic and label each step."""
     from matplotlib.ticker import NullLocator
 
     ax.set_xscale("log")
@@ -101,19 +101,20 @@ def panel_row(
     between: float = 0.36,
     columns: int | None = None,
 ) -> "tuple[Figure, list[Axes]]":
-    """Empty panels side by side; below them their label, the legend and the small print.
+    """Make empty panels side by side, with the axis label, the legend and the small print below them.
 
     All sizes are in inches.
 
     Args:
-        height: of a panel; None for square ones.
-        label: of the horizontal axes.
-        handles: entries of the legend.
-        source: where the numbers come from and what the error bars are, in one or more lines.
-        width: of the figure.
-        left: room left of the first panel.
-        between: room between two panels.
-        columns: of the legend; None for all entries in one row.
+        titles: Title of each panel.
+        height: Height of a panel; panels are square if it is None.
+        label: Label of the horizontal axes.
+        handles: Entries of the legend.
+        source: Small print, which says where the numbers come from and what the error bars are.
+        width: Width of the figure.
+        left: Space to the left of the first panel.
+        between: Space between two panels.
+        columns: Number of columns of the legend; None puts all entries into one row.
     """
     from matplotlib.figure import Figure
 
@@ -139,14 +140,14 @@ def panel_row(
 
 
 def method_handles(methods: Sequence[str]) -> "list[Line2D]":
-    """Legend entries of the curves."""
+    """Return the legend entries of the methods' curves."""
     from matplotlib.lines import Line2D
 
     return [Line2D([], [], label=METHODS[method].label, **_look(method)) for method in methods]
 
 
 def _look(name: str) -> dict[str, str | float]:
-    """Properties of a method's curve."""
+    """Return colour, marker and sizes of a method's curve."""
     method = METHODS[name]
     colour = method.colour
     hollow = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 0.8}

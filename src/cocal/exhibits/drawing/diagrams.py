@@ -1,7 +1,7 @@
-"""Drawing primitives of the diagrams: every length is in inches, from the bottom left of the page.
+"""Drawing primitives of the diagrams. Every length is in inches, counted from the bottom left of the page.
 
-A colour says what learns (grey: the task, a method's colour: confidence), a heavy arrow changes parameters, a light one
-hands something on.
+The colour says what is learnt: grey stands for the task, a method's colour for confidence. A heavy arrow changes
+parameters, and a light arrow passes something on.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 TASK = "#6b6b6b"
-"""Whatever serves the task: the policy, its rewards and its updates."""
+"""Colour of everything that serves the task: the policy, its rewards and its updates."""
 
 SMALL = 6.5
-"""Smallest text, in points."""
+"""Size of the smallest text, in points."""
 
 LINE = 0.6
 """Width of every outline and light arrow, in points."""
@@ -53,17 +53,17 @@ class Rect(NamedTuple):
 
     @property
     def x(self) -> float:
-        """Middle."""
+        """Horizontal coordinate of the centre."""
         return self.left + self.width / 2
 
     @property
     def y(self) -> float:
-        """Middle."""
+        """Vertical coordinate of the centre."""
         return self.bottom + self.height / 2
 
 
 def page(height: float) -> "tuple[Figure, Axes]":
-    """A blank page of the width of the text, and the axes that cover it, one unit an inch."""
+    """Make a blank page as wide as the text, and axes that cover it, in which one unit is one inch."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(TEXT_WIDTH, height))
@@ -74,7 +74,7 @@ def page(height: float) -> "tuple[Figure, Axes]":
 
 
 def tint(colour: str, share: float = 0.16) -> tuple[float, float, float]:
-    """A colour thinned with white: `share` of it is left."""
+    """Mix a colour with white, so that `share` of the colour is left."""
     from matplotlib.colors import to_rgb
 
     red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
@@ -82,7 +82,7 @@ def tint(colour: str, share: float = 0.16) -> tuple[float, float, float]:
 
 
 def label(ax: "Axes", x: float, y: float, text: str, **style) -> "Text":
-    """Text, centred on the point unless `style` says otherwise."""
+    """Write text, centred on the point unless `style` says otherwise."""
     middle = {"ha": "center", "va": "center_baseline", "fontsize": 7, "linespacing": 1.1, "zorder": 6}
     return ax.text(x, y, text, **middle | style)
 
@@ -90,12 +90,13 @@ def label(ax: "Axes", x: float, y: float, text: str, **style) -> "Text":
 def box(
     ax: "Axes", rect: Rect, text: str = "", *, colour: str = TASK, fill: str = "", stripes: str = "", **style
 ) -> None:
-    """A box with rounded corners and text in its middle; arrows pass behind it.
+    """Draw a box with rounded corners and text in its middle; arrows pass behind it.
 
     Args:
-        colour: of the outline; the box is filled with a tint of it, if not with `fill`.
-        stripes: a second colour, tints of which alternate with the filling.
-        style: of the text.
+        colour: Colour of the outline.
+        fill: Colour of the box; by default it is a tint of the outline's colour.
+        stripes: A second colour, of which tinted stripes alternate with the filling.
+        style: Style of the text.
     """
     from matplotlib.patches import Polygon
 
@@ -121,7 +122,7 @@ def _rounded_box(rect: Rect, radius: float, **style) -> "FancyBboxPatch":
 
 
 def pennant(ax: "Axes", rect: Rect, text: str, *, colour: str = TASK) -> None:
-    """A span of time, pointing at what comes later."""
+    """Draw a span of time as a pennant that points at what comes later."""
     from matplotlib.patches import Polygon
 
     tip = rect.height / 2
@@ -132,12 +133,12 @@ def pennant(ax: "Axes", rect: Rect, text: str, *, colour: str = TASK) -> None:
 
 
 def region(ax: "Axes", rect: Rect, colour: str = TASK) -> None:
-    """A pale field without outline, behind what belongs together."""
+    """Draw a pale field without outline behind things that belong together."""
     ax.add_patch(_rounded_box(rect, 0.06, facecolor=tint(colour, 0.07), edgecolor="none", zorder=0))
 
 
 def arrow(ax: "Axes", *corners: Point, colour: str = INK, heavy: bool = False) -> None:
-    """An arrow along straight lines with rounded corners."""
+    """Draw an arrow along straight lines with rounded corners."""
     from matplotlib.patches import FancyArrowPatch
 
     length, half = (3.2, 1.8) if heavy else (2.6, 1.4)
@@ -161,7 +162,7 @@ def _rounded(corners: Sequence[Point]) -> "Path":
 
 
 def line(ax: "Axes", start: Point, end: Point, colour: Colour = INK, **style) -> None:
-    """A straight line."""
+    """Draw a straight line."""
     from matplotlib.lines import Line2D
 
     xs, ys = zip(start, end, strict=True)
@@ -169,7 +170,7 @@ def line(ax: "Axes", start: Point, end: Point, colour: Colour = INK, **style) ->
 
 
 def mark(ax: "Axes", x: float, y: float, good: bool, size: float = 0.07) -> None:
-    """A tick (correct) or a cross (incorrect)."""
+    """Draw a tick (correct) or a cross (incorrect)."""
     from matplotlib.lines import Line2D
 
     tick = [[(-0.5, 0), (-0.2, -0.5), (0.5, 0.5)]]
@@ -180,7 +181,7 @@ def mark(ax: "Axes", x: float, y: float, good: bool, size: float = 0.07) -> None
 
 
 def sign(ax: "Axes", x: float, y: float, plus: bool) -> None:
-    """A merit (full, plus) or a drawback (empty, minus)."""
+    """Draw a full circle with a plus for a merit, or an empty circle with a minus for a drawback."""
     from matplotlib.patches import Circle
 
     ax.add_patch(Circle((x, y), 0.045, facecolor=INK if plus else "white", edgecolor=INK, linewidth=LINE, zorder=3))
@@ -191,11 +192,11 @@ def sign(ax: "Axes", x: float, y: float, plus: bool) -> None:
 
 
 def sheet(ax: "Axes", rect: Rect, colour: str = TASK, *, behind: int = 0, good: bool | None = None) -> None:
-    """A written page, as one response or question.
+    """Draw a written page, which stands for a response or a question.
 
     Args:
-        behind: further pages that show behind it, up and to the right.
-        good: mark it as correct or incorrect in its lower half; None: unmarked.
+        behind: Number of further pages that show behind it, above and to the right.
+        good: Whether its lower half marks it as correct or as incorrect; None leaves it unmarked.
     """
     for shift in 0.035 * np.arange(behind, -1, -1):
         page = rect._replace(left=rect.left + shift, bottom=rect.bottom + shift)
@@ -210,7 +211,7 @@ def sheet(ax: "Axes", rect: Rect, colour: str = TASK, *, behind: int = 0, good: 
 
 
 def network(ax: "Axes", rect: Rect, colour: str, layers: Sequence[int] = (4, 4, 3, 2, 1)) -> None:
-    """A small feed-forward network, left to right."""
+    """Draw a small feed-forward network from left to right."""
     from matplotlib.patches import Circle
 
     radius = 0.021
@@ -226,13 +227,13 @@ def network(ax: "Axes", rect: Rect, colour: str, layers: Sequence[int] = (4, 4, 
 
 
 def gauge(ax: "Axes", rect: Rect, share: float, colour: str) -> None:
-    """A bar of which a share is filled."""
+    """Draw a bar of which a share is filled."""
     for width, fill in ((rect.width, "white"), (share * rect.width, colour)):
         ax.add_patch(_rounded_box(rect._replace(width=width), 0.02, facecolor=fill, edgecolor=colour))
 
 
 def bolt(ax: "Axes", x: float, y: float, colour: str, size: float = 0.17) -> None:
-    """A lightning bolt: two things are at odds here."""
+    """Draw a lightning bolt, which says that two things are in conflict."""
     from matplotlib.patches import Polygon
 
     outline = np.array([(0.12, 0.5), (-0.3, -0.08), (-0.02, -0.08), (-0.14, -0.5), (0.3, 0.12), (0.02, 0.12)])
@@ -240,6 +241,6 @@ def bolt(ax: "Axes", x: float, y: float, colour: str, size: float = 0.17) -> Non
 
 
 def barred(ax: "Axes", x: float, y: float) -> None:
-    """Two short bars across a vertical arrow: no gradient flows back."""
+    """Draw two short bars across a vertical arrow, which say that no gradient flows back."""
     for shift in (-0.014, 0.014):
         line(ax, (x - 0.055, y + shift - 0.02), (x + 0.055, y + shift + 0.02), linewidth=0.9, zorder=4)

@@ -1,5 +1,5 @@
-"""Confidence quality against the rollout steps that a companion learnt from: early steps (fig:early_step_cocal) and
-matched budgets of CoCal and PostCal (fig:rq4_cocal_vs_posthoc)."""
+"""Draws confidence quality against the number of rollout steps that a companion learnt from, for the early steps
+(fig:early_step_cocal) and for matched budgets of CoCal and PostCal (fig:rq4_cocal_vs_posthoc)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def prepare_prefixes(
     layout: CurvesLayout, cube: "xr.Dataset", metrics: Sequence[str] = CONFIDENCE_QUALITY
 ) -> pd.DataFrame:
-    """Macro averages of companions that learnt from more and more rollout steps, on the responses of one policy.
+    """Return macro averages of companions that learnt from more and more rollout steps, on one policy's responses.
 
     Args:
         layout: Backbone, companion methods, the rollout steps that they learnt from, the policy's step and the macro
@@ -60,10 +60,10 @@ def prepare_prefixes(
 
 
 def plot_prefixes(ax: "Axes", panel: pd.DataFrame) -> None:
-    """One metric against the source step, whiskers of one seed standard deviation.
+    """Draw one metric against the source step, with whiskers of one standard deviation over the seeds.
 
     Args:
-        panel: rows of `prepare_prefixes` of one metric.
+        panel: Rows of `prepare_prefixes` for one metric.
     """
     ends = panel.assign(low=panel["value"] - panel["seed_sd"], high=panel["value"] + panel["seed_sd"])
     plot_curves(ax, ends, steps="source_step")
@@ -71,7 +71,7 @@ def plot_prefixes(ax: "Axes", panel: pd.DataFrame) -> None:
 
 
 def prefixes_figure(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> "Figure":
-    """A panel of the ECE and one of the AUROC.
+    """Draw a panel of the ECE and a panel of the AUROC.
 
     Args:
         numbers: What `prepare_prefixes` returns.

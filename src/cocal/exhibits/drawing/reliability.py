@@ -1,4 +1,4 @@
-"""Reliability diagrams with confidence histograms (figures 3 and "full reliability diagrams" of the paper)."""
+"""Draws reliability diagrams above histograms of confidence (figure 3 and appendix C.3)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 FEW = 10
-"""Bins of fewer responses are pale: their accuracy is mostly chance (standard error up to 0.16 at ten)."""
+"""Bins with fewer responses are drawn pale, because their accuracy is mostly chance: with ten responses its standard
+error is up to 0.16."""
 
 _OVER = {"facecolor": "white", "edgecolor": INK, "hatch": "////////", "linewidth": 0.4}
 _UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "--------", "linewidth": 0.4}
@@ -37,42 +38,42 @@ _PALE = "#a9a9a9"
 _PALE_GAP = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
 _IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 _LINE = 0.11
-"""Height of a line of small print; this and all sizes below are in inches."""
+"""Height of a line of small print, in inches, like all sizes below."""
 _NARROW = 1.5
-"""Width below which a panel's title is broken into lines."""
+"""Panels that are narrower break their titles into lines."""
 _TITLE = 9.7
-"""Width of the longest line of a title, in sizes of its type."""
+"""Width of the longest line of a title, in multiples of its font size."""
 
 
 class ReliabilityLayout(MethodsLayout):
-    """What the figures show: one row of panels a dataset, one column a method."""
+    """What the figures show: a row of panels for each data set and a column for each method."""
 
     datasets: Labels
     """Evaluation sets, in order."""
     backbone: Name
     seed: int = 42
-    """Companion seed that is drawn: averaged seeds would have no whole counts."""
+    """Companion seed that is drawn. It is one seed, because averaged seeds would have no whole counts."""
     bins: Count = 10
     step: Count
     """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
 
     def identity(self) -> dict[str, Any]:
-        """What its digest is taken of."""
+        """Return what the digest of the layout is computed from."""
         return self.beside("step")
 
     def facts(self) -> dict[str, str]:
-        """What the metadata of the figure's files say."""
+        """Return what the metadata of the figure's files say."""
         return figure_facts(self, self.step)
 
 
 def reliability_methods(study: Study) -> tuple[str, ...]:
-    """`reports.reliability_methods`, those that the study has."""
+    """Return those of `reports.reliability_methods` that the study has."""
     available = available_methods(study)
     return tuple(m for m in study.reports.reliability_methods if m in available)
 
 
 def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:
-    """Diagrams of some data sets, where the study has a method that they show.
+    """Declare the diagrams of some data sets, if the study has a method that they show.
 
     Args:
         study: The study.
@@ -105,7 +106,7 @@ def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iter
 
 
 def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The numbers of the diagrams, one bin a row.
+    """Return the numbers of the diagrams, one row for each bin.
 
     Args:
         layout: What the figure shows.
@@ -168,14 +169,14 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
 
 
 def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, colour: str) -> None:
-    """One reliability diagram above its histogram of confidences.
+    """Draw one reliability diagram above its histogram of confidence.
 
-    Bars reach to the accuracy of non-empty bins, a cap marks it. The gap between the accuracy and the bin's mean
+    A bar reaches to the accuracy of its bin, which a cap marks. The gap between the accuracy and the bin's mean
     confidence is hatched above the bar where confidence is too high, and barred within it where it is too low. Bins
     of fewer than `FEW` responses are pale, and so are their gaps. Empty bins stay blank.
 
     Args:
-        panel: rows of `prepare` of one dataset and method.
+        panel: Rows of `prepare` for one data set and method.
     """
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import MaxNLocator
@@ -208,7 +209,7 @@ def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, col
 
 
 def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
-    """All diagrams: a row of panels for each dataset, a column for each method.
+    """Draw all diagrams, with a row of panels for each data set and a column for each method.
 
     Args:
         numbers: What `prepare` returns.
@@ -224,7 +225,9 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
     figure = Figure(figsize=(TEXT_WIDTH, grid.height))
     for row, dataset in enumerate(layout.datasets):
         in_row = [panels[dataset.name, method] for method in methods]
-        most = max(1, *(panel["count"].max() for panel in in_row))  # an all-invalid row has an axis, too
+        most = max(
+            1, *(panel["count"].max() for panel in in_row)
+        )  # a row without any valid confidence needs an axis, too
         for column, (method, panel) in enumerate(zip(methods, in_row, strict=True)):
             diagram = figure.add_axes(grid.box(column, grid.diagram_top(row), grid.diagram))
             histogram = figure.add_axes(grid.box(column, grid.histogram_top(row), grid.histogram))
@@ -248,7 +251,7 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
 
 @dataclass(frozen=True)
 class _Grid:
-    """Places of the panels in inches from the top left."""
+    """Places of the panels, in inches from the top left."""
 
     rows: int
     panel: float
@@ -292,7 +295,7 @@ class _Grid:
         return self.diagram_top(row) + self.diagram + self.between
 
     def point(self, x: float, y: float) -> tuple[float, float]:
-        """Inches as fractions of the figure, from the bottom left."""
+        """Return a point given in inches as fractions of the figure from the bottom left."""
         return x / TEXT_WIDTH, 1 - y / self.height
 
     def box(self, column: int, top: float, size: float) -> tuple[float, float, float, float]:
@@ -349,12 +352,12 @@ def _captions(figure: "Figure", grid: _Grid, source: str) -> None:
 
 
 def _columns(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Confidence, validity and correctness, as `cocal.metrics.calibration.evaluate` takes them."""
+    """Return confidence, validity and correctness, as `cocal.metrics.calibration.evaluate` takes them."""
     return tuple(rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
 
 
 def _paler(colour: str) -> tuple[float, ...]:
-    """A quarter of the colour on white."""
+    """Mix a quarter of the colour with white."""
     from matplotlib.colors import to_rgb
 
     return tuple(0.75 + 0.25 * part for part in to_rgb(colour))

@@ -1,4 +1,4 @@
-"""Macro averages over the stages of training: what figures/training_dynamics and figures/cross_policy share."""
+"""Draws macro averages over the stages of training, for figures/training_dynamics and figures/cross_policy."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prepare_stages(layout: CurvesLayout, cube: "xr.Dataset", metrics: Sequence[str]) -> pd.DataFrame:
-    """Macro averages at every stage; companions are averaged over their seeds.
+    """Return the macro averages at every stage; companions are averaged over their seeds.
 
     Args:
         layout: Backbone, methods, stages and the macro average.
@@ -41,12 +41,12 @@ def prepare_stages(layout: CurvesLayout, cube: "xr.Dataset", metrics: Sequence[s
 
 
 def plot_stages(ax: "Axes", panel: pd.DataFrame) -> None:
-    """One metric over the stages, whiskers for its interval.
+    """Draw one metric over the stages, with its interval as whiskers.
 
-    The methods stand a little beside each other, so that CoCal's variants, which share the task accuracy, both show.
+    Methods are shifted a little, so that both variants of CoCal show, although they share the task accuracy.
 
     Args:
-        panel: rows of `prepare_stages` of one metric.
+        panel: Rows of `prepare_stages` for one metric.
     """
     scale = 100.0 if panel["metric"].iloc[0] == "accuracy" else 1.0
     plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)

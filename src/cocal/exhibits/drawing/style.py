@@ -1,4 +1,4 @@
-"""One look for all figures: print size, fonts, colours, and files that are equal when the data are."""
+"""The style of all figures: print size, fonts and colours. Equal data give files with equal bytes."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEXT_WIDTH = 5.5
-"""Width of the text in inches; figures are drawn at the size they are printed in."""
+"""Width of the text in inches. Figures are drawn at the size at which they are printed."""
 
 HALF_WIDTH = 0.48 * TEXT_WIDTH
-"""Width in inches of a figure that another one stands beside."""
+"""Width in inches of a figure that shares the text's width with another one."""
 
 PAGE_HEIGHT = 8.6
-"""Greatest height of a figure in inches; it leaves room for a caption on a page of 9 inches of text."""
+"""Greatest height of a figure in inches. It leaves space for a caption on a page with 9 inches of text."""
 
 INK = "#262626"
-"""Axes, text and hatching."""
+"""Colour of axes, text and hatching."""
 
 BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
-"""Of the first and the second backbone where they are compared: brown, which no method is; dark and light in
-greyscale."""
+"""Colours of the first and the second backbone where they are compared. They are brown, which no method is, and dark
+and light in greyscale."""
 
 SMALL_PRINT = {"fontsize": 6.5, "color": "#666666"}
-"""Text below a figure: where its numbers come from."""
+"""Style of the text below a figure that says where its numbers come from."""
 
 LEGEND = {"borderaxespad": 0, "borderpad": 0, "handlelength": 1.8, "handletextpad": 0.5, "columnspacing": 1.4}
 """Spacing of a legend below a figure."""
 
 _RC = {
-    # Matplotlib brings these fonts along: the same glyphs on every machine.
+    # Matplotlib includes these fonts, so every machine draws the same glyphs.
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
     "font.size": 8,
@@ -59,7 +59,7 @@ _RC = {
     "axes.labelpad": 2,
     "hatch.linewidth": 0.5,
     "legend.frameon": False,
-    "pdf.fonttype": 42,  # TrueType: text stays text
+    "pdf.fonttype": 42,  # TrueType fonts keep text as text
     "figure.dpi": 300,
     "savefig.dpi": 300,
 }
@@ -67,7 +67,7 @@ _RC = {
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """The style, for the time of the block alone. Draw and save within it."""
+    """Apply the style within the block. Figures are drawn and saved within it."""
     from matplotlib import rc_context
 
     with rc_context(_RC):
@@ -78,8 +78,8 @@ def save_figure(figure: "Figure", path: Path, facts: Mapping[str, str]) -> None:
     """Write a figure as vector PDF and, beside it, as PNG. Neither carries a date or a version.
 
     Args:
-        path: the .pdf file.
-        facts: what made the figure; goes into the files' metadata.
+        path: The .pdf file.
+        facts: What made the figure, for the metadata of the files.
     """
     subject = "; ".join(f"{key}: {value}" for key, value in facts.items())
     undated = {"CreationDate": None, "Creator": "CoCal", "Producer": None, "Subject": subject}

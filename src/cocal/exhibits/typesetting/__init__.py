@@ -1,1 +1,1 @@
-"""What tables share: grids of cells, and their forms as LaTeX and HTML."""
+"""Code that several tables share: grids of cells, and their forms as LaTeX and HTML."""

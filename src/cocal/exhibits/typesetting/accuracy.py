@@ -1,5 +1,5 @@
-"""The table of accuracy, mean confidence, ECE and AUROC of every method: what the main table (table 1) shares with its
-form at earlier stages (appendix C.1), under transfer to factual questions and for another backbone (appendix F.1)."""
+"""The table of accuracy, mean confidence, ECE and AUROC of every method. The main table (table 1) shares it with its
+forms at earlier stages (appendix C.1), under transfer to factual questions, and for another backbone (appendix F.1)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _BLOCK = 3
-"""Datasets side by side in one block."""
+"""Number of data sets side by side in one block."""
 
 CAPTION = """The best value of a column is bold and the second best underlined, decided on the numbers as shown; mean
 confidence is neither good nor bad. The page shows the macro average first, print shows it last. The CSV beside it adds
@@ -65,19 +65,19 @@ class AccuracyLayout(MethodsLayout):
     """Floors below which a value is marked."""
 
     def identity(self) -> Any:
-        """What its digest is taken of."""
+        """Return what the digest of the layout is computed from."""
         return self.beside("backbone", "step")
 
     @property
     def columns(self) -> tuple[Labelled, ...]:
-        """The datasets of the table and, last, their macro average."""
+        """Data sets of the table and, last, their macro average."""
         return (*self.datasets, Labelled(name=self.macro, label=self.macro_label))
 
 
 def accuracy_layout(
     study: Study, wrong: Mapping[str, int], domain: str = "mathematics", **fields: Any
 ) -> AccuracyLayout:
-    """The table of the main backbone's methods at the end of training, but for what `fields` say.
+    """Return the layout for the main backbone at the end of training, changed by `fields`.
 
     Args:
         study: The study.
@@ -98,18 +98,18 @@ def accuracy_layout(
 
 
 def main_methods(study: Study) -> tuple[str, ...]:
-    """The study's methods that stand in the main table."""
+    """Return the study's methods that the main table shows."""
     return tuple(m for m in available_methods(study) if METHODS[m].group is not None)
 
 
 def stage_methods(study: Study) -> tuple[str, ...]:
-    """`reports.stage_methods`, those that the study has."""
+    """Return those of `reports.stage_methods` that the study has."""
     available = available_methods(study)
     return tuple(m for m in study.reports.stage_methods if m in available)
 
 
 def _wrong_rows(study: Study, domain: str, wrong: Mapping[str, int]) -> list[str]:
-    """Sentences of a caption about rows of the sets that are known to be wrong; none if there are no such rows."""
+    """Return sentences for the caption about rows of the sets that are known to be wrong, if there are such rows."""
     shown = {name: study.datasets[name] for name in study.evaluation_sets(domain) if name in wrong}
     sentences = []
     for mended, fate in ((False, "kept as distributed"), (True, "corrected")):
@@ -120,7 +120,7 @@ def _wrong_rows(study: Study, domain: str, wrong: Mapping[str, int]) -> list[str
 
 
 def prepare(layout: AccuracyLayout, metrics: "xr.Dataset") -> pd.DataFrame:
-    """The numbers of the table, one a row; methods with seeds are averaged over them.
+    """Return the numbers of the table, one per row; methods with seeds are averaged over them.
 
     Args:
         layout: What the table shows.
@@ -149,7 +149,7 @@ def prepare(layout: AccuracyLayout, metrics: "xr.Dataset") -> pd.DataFrame:
 
 
 def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, source: str, metrics: "xr.Dataset") -> Grid:
-    """The table. Print keeps the paper's order, the macro average last; a web page shows it first.
+    """Set the table. Print has the macro average last, as the paper does; a web page has it first.
 
     Args:
         numbers: What `prepare` returns.
@@ -200,7 +200,7 @@ def _caption(layout: AccuracyLayout, seeds: int, undefined: bool, short: Collect
 
 
 def _side_by_side(shown: Sequence[Labelled]) -> list[Sequence[Labelled]]:
-    """The data sets of each block: `_BLOCK` of them, the rest in the last one."""
+    """Return the data sets of each block: `_BLOCK` of them, and the rest in the last block."""
     return [shown[start : start + _BLOCK] for start in range(0, len(shown), _BLOCK)]
 
 
@@ -223,6 +223,6 @@ def _block(datasets: Sequence[Labelled], layout: AccuracyLayout, cells: dict[tup
 
 
 def _width(datasets: int) -> float:
-    """Share of the text width that gives a narrower block about the type size of a full one (its names are half a
-    dataset wide)."""
+    """Return the share of the text width that gives a narrower block about the font size of a full block, given that
+    row names are half as wide as a data set."""
     return (datasets + 0.5) / (_BLOCK + 0.5)

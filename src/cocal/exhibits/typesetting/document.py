@@ -1,4 +1,4 @@
-"""All tables in one LaTeX document."""
+"""The LaTeX document of all tables."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from cocal.errors import ContractError
 
 
 def document(tables: Sequence[Path], output: Path) -> str:
-    r"""A document that \inputs the tables in order, each by its path from the folder of `output`.
+    r"""Return a document that \inputs the tables in order, each by its path from the folder of `output`.
 
     Raises:
         ContractError: if a table is missing.

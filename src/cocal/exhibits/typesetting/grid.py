@@ -1,5 +1,5 @@
-"""A table before it becomes LaTeX (cocal.exhibits.typesetting.latex) or a web page (cocal.exhibits.typesetting.html):
-plain text, its places and its marks."""
+"""A table as plain text with its arrangement and its marks, before it becomes LaTeX
+(`cocal.exhibits.typesetting.latex`) or a web page (`cocal.exhibits.typesetting.html`)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ from cocal.exhibits.typesetting.rank import Mark
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value; a doubtful one carries a dagger that the caption explains."""
+    """One printed value. A doubtful value carries a dagger, which the caption explains."""
 
     text: str
     mark: Mark | None = None
@@ -18,7 +18,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a block: its name, bold or not, and its values."""
+    """One line of a block, with its name, which may be bold, and its values."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows between two rules, with a line above them if it has a title."""
+    """Rows between two rules. If the group has a title, it stands on a line above them."""
 
     rows: tuple[Row, ...]
     title: str = ""
@@ -35,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Head:
-    """Title of one column, or of several side by side."""
+    """Title of one column, or of several columns side by side."""
 
     text: str
     span: int = 1
@@ -46,12 +46,13 @@ class Block:
     """Rows and columns under one head.
 
     Attributes:
-        corner: title of the row names.
-        heads: rows of titles, top down.
-        groups: rows of values.
-        align: of the values, centred or right.
-        width: share of the text width that print scales the block to; None: as wide as it is.
-        names: share of the text width that the row names have in print, longer ones are broken; None: what they need.
+        corner: Title above the row names.
+        heads: Rows of column titles, from top to bottom.
+        groups: Rows of values.
+        align: Alignment of the values, centred or right.
+        width: Share of the text width to which print scales the block; None keeps its natural width.
+        names: Share of the text width that print gives to the row names, breaking longer names; None gives them what
+            they need.
 
     Raises:
         ValueError: if a row of titles or of values does not fill the columns.
@@ -72,25 +73,25 @@ class Block:
 
     @property
     def columns(self) -> int:
-        """Number of columns, the names not counted."""
+        """Number of columns without the row names."""
         return sum(head.span for head in self.heads[-1])
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table with its words.
+    """A table with its title, its caption and the line that identifies its numbers.
 
     Attributes:
-        title: a few words; a web page has them above the caption.
-        caption: whole sentences.
-        label: of cross-references, after `tab:`.
-        source: what identifies the numbers, such as the study and digests.
-        blocks: one below the other.
-        page_blocks: the same for a web page, where it shows them in another order; empty: as in print.
-        gap: half the space between two columns in print.
-        size: of the type in print, but for the caption.
-        apart: whether print gives each block a float of its own, for a table that is longer than a page.
-        details: further blocks, for the web page alone.
+        title: Title in a few words, which a web page shows above the caption.
+        caption: Caption in whole sentences.
+        label: Label for cross-references, after `tab:`.
+        source: Text that identifies the numbers by the study and by digests.
+        blocks: Blocks from top to bottom.
+        page_blocks: Blocks of the web page, if it shows them in another order.
+        gap: Half the space between two columns in print.
+        size: Font size in print; the caption keeps its own.
+        apart: Whether print gives each block its own float, for a table that is longer than a page.
+        details: Further blocks that only the web page shows.
     """
 
     title: str

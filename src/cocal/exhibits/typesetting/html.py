@@ -1,4 +1,4 @@
-"""A grid as a small web page that needs nothing else."""
+"""Turns a grid into a small web page that needs no other file."""
 
 from collections.abc import Iterator
 from html import escape
@@ -29,7 +29,7 @@ _TAGS = {"best": "b", "second": "u"}
 
 
 def page(grid: Grid) -> str:
-    """A whole document: title, caption, table; the best values bold, the second best underlined."""
+    """Return a document with title, caption and table; the best values are bold, the second best underlined."""
     return "\n".join(
         [
             "<!DOCTYPE html>",

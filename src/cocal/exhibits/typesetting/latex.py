@@ -1,4 +1,4 @@
-"""A grid as LaTeX. It needs the packages booktabs, multirow and graphicx."""
+"""Turns a grid into LaTeX, which needs the packages booktabs, multirow and graphicx."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -36,13 +36,13 @@ _MARKUP = {"best": r"\textbf", "second": r"\underline"}
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX."""
+    """Return plain text as LaTeX."""
     text = text.translate(_CHARACTERS)
     return re.sub(f"[{_SUPERSCRIPTS}]+", lambda found: f"$^{{{found[0].translate(_DIGITS)}}}$", text)
 
 
 def latex(grid: Grid) -> str:
-    """A floating table, or several of one number where its blocks stand apart."""
+    """Return a floating table, or several floats with one number if its blocks stand apart."""
     first = [rf"\caption{{{escape(grid.caption)}}}", rf"\label{{tab:{grid.label}}}"]
     again = [r"\addtocounter{table}{-1}", r"\caption{Continued.}"]
     parts = [(block,) for block in grid.blocks] if grid.apart else [grid.blocks]
@@ -87,7 +87,7 @@ def _tabular(block: Block) -> Iterator[str]:
         yield r"\midrule"
         if group.title:
             yield rf"\multicolumn{{{1 + block.columns}}}{{l}}{{\textit{{{escape(group.title)}}}}} \\"
-        # Flush left: a justified name that is broken has wide gaps.
+        # Row names are set flush left, because justified lines would have wide gaps.
         left = "" if block.names is None else r"\raggedright "
         yield from (left + _row(row) for row in group.rows)
     yield r"\bottomrule"

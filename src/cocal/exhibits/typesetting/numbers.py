@@ -1,4 +1,4 @@
-"""Numbers as they are printed, and as CSV."""
+"""How numbers are printed."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cocal.metrics.shown import UNDEFINED
 
 HEADS = {"accuracy": "Acc.↑", "mean_confidence": "MeanConf", "ece": "ECE↓", "auroc": "AUROC↑"}
-"""Titles of the metrics' columns; the arrow points to the better values."""
+"""Column titles of the metrics. The arrow points to the better values."""
 
 
 @dataclass(frozen=True)
@@ -20,22 +20,22 @@ class Unit:
 
 _HOUR, _MINUTE, _SECOND, _MILLISECOND = Unit("h", 3600.0), Unit("min", 60.0), Unit("s", 1.0), Unit("ms", 1e-3)
 LONG = (_HOUR, _MINUTE, _SECOND)
-"""Units of what is done once, longest first."""
+"""Units for work that is done once, longest first."""
 SHORT = (_SECOND, _MILLISECOND)
-"""Units of what is done for every question."""
+"""Units for work that is done for every question."""
 
 
 def times(seconds: Sequence[float], units: Sequence[Unit]) -> tuple[Unit, list[str]]:
-    """One column of times in one unit, the longest that the longest time reaches.
+    """Print one column of times in one unit, the longest unit that the longest time reaches.
 
-    Two decimals; more where the shortest time is below one unit, so that it shows three significant digits.
+    Times have two decimals, or more if the shortest time is below one unit, so that it shows three significant digits.
 
     Args:
-        seconds: at least one of them a time; NaN where there is none.
-        units: longest first.
+        seconds: Times, NaN where there is none; at least one is a time.
+        units: Units to choose from, longest first.
 
     Returns:
-        The unit, and the printed times, `UNDEFINED` where there is none.
+        The unit and the printed times, `UNDEFINED` where there is none.
     """
     known = [time for time in seconds if not math.isnan(time)]
     unit = next((unit for unit in units if max(known) >= unit.seconds), units[-1])
@@ -45,6 +45,6 @@ def times(seconds: Sequence[float], units: Sequence[Unit]) -> tuple[Unit, list[s
 
 
 def ratios(values: Sequence[float]) -> list[str]:
-    """One column of ratios: whole numbers, or one decimal where one of them is below ten."""
+    """Print one column of ratios as whole numbers, or with one decimal if any of them is below ten."""
     decimals = 0 if min(values) >= 10 else 1
     return [f"{value:.{decimals}f}×" for value in values]

@@ -1,4 +1,4 @@
-"""Tables of ECE and AUROC: rows of variants, a pair of columns for each of several cases."""
+"""Tables of ECE and AUROC, with a row for each variant and a pair of columns for each case."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ METRICS = ("ece", "auroc")
 
 
 def only_pairs(numbers: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `numbers` (columns of `cocal.metrics.cells.read_cell`) whose metric these tables show."""
+    """Return the rows of `numbers` (see `cocal.metrics.cells.read_cell`) whose metric is the ECE or the AUROC."""
     return numbers[numbers["metric"].isin(METRICS)].reset_index(drop=True)
 
 
@@ -26,14 +26,14 @@ def pairs_block(
     variants: tuple[str, Mapping[str, str]],
     kinds: Sequence[Mark] = (),
 ) -> Block:
-    """The table's only block.
+    """Return the only block of such a table.
 
     Args:
-        numbers: columns metric, value, and those that `cases` and `variants` name.
-        corner: title of the row names.
-        cases: column of `numbers`, and the pairs of columns from left to right.
-        variants: column of `numbers`, and the rows: value in that column -> name in print.
-        kinds: marks, best first; none by default.
+        numbers: Table with the columns metric and value, and those that `cases` and `variants` name.
+        corner: Title above the row names.
+        cases: Column of `numbers` that holds the cases, and the cases from left to right.
+        variants: Column of `numbers` that holds the variants, and the printed name of each variant.
+        kinds: Marks that the table uses, best first; by default it has none.
     """
     (case_column, shown_cases), (variant_column, labels) = cases, variants
     values = numbers.set_index([case_column, variant_column, "metric"])["value"]

@@ -1,4 +1,4 @@
-"""Which values of a column are printed bold and underlined (caption of table 1)."""
+"""Decides which values of a column are printed bold and underlined (caption of table 1)."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -10,14 +10,14 @@ Mark = Literal["best", "second"]
 
 
 def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:
-    """Marks of one column, decided on the rounded numbers as they are shown: equal ones share a mark.
+    """Return the marks of one column. They are decided on the rounded numbers as shown, so equal numbers share a mark.
 
     The second best is the next distinct number, however many share the best.
 
     Args:
-        shown: printed numbers, or `UNDEFINED`.
-        better: direction, or None for a column without marks.
-        kinds: marks that the table has, best first.
+        shown: Printed numbers, or `UNDEFINED`.
+        better: Which numbers are better, or None for a column without marks.
+        kinds: Marks that the table uses, best first.
     """
     if better is None:
         return [None] * len(shown)

@@ -1,4 +1,4 @@
-"""What the numbers of a table rest on: shares of responses, and the mark of values that rest on too little."""
+"""Shares of the responses that the values of a table are computed from, and the mark of values that rest on too few."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -33,10 +33,11 @@ _DOUBTS = {
 
 
 def short_rates(numbers: pd.DataFrame, layout: "AccuracyLayout") -> dict[tuple[str, str], set[str]]:
-    """By dataset and method, the names of the shares below their floor; a macro average has those of all its datasets.
+    """Return the names of the shares below their floor for each data set and method; a macro average has those of all
+    its data sets.
 
     Args:
-        numbers: what `cocal.exhibits.typesetting.accuracy.prepare` returns.
+        numbers: What `cocal.exhibits.typesetting.accuracy.prepare` returns.
     """
     found = {
         (dataset, method): set(shortfalls(rows[list(RATES)].iloc[0], layout.quality))
@@ -48,21 +49,22 @@ def short_rates(numbers: pd.DataFrame, layout: "AccuracyLayout") -> dict[tuple[s
 
 
 def doubts(short: Collection[str], floors: QualitySettings) -> str:
-    """The sentence that explains the mark of doubtful values.
+    """Return the sentence that explains the mark of doubtful values.
 
     Args:
-        short: names of the shares that lie below their floor somewhere in the table.
+        short: Names of the shares that lie below their floor somewhere in the table.
     """
     parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in short]
     return f"{DOUBTFUL} marks values for which {', or '.join(parts)}."
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
-    """Shares of the responses behind each method's values, in percent; those that apply to no method are left out.
+    """Return a block with the shares of the responses behind each method's values, in percent. Shares that apply to no
+    method are left out.
 
     Args:
-        datasets: side by side.
-        numbers: what `cocal.exhibits.typesetting.accuracy.prepare` returns.
+        datasets: Data sets from left to right.
+        numbers: What `cocal.exhibits.typesetting.accuracy.prepare` returns.
     """
     known = [name for name in _HEADS if numbers[name].notna().any()]
     rates = numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])

@@ -1,4 +1,4 @@
-"""Pieces of the sentences that captions share."""
+"""Sentences and parts of sentences that captions share."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", 
 BOLD_AND_UNDERLINED = "Bold and underlined values indicate the best and second-best results, respectively."
 UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class."
 DOUBTFUL = "†"
-"""Printed behind a value that rests on too few responses, or on doubtful verdicts."""
+"""Mark behind a value that rests on too few responses or on doubtful verdicts."""
 TIMES_DIFFER = "Measured times differ from run to run."
 
 
 def counted(count: int, noun: str) -> str:
-    """A count and what is counted: a word up to ten, figures above."""
+    """Return a count with its noun; counts up to ten are words, greater ones are numerals."""
     word = _WORDS[count] if count < len(_WORDS) else f"{count:,}"
     return f"{word} {noun}{'s' * (count != 1)}"
 
 
 def listed(items: Sequence[str]) -> str:
-    """Items as running text: a, b and c."""
+    """Return items as running text, such as "a, b and c"."""
     return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
