@@ -51,7 +51,7 @@ class Layout(Model):
     """The study's sentence for every caption: what was measured."""
 
     def identity(self) -> Any:
-        """What its digest is taken of."""
+        """Return what the digest of the layout is computed from."""
         return self
 
     def beside(self, *names: str) -> dict[str, Any]:
@@ -94,11 +94,11 @@ class CurvesLayout(MethodsLayout):
     """Step of the policy whose responses are scored, where it is one for all."""
 
     def identity(self) -> Any:
-        """What its digest is taken of."""
+        """Return what the digest of the layout is computed from."""
         return self.beside("step")
 
     def facts(self) -> dict[str, str]:
-        """What the metadata of the figure's files say."""
+        """Return what the metadata of the figure's files say."""
         return figure_facts(self, self.step)
 
     @property
@@ -108,7 +108,7 @@ class CurvesLayout(MethodsLayout):
 
 
 def figure_facts(layout: BackboneLayout, step: int | None) -> dict[str, str]:
-    """What the metadata of a figure's files say of its numbers."""
+    """Return what the metadata of a figure's files say of its numbers."""
     facts = {"study": layout.study, "measured": layout.caption, "backbone": layout.backbone_label}
     return facts if step is None else facts | {"step": str(step)}
 
