@@ -158,7 +158,7 @@ def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, source: str, metrics:
         metrics: Metric cube, whose seeds the caption counts.
     """
     shown = [metric_text(m, v) for m, v in zip(numbers["metric"], numbers["value"], strict=True)]
-    short = short_rates(numbers, layout)
+    short = short_rates(numbers, layout.quality, layout.macro, layout.datasets)
     cells = {}
     for (dataset, metric), column in numbers.assign(shown=shown).groupby(["dataset", "metric"], sort=False):
         column_marks = marks(list(column["shown"]), BETTER[metric])

@@ -1,7 +1,6 @@
 """Shares of the responses that the values of a table are computed from, and the mark of values that rest on too few."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -12,9 +11,6 @@ from cocal.exhibits.typesetting.grid import Block, Cell, Group, Head, Row
 from cocal.exhibits.typesetting.wording import DOUBTFUL
 from cocal.metrics.quality import RATES, shortfalls
 from cocal.metrics.shown import metric_text
-
-if TYPE_CHECKING:
-    from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 
 _HEADS = {
     "valid_rate": "Valid",
@@ -32,19 +28,24 @@ _DOUBTS = {
 }
 
 
-def short_rates(numbers: pd.DataFrame, layout: "AccuracyLayout") -> dict[tuple[str, str], set[str]]:
+def short_rates(
+    numbers: pd.DataFrame, floors: QualitySettings, macro: str, datasets: Sequence[Labelled]
+) -> dict[tuple[str, str], set[str]]:
     """Return the names of the shares below their floor for each data set and method; a macro average has those of all
     its data sets.
 
     Args:
         numbers: What `cocal.exhibits.typesetting.accuracy.prepare` returns.
+        floors: Floors of the shares.
+        macro: Name of the macro average.
+        datasets: Data sets that are averaged.
     """
     found = {
-        (dataset, method): set(shortfalls(rows[list(RATES)].iloc[0], layout.quality))
+        (dataset, method): set(shortfalls(rows[list(RATES)].iloc[0], floors))
         for (dataset, method), rows in numbers.groupby(["dataset", "method"], sort=False)
     }
-    for method in layout.methods:
-        found[layout.macro, method] = set().union(*(found[dataset.name, method] for dataset in layout.datasets))
+    for method in numbers["method"].unique():
+        found[macro, method] = set().union(*(found[dataset.name, method] for dataset in datasets))
     return found
 
 
