@@ -117,10 +117,10 @@ def test_the_process_goes_with_its_parent(micro_checkpoint):
     script = """
 import sys
 from pathlib import Path
-from cocal.config.engine import VllmEngine
+from cocal.config.engine import VllmSettings
 from cocal.generation.engine import Sampling
-from cocal.generation.vllm_engine import VllmEngine as Engine
-with Engine.open(VllmEngine(kind="vllm"), Path(sys.argv[1]), ends=[2]) as engine:
+from cocal.generation.vllm_engine import open_vllm
+with open_vllm(VllmSettings(kind="vllm"), Path(sys.argv[1])) as engine:
     print("open", flush=True)
     while True:
         engine.generate([[1, 30]], Sampling(1.0, 0, 1.0, 0.0, max_tokens=400, samples=256), [0])
@@ -170,6 +170,7 @@ def test_responses_command(micro_checkpoint, micro_questions, micro_policy, tmp_
             "--settings": json.dumps({"engine": {"kind": "vllm"}}),
             "--plan": json.dumps(plan),
             "--prompt-format": "answer",
+            "--prompts": "tiny",
             "--questions": micro_questions,
             "--checkpoint": micro_checkpoint,
             "--backbone": "micro",
@@ -209,6 +210,7 @@ def test_resample_command(micro_checkpoint, micro_questions, tmp_path):
         "--engine": '{"kind": "vllm"}',
         "--checkpoint": micro_checkpoint,
         "--backbone": "micro",
+        "--prompts": "tiny",
         "--questions": micro_questions / "micro-train.parquet",
         "--run-folder": tmp_path / "run",
         "--rollouts": tmp_path / "rollouts",
