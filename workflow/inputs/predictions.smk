@@ -128,7 +128,7 @@ def ablation_companions(wildcards):
 
 def prediction_files(wildcards):
     return [
-        f"results/predictions/{wildcards.backbone}/{algorithm}/step-{step}.parquet"
+        predictions_file(wildcards.backbone, algorithm, step)
         for algorithm, step in plan.evaluated_cells(STUDY, wildcards.backbone)
     ]
 
@@ -137,21 +137,22 @@ def sweep_files(wildcards):
     """Predictions of companions of several steps. Only the main backbone has them."""
     compared = wildcards.backbone == MAIN and plan.sweep_methods(STUDY)
     steps = STUDY.policy.stages if compared else []
-    folder = f"results/predictions/{wildcards.backbone}/grpo"
-    return [f"{folder}/step-{step}-sweep.parquet" for step in steps]
+    return [predictions_file(wildcards.backbone, "grpo", step, "-sweep") for step in steps]
 
 
 def budget_files(wildcards):
     """Predictions of companions of matched budgets. Only the main backbone has them."""
-    compared = wildcards.backbone == MAIN and plan.compares_budgets(STUDY)
-    file = f"results/predictions/{wildcards.backbone}/grpo/step-{FINAL}-budgets.parquet"
+    compared = wildcards.backbone == MAIN and plan.has_methods(
+        STUDY, "cocal-binary", "postcal-binary"
+    )
+    file = predictions_file(wildcards.backbone, "grpo", FINAL, "-budgets")
     return [file] if compared else []
 
 
 def cross_policy_files(wildcards):
     """Predictions for the responses of the policies that coupled methods trained."""
     return [
-        f"results/predictions/{wildcards.backbone}/{algorithm}/step-{step}.parquet"
+        predictions_file(wildcards.backbone, algorithm, step)
         for algorithm, step in plan.evaluated_cells(STUDY, wildcards.backbone)
         if algorithm in ("rlcr", "dcpo")
     ]

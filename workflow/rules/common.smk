@@ -20,7 +20,7 @@ from cocal.questions.registry import known_wrong, registry_of
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
 from cocal.store.provenance import canonical, digest
-from cocal.study.results import companion_folder, metrics_file, predictions_file
+from cocal.study.results import companion_folder, predictions_file
 
 # `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own
 # environment (--sdm conda), activated later, still comes before it.

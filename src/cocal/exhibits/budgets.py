@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
 from cocal.exhibits.drawing.prefixes import prefixes_figure, prepare_prefixes
+from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:

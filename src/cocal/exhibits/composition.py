@@ -10,12 +10,12 @@ from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
 from cocal.exhibits.drawing.curves import logarithmic, method_handles, panel_row, plot_curves
 from cocal.exhibits.drawing.prefixes import plot_prefixes, prepare_prefixes
 from cocal.exhibits.drawing.style import INK
-from cocal.study.plan import budget_prefixes
+from cocal.study.plan import budget_prefixes, has_methods
 from cocal.study.results import companion_folder, metrics_file
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ import pandas as pd
 
 from cocal.config.base import Count
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit, has_methods
+from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.layouts import BackboneLayout, of_backbone
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.numbers import LONG, SHORT, times
 from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, listed
 from cocal.study.costs import Cost, Latency
-from cocal.study.plan import generated_set
+from cocal.study.plan import generated_set, has_methods
 from cocal.study.results import cost_file
 
 _TRAINING = ("LLM", "Sampling", "MLP")

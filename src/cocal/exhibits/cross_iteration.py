@@ -8,13 +8,14 @@ import pandas as pd
 
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.metrics.shown import BETTER, metric_text
+from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:

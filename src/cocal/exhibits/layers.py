@@ -11,7 +11,7 @@ from cocal.config.methods import MethodName
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.exhibits.base import layouts
-from cocal.exhibits.base.exhibit import FigureExhibit, has_methods
+from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import (
     MATHEMATICS,
     Labelled,
@@ -26,7 +26,7 @@ from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.metrics.shown import BETTER
-from cocal.study.plan import layers_of
+from cocal.study.plan import has_methods, layers_of
 from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:

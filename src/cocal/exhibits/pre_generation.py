@@ -7,7 +7,7 @@ import pandas as pd
 
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit, has_methods
+from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import seeds_of
 from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, of_backbone
 from cocal.exhibits.typesetting.grid import Grid
@@ -15,6 +15,7 @@ from cocal.exhibits.typesetting.pairs import only_pairs, pairs_block
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
+from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:

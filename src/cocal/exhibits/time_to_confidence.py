@@ -7,12 +7,13 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import TableExhibit, has_methods
+from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.layouts import BackboneLayout, Labels, labelled, of_backbone
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.numbers import SHORT, ratios, times
 from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted
 from cocal.study.costs import Latency
+from cocal.study.plan import has_methods
 from cocal.study.results import cost_file
 
 

@@ -11,7 +11,7 @@ from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.estimators import cocal_binary
 from cocal.exhibits.base import layouts
-from cocal.exhibits.base.exhibit import TableExhibit, has_methods
+from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import seeds_of
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
 from cocal.exhibits.typesetting.grid import Grid
@@ -19,7 +19,7 @@ from cocal.exhibits.typesetting.pairs import only_pairs, pairs_block
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
-from cocal.study.plan import layers_of
+from cocal.study.plan import has_methods, layers_of
 from cocal.study.results import metrics_file
 
 if TYPE_CHECKING:

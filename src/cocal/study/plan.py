@@ -135,9 +135,9 @@ def budget_methods(study: Study) -> list[str]:
     return _learnt_from(study, "rollouts", "resampled")
 
 
-def compares_budgets(study: Study) -> bool:
-    """Whether the study has both methods that are compared by budget."""
-    return {"cocal-binary", "postcal-binary"} <= set(available_methods(study))
+def has_methods(study: Study, *names: str) -> bool:
+    """Whether the study can have all of these methods."""
+    return set(names) <= set(available_methods(study))
 
 
 def _learnt_from(study: Study, *experiences: str) -> list[str]:

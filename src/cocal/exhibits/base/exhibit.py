@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from cocal.config.study import Study
 from cocal.exhibits.base.layouts import Layout
-from cocal.study.plan import available_methods
 
 Chapter = Literal["Main results", "Transfer", "Analysis", "Cost", "Study"]
 CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
@@ -66,8 +64,3 @@ class TableExhibit(Exhibit):
 
 class FigureExhibit(Exhibit):
     """An exhibit whose module has `draw`, and `prepare` unless it is a diagram."""
-
-
-def has_methods(study: Study, *names: str) -> bool:
-    """Whether a study can have these methods."""
-    return set(names) <= set(available_methods(study))
