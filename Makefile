@@ -3,21 +3,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 VLLM := .venv-vllm
+REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce test test-vllm vllm rehearsal rehearsal-short bench lint schema gallery clean help
+.PHONY: reproduce replicate test test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu mutation lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
+	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
 	@echo "make test        set up .venv and run the checks and the test suite"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
+	@echo "make gpu         try everything on one GPU, each step under ten minutes, and write docs/gpu.md"
+	@echo "make mutation    set up .venv, plant wrong lines in copies of the repository, and list those that no test notices"
 	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
 	@echo "                 rehearsal-short runs one backbone up to its confidences"
+	@echo "make rehearsal-single-gpu   run the rehearsal of the single-GPU study on processors"
 	@echo "make lint        run only the formatters and linters"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
-	@echo "make gallery     shrink figures of the embedded study into docs/, for the README"
+	@echo "make gallery     shrink figures of the embedded study into docs/ and write the verdicts on the claims, for the README"
 	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm, studies)"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -27,9 +32,20 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[workflow,dev]'
 	touch $@
 
+# What the main table needs comes first.
 reproduce: $(INSTALLED)
-	snakemake
-	@echo "Done: the tables are in results/tables, the figures in results/figures. For one page of all: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
+	snakemake --prioritize results/tables/main.tex
+	cocal digests --compare config/digests/embedded.json
+	@echo "One page of all tables and figures: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
+
+# Each replicate is a study of its own in studies/replicates; a stopped run goes on where it stopped.
+replicate: $(INSTALLED)
+	for number in $$(seq $(REPLICATES)); do \
+	  folder=studies/replicates/$$number; \
+	  cocal replicate --number $$number --output $$folder/study.yaml && \
+	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
+	done
+	cocal spread $$(seq --format studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread
 
 test: lint
 	pytest --numprocesses 2 --dist loadfile
@@ -48,11 +64,21 @@ test-vllm: $(INSTALLED) $(VLLM)/.installed
 bench: $(INSTALLED)
 	python benchmarks/run.py --output docs/benchmarks.md
 
+gpu: $(INSTALLED)
+	python benchmarks/gpu.py --output docs/gpu.md
+
+mutation: $(INSTALLED)
+	python tests/mutation/run.py
+
 rehearsal: $(INSTALLED)
 	pytest tests/slurm --exitfirst -rs --durations 0
 
 rehearsal-short: $(INSTALLED)
 	pytest tests/slurm --exitfirst -rs --durations 0 -m "not slow"
+
+rehearsal-single-gpu: $(INSTALLED)
+	COCAL_PROCESSOR_ONLY=1 snakemake --configfile config/single-gpu-rehearsal.yaml --directory studies/single-gpu-rehearsal \
+	  --resources gpus=1
 
 lint: $(INSTALLED)
 	ruff check .

@@ -22,9 +22,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import CompanionMLP
+from cocal.companion.precision import matmul_precision
 from cocal.companion.single import SingleMember
 from cocal.companion.spec import CompanionSpec
-from cocal.companion.training import Training, matmul_precision
+from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 from written_out import WrittenOut
 

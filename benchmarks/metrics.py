@@ -16,7 +16,8 @@ from sklearn.metrics import roc_auc_score
 from cocal.cli import main
 from cocal.config import Study
 from cocal.config.methods import METHODS
-from cocal.metrics.bootstrap import Sample, generator_for, question_counts, resampled_metrics
+from cocal.metrics.bootstrap import generator_for, question_counts, resampled_metrics
+from cocal.metrics.scores import Sample
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.plan import macro_averages
@@ -55,6 +56,7 @@ def _timed(
     groups = macro_averages(study, cells[0].backbone)
     groups = {group: members for group, members in groups.items() if samples.keys() >= set(members)}
     command = ["metrics", "--predictions", f"{folder}/predictions.parquet", "--output", f"{folder}/{name}.nc"]
+    command += [] if sweep else ["--scores"]  # as the rules do
     command += ["--settings", json.dumps({"resamples": resamples}), "--groups", json.dumps(groups)]
     command += ["--seeds", *map(str, study.companion.seeds), *(["--sweep", *sweep] if sweep else [])]
     started, worked = time.perf_counter(), time.process_time()
@@ -100,7 +102,7 @@ def _loop_seconds(study: Study, cells: list[Cell]) -> dict[str, float]:
 
 
 def _one_resample(sample: Sample, counts: np.ndarray) -> list[float]:
-    """The metrics of the responses that were drawn, written without regard to speed."""
+    """The paper's metrics of the responses that were drawn, written without regard to speed."""
     drawn = np.repeat(np.arange(len(sample.question)), counts[sample.question].astype(int))
     confidence, correct = sample.confidence[drawn], sample.correct[drawn]
     error = 0.0

@@ -30,7 +30,7 @@ class Run:
     questions: pd.DataFrame
     features: np.ndarray
 
-    def write(self) -> "Run":
+    def write(self, dtype: str = "float32") -> "Run":
         for step, rows in self.responses.groupby("step"):
             write_frame(self.folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
         write_frame(self.folder / "questions.parquet", self.questions, QUESTIONS, {})
@@ -40,7 +40,7 @@ class Run:
             layers=[0, 2],
             hidden=HIDDEN,
             rows_per_chunk=PER_STEP,
-            dtype="float32",
+            dtype=dtype,
             attributes={"digest": "abc"},
         )
         ids, length = (self.responses[name].to_numpy() for name in ("response_id", "length"))

@@ -1,7 +1,8 @@
-"""Shared test set-up: one thread a process, no network, a micro policy."""
+"""Shared test set-up: one thread a process, portable numerics, no network, a micro policy."""
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +11,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
+from cocal.runtime import numerics
+
+# before any library that reads them is loaded, here and in the processes that tests start
+os.environ.update(numerics.environment("portable"))
+
 import pytest
+from filelock import FileLock
 
 from cocal import cli
 from smoke_study import finished
@@ -21,7 +28,13 @@ MICRO_SETS = {
             "label": "Micro-Train",
             "role": "training",
             "domain": "mathematics",
-            "source": {"kind": "synthetic-mathematics", "questions": 24, "levels": {1: 1, 2: 1}},
+            # their answers are small, and now and then a guess is right
+            "source": {
+                "kind": "synthetic-mathematics",
+                "questions": 24,
+                "levels": {1: 1, 2: 1},
+                "families": ["remainders"],
+            },
         },
         "micro-eval": {
             "label": "Micro-Eval",
@@ -46,7 +59,7 @@ MICRO_POLICY = {
         "vocabulary": 384,
     },
     # short direct answers are learnt in seconds; the worked ones run into the length limit
-    "corpus": {"facts": 0.0, "worksheets": 0.0, "direct_answers": 0.4},
+    "corpus": {"facts": 0.0, "direct_answers": 0.6, "mathematics_wording": {"paraphrases": 0, "remarks": 0}},
     "learning_rate": 1e-2,
     "steps": 150,
     "batch_size": 16,
@@ -59,6 +72,14 @@ def pytest_runtest_setup(item):
         pytest.skip("no vLLM environment: make test-vllm")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _threads_and_products():
+    """Every test computes as jobs do, whether or not one of them has run in its process before."""
+    from cocal.runtime.machine import fix_threads
+
+    fix_threads()
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Root of the checkout."""
@@ -66,28 +87,41 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
-def micro_questions(tmp_path_factory) -> Path:
-    """Folder with the question sets micro-train and micro-eval."""
-    folder = tmp_path_factory.mktemp("questions")
-    assert cli.main(["questions", "--settings", json.dumps(MICRO_SETS), "--output", str(folder)]) == 0
-    return folder
+def shared(tmp_path_factory) -> Path:
+    """A folder of all parallel test processes."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")
-def micro_checkpoint(tmp_path_factory, micro_questions) -> Path:
+def micro_questions(shared) -> Path:
+    """Folder with the question sets micro-train and micro-eval."""
+    return _made_once(shared / "micro-questions", "questions", "--settings", json.dumps(MICRO_SETS))
+
+
+@pytest.fixture(scope="session")
+def micro_checkpoint(shared, micro_questions) -> Path:
     """A Qwen3 policy of two blocks, pre-trained for a few steps: it ends most of its responses."""
-    folder = tmp_path_factory.mktemp("policy") / "base"
-    command = [
-        "backbone",
-        "--settings",
-        json.dumps(MICRO_POLICY),
-        "--prompts",
-        "tiny",
-        "--output",
-        str(folder),
-        "--questions",
-    ]
-    assert cli.main([*command, *map(str, micro_questions.glob("*.parquet"))]) == 0
+    if "COCAL_MICRO_POLICY" in os.environ:  # tests/mutation lends one policy to hundreds of runs
+        return Path(os.environ["COCAL_MICRO_POLICY"])
+    settings = ["--settings", json.dumps(MICRO_POLICY), "--prompts", "tiny"]
+    questions = map(str, sorted(micro_questions.glob("*.parquet")))
+    return _made_once(shared / "micro-policy" / "base", "backbone", *settings, "--questions", *questions)
+
+
+def own_copy(checkpoint: Path, folder: Path) -> Path:
+    """A copy of a checkpoint that says nothing of itself, as a user's own does; its files may be changed."""
+    return shutil.copytree(checkpoint, folder, ignore=shutil.ignore_patterns("provenance.json"))
+
+
+def _made_once(folder: Path, *command: str) -> Path:
+    """The folder that a command writes; one test process runs it, others wait."""
+    folder.parent.mkdir(exist_ok=True)
+    done = folder.with_name(f"{folder.name}-done")
+    with FileLock(folder.with_name(f"{folder.name}-lock")):
+        if not done.exists():
+            assert cli.main([*command[:1], "--output", str(folder), *command[1:]]) == 0
+            done.touch()
     return folder
 
 
@@ -100,7 +134,15 @@ def micro_policy(micro_checkpoint):
 
 
 @pytest.fixture(scope="session")
-def smoke(tmp_path_factory) -> Path:
+def own(micro_checkpoint, micro_policy, micro_questions, tmp_path_factory):
+    """The micro policy as somebody's own, with its rollouts."""
+    from own_rollouts import OwnPolicy
+
+    folder = tmp_path_factory.mktemp("own")
+    return OwnPolicy(micro_checkpoint, micro_policy, micro_questions / "micro-train.parquet", folder)
+
+
+@pytest.fixture(scope="session")
+def smoke(shared) -> Path:
     """Folder of the finished smoke study; parallel test processes share one."""
-    base = tmp_path_factory.getbasetemp()
-    return finished((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke-study")
+    return finished(shared / "smoke-study")

@@ -109,6 +109,83 @@ def write_jsonl(folder: Path, rollouts: pd.DataFrame, logprobs: bool = True) -> 
     return folder
 
 
+def write_traces(folder: Path, rollouts: pd.DataFrame) -> Path:
+    """open-instruct's traces (`_save_rollouts` of `rl_utils.py`): all steps in one file, beside one about the run."""
+    folder.mkdir(parents=True)
+    (folder / "run__1_metadata.jsonl").write_text(json.dumps({"run_name": "run", "git_commit": "1"}) + "\n")
+    rows = [
+        {
+            "step": int(step),
+            "sample_idx": place,
+            "prompt_idx": place // GROUP,
+            "prompt_tokens": [int(one) for one in row.prompt_ids],
+            "response_tokens": [int(one) for one in row.response_ids],
+            "reward": 10.0 * row.correct,
+            "advantage": 0.0,
+            "finish_reason": row.finish_reason,
+            "dataset": "unused",
+            "ground_truth": None,
+            "request_info": None,
+            "logprobs": None,
+        }
+        for step, frame in rollouts.groupby("step")
+        for place, row in enumerate(frame.itertuples())
+    ]
+    (folder / "run__1_rollouts_000000.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def write_episodes(folder: Path, rollouts: pd.DataFrame, subset: str = "all") -> Path:
+    """prime-rl's traces (`FileMonitor.log_episodes`, and `Episode.to_record` of verifiers 0.4) of an environment of one
+    turn: all fields that are read, and some of the others."""
+    for step, frame in rollouts.groupby("step"):
+        path = folder / f"rollouts/step_{step}/train/{subset}/traces.jsonl"
+        path.parent.mkdir(parents=True)
+        records = [_episode(row, f"group-{step}-{place // GROUP}") for place, row in enumerate(frame.itertuples())]
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+def _episode(row, group: str) -> dict:
+    prompt, response = ([int(one) for one in ids] for ids in (row.prompt_ids, row.response_ids))
+    task = {"type": "Sums", "data": {"prompt": "1 + 1"}, "key": row.question_id, "hash": "f00d"}
+    question = {
+        "message": {"role": "user", "content": "1 + 1"},
+        "sampled": False,
+        "timestamp": 1.5,
+        "token_ids": prompt[:-1],
+        "mask": [False] * (len(prompt) - 1),
+        "is_content": [],
+        "logprobs": [],
+    }
+    answer = {  # the generation prompt goes before the response
+        "parent": 0,
+        "message": {"role": "assistant", "content": row.text},
+        "sampled": True,
+        "timestamp": 2.5,
+        "token_ids": [prompt[-1], *response],
+        "mask": [False, *[True] * len(response)],
+        "is_content": [],
+        "logprobs": [float(one) for one in row.logprobs],
+    }
+    trace = {
+        "version": 1,
+        "id": f"trace-{row.response_id}",
+        "task": task,
+        "agent": {"config": {}, "name": "agent", "trainable": True},
+        "tools": [],
+        "nodes": [question, answer],
+        "calls": [{"node": 1, "finish_reason": row.finish_reason, "time": {"start": 1.5, "end": 2.5}}],
+        "rewards": {"correct": {"score": float(row.correct), "weight": 1.0}},
+        "metrics": {"turns": 1.0},
+        "is_completed": True,
+        "ok": True,
+        "stop_condition": "agent_completed",
+        "errors": [],
+    }
+    return {"id": f"e-{row.response_id}", "task": task, "group": {"id": group}, "ok": True, "traces": [trace]}
+
+
 def write_completions(folder: Path, rollouts: pd.DataFrame, questions: pd.DataFrame, spacing: int) -> Path:
     """TRL's `log_completions` of a training with `spacing` updates a step."""
     folder.mkdir(parents=True)

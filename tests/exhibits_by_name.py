@@ -14,8 +14,11 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 def exhibits_by_name(study: Study, wrong: Mapping[str, int] = NOTHING) -> dict[str, Exhibit]:
-    """The exhibits of a study, by name."""
-    return {one.name: one for one in exhibits_of(study, wrong)}
+    """The exhibits of a study, by name; where a table and a figure share one, the figure by the name of its module."""
+    found: dict[str, Exhibit] = {}
+    for one in exhibits_of(study, wrong):
+        found[one.module if one.name in found else one.name] = one
+    return found
 
 
 def exhibit_of(study: Study, name: str, wrong: Mapping[str, int] = NOTHING) -> Exhibit:

@@ -11,7 +11,7 @@ from cocal.study.costs import Cost, Latency
 from sample_predictions import sample_predictions
 
 ORIGIN = {"study": "embedded", "caption": "Tiny policies of 0.4 M parameters & synthetic questions."}
-BACKBONE = {**ORIGIN, "backbone_label": "Tiny A", "step": 60}
+BACKBONE = {**ORIGIN, "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
 GPU, CPU = "NVIDIA B200", "Xeon, 2 threads"
 AGGREGATIONS = {
     "qwen3-8b": {"last": (0.093, 0.900), "mean": (0.095, 0.871), "last+mean": (0.096, 0.896)},
@@ -63,7 +63,7 @@ def pre_generation_layout(**changes) -> pre_generation.Layout:
         {"name": "macro-mathematics", "label": "Mathematics"},
         {"name": "macro-factual", "label": "Factual QA"},
     ]
-    return pre_generation.Layout(**(BACKBONE | {"backbone": "tiny-a", "domains": domains} | changes))
+    return pre_generation.Layout(**(BACKBONE | {"domains": domains} | changes))
 
 
 def pre_generation_cube() -> xr.Dataset:
@@ -98,6 +98,7 @@ def latency(**changes) -> Latency:
         "device": GPU,
         "questions": 8,
         "engine": "transformers 5.19.0",
+        "generation_dataset": "math500",
         "generation_questions": 500,
         "generation_seconds": 0.372,
         "pool": 10,
@@ -110,7 +111,7 @@ def latency(**changes) -> Latency:
 
 
 def cost_layout(**changes) -> cost.Layout:
-    return cost.Layout(**(BACKBONE | {"generation_label": "MATH500"} | changes))
+    return cost.Layout(**(BACKBONE | {"generation_dataset": "math500", "generation_label": "MATH500"} | changes))
 
 
 def costs(**changes) -> dict[str, Cost | Latency]:

@@ -12,6 +12,7 @@ from cocal.features.capture import capture, resolve_layers
 from cocal.features.extract import extract_features
 from cocal.features.forward import batches_of_rows, batches_of_tokens, score
 from cocal.features.store import open_features
+from conftest import own_copy
 
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]
 RESPONSES = [[60, 61, 62, 2], [70, 2], [80, 81, 82, 83, 84], [90]]
@@ -195,12 +196,9 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(model, micro_po
 
 
 def test_truncated_checkpoint_is_named(micro_checkpoint, tmp_path):
-    import shutil
-
     from cocal.checkpoints.loading import load_policy
 
-    shutil.copytree(micro_checkpoint, tmp_path / "cut")
-    weights = tmp_path / "cut" / "model.safetensors"
+    weights = own_copy(micro_checkpoint, tmp_path / "cut") / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:5000])
     with pytest.raises(ContractError, match=r"cut: not a complete checkpoint .*; it lies outside results/"):
         load_policy(tmp_path / "cut")

@@ -25,11 +25,18 @@ from cocal.checks.companions import (
     check_truncation,
     check_validation_pool,
 )
-from cocal.checks.predictions import check_fixed_responses, check_seeds, check_sources, read_predictions
+from cocal.checks.predictions import (
+    check_fixed_responses,
+    check_plan,
+    check_seeds,
+    check_sources,
+    read_predictions,
+)
 from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps
 from cocal.errors import ContractError
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
+from cocal.study.plan import PlannedPredictions
 from cocal.study.prefix import Prefix
 from companion_run import GROUP, GROUPS, PER_STEP, SETTINGS, STEPS
 
@@ -185,6 +192,21 @@ def test_validation_pools_are_those_of_the_prefix_or_of_all_steps(sound: Study, 
     own = "" if fit.experience == "resampled" else r"its own 1 step\(s\) or "
     with pytest.raises(ContractError, match=rf"validated on {own}all 3; fit them anew with --steps 1/3"):
         check_validation_pool(between, table)
+    itself = replace(fit, spec=fit.spec.model_copy(update={"steps": 1, "validation_steps": 1}))
+    if fit.experience == "rollouts":
+        assert check_validation_pool(itself, table)["validation_steps"] == 1
+    else:
+        with pytest.raises(ContractError, match="validated on steps 1 to 1"):
+            check_validation_pool(itself, table)
+
+
+@pytest.mark.parametrize("word", COMPANIONS)
+def test_an_order_that_does_not_suit_the_experience_is_refused(sound: Study, word: str):
+    fit = sound.fit(word)
+    assert check_training_order(fit)["order"] == fit.spec.order
+    other = {"chronological": "shuffled", "shuffled": "chronological"}[fit.spec.order]
+    with pytest.raises(ContractError, match=f"fitted in {other} order"):
+        check_training_order(replace(fit, spec=fit.spec.model_copy(update={"order": other})))
 
 
 # Predictions
@@ -219,6 +241,34 @@ def test_predictions_come_from_the_checked_companions():
         check_sources(sweep_predictions(), fitted | {"rollouts": [Prefix(1, 1), Prefix(3, 3)]}, "x")
     with pytest.raises(ContractError, match="x: p-true has source step 3"):
         check_sources(predicted("p-true", source_step=3), fitted, "x")
+
+
+def test_predictions_are_those_that_the_study_plans():
+    table = sweep_predictions()
+    plan = PlannedPredictions(
+        methods=("cocal-binary", "postcal-binary"),
+        samples={"sums": 1},
+        prefixes={"rollouts": ("1/3", "3"), "resampled": ("1/3", "3")},
+    )
+    assert check_plan(table, plan, "x") == {"methods": 2, "prefixes": 4, "responses_per_question": {"sums": 1}}
+    again = table[table["response_id"] > 0].assign(dataset="products")
+    changes = {
+        r"methods cocal-binary, postcal-binary, but the study plans cocal-binary;": {"methods": ("cocal-binary",)},
+        r"question sets of cocal-binary sums, but the study plans products, sums;": {
+            "samples": {"sums": 1, "products": 1}
+        },
+        r"steps of the companions of cocal-binary 1/3, 3, but the study plans 3;": {
+            "prefixes": plan.prefixes | {"rollouts": ("3",)}
+        },
+        r"cocal-binary has 1 evaluated response\(s\) to question 'q-0' of sums, but the study evaluates 4 \(10 such": {
+            "samples": {"sums": 4}
+        },
+    }
+    for message, change in changes.items():
+        with pytest.raises(ContractError, match=f"x: .*{message}" if "has 1" not in message else f"x: {message}"):
+            check_plan(table, plan.model_copy(update=change), "x")
+    with pytest.raises(ContractError, match="question sets of cocal-binary products, sums, but the study plans sums"):
+        check_plan(pd.concat([table, again]), plan, "x")
 
 
 def test_fixed_responses_are_shared_across_files():

@@ -12,9 +12,11 @@ import pytest
 
 from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
 from cocal.cli import main
+from cocal.companion.spec import read_spec
 from cocal.features.writer import create_features
-from cocal.store import write_frame
+from cocal.store import write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
+from cocal.store.documents import read_attributes
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run
 
 
@@ -40,7 +42,7 @@ def test_command_reports_every_check_without_torch(sound: Study):
     assert main(command) == 0
     assert output.read_bytes() == first
     checks = json.loads(first)["checks"]
-    assert len(checks) == 13
+    assert len(checks) == 15
     fits = [
         ("rollouts", 1, 1),
         ("rollouts", 1, 3),
@@ -104,26 +106,29 @@ def test_companions_on_prompts_and_of_ablations_are_checked_with_their_own_setti
     assert "0/last/steps-3: fitted with other settings" in capsys.readouterr().err
 
 
+def rewrite(path: Path, old: str, new: str) -> None:
+    """Write a JSON file with another content and a new seal."""
+    content = json.loads(path.read_text().replace(old, new))
+    write_document(path, content, read_attributes(path))
+
+
 def break_split(study: Study) -> None:
     """A companion of another split."""
-    path = study.folder / "companions/grpo/steps-3/spec.json"
-    path.write_text(path.read_text().replace('"split_seed": 42', '"split_seed": 43'))
+    rewrite(study.folder / "companions/grpo/steps-3/spec.json", '"split_seed": 42', '"split_seed": 43')
 
 
 def break_truncation(study: Study) -> None:
     """A companion that used a truncated response."""
     path = study.folder / "companions/postcal/steps-1-validation-3/spec.json"
-    written = json.loads(path.read_text())
-    written["spec"]["training_responses"] += 1
-    path.write_text(json.dumps(written))
+    count = read_spec(path.parent).training_responses
+    rewrite(path, f'"training_responses": {count}', f'"training_responses": {count + 1}')
 
 
 def break_pool(study: Study) -> None:
     """A budget that was validated on itself."""
-    path = study.folder / "companions/postcal/steps-1-validation-3/spec.json"
-    path.write_text(path.read_text().replace('"validation_steps": 3', '"validation_steps": 1'))
-    path = study.folder / "companions/grpo/steps-1-validation-3/spec.json"
-    path.write_text(path.read_text().replace('"validation_steps": 3', '"validation_steps": 1'))
+    for kind in ("postcal", "grpo"):
+        path = study.folder / f"companions/{kind}/steps-1-validation-3/spec.json"
+        rewrite(path, '"validation_steps": 3', '"validation_steps": 1')
 
 
 def break_order(study: Study) -> None:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from cocal.companion.fit import fit_companions
+from cocal.companion.companions import build_model
+from cocal.companion.fit import _Best, fit_companions
+from cocal.companion.spec import companion_members
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
 from cocal.errors import ConfigError, ContractError
@@ -30,7 +32,9 @@ def partition(run: Run, rollouts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]
     return np.flatnonzero(complete & ~held_out), np.flatnonzero(complete & held_out)
 
 
-def plain_fit(run: Run, target: str, seed: int) -> tuple[np.ndarray, list[float], list[float]]:
+def plain_fit(
+    run: Run, target: str, seed: int, shuffle_seed: int | None = None
+) -> tuple[np.ndarray, list[float], list[float]]:
     """One companion in plain PyTorch: confidences of the best pass, train losses, validation errors."""
     rollouts = run.read()
     inputs = torch.from_numpy(final_features(run))
@@ -47,11 +51,13 @@ def plain_fit(run: Run, target: str, seed: int) -> tuple[np.ndarray, list[float]
     model = nn.Sequential(*layers, nn.Linear(before, 1), nn.Sigmoid(), nn.Flatten(0))
     optimiser = torch.optim.Adam(model.parameters(), lr=SETTINGS.learning_rate, weight_decay=0.0)
     losses, errors, best = [], [], None
+    shuffling = np.random.default_rng(shuffle_seed)
     for _ in range(SETTINGS.passes):
         model.train()
         total = 0.0
+        ordered = training if shuffle_seed is None else training[shuffling.permutation(len(training))]
         for start in range(0, len(training), SETTINGS.batch_size):
-            rows = training[start : start + SETTINGS.batch_size]
+            rows = ordered[start : start + SETTINGS.batch_size]
             loss = nn.functional.mse_loss(model(inputs[rows]), wanted[rows])
             optimiser.zero_grad()
             loss.backward()
@@ -137,6 +143,29 @@ def test_a_stacked_member_equals_plain_pytorch(run: Run, member: int):
     np.testing.assert_allclose(companions.predict(final_features(run))[member], confidence, atol=1e-4)
 
 
+def test_postcal_sees_a_new_order_in_every_pass(run: Run):
+    """Appendix B.2: the resampled responses are shuffled; the generator of the seed draws an order for each pass."""
+    companions, history = run.write().fit(order="shuffled", shuffle_seed=5)
+    target, seed = companions.members[-1]
+    _, losses, errors = plain_fit(run, target, seed, shuffle_seed=5)
+    mine = history[(history["target"] == target) & (history["seed"] == seed)]
+    np.testing.assert_allclose(mine["train_loss"], losses, atol=1e-5)
+    np.testing.assert_allclose(mine["validation_mse"], errors, atol=1e-5)
+
+
+def test_of_equally_good_passes_the_first_is_kept():
+    model = build_model(SETTINGS, HIDDEN)
+    model.initialise()
+    first = model.output.bias.detach().clone()
+    best = _Best(model)
+    best.update(1, torch.full((4,), 0.2, dtype=torch.float64))
+    with torch.no_grad():
+        model.output.bias += 1
+    best.update(2, torch.tensor([0.2, 0.1, 0.3, torch.nan], dtype=torch.float64))
+    assert best.restore(companion_members(SETTINGS)) == (1, 2, 1, 1)
+    assert (model.output.bias - first).flatten().round(decimals=5).tolist() == [0, 1, 0, 0]
+
+
 def test_members_do_not_depend_on_those_beside_them(run: Run):
     companions, _ = run.write().fit()
     together = companions.predict(final_features(run))
@@ -201,6 +230,10 @@ def test_the_best_pass_can_differ_from_the_last_and_between_members(run: Run):
     assert history["pass"].max() == 25
     assert min(companions.spec.best_pass) < 25
     assert len(set(companions.spec.best_pass)) > 1
+    by_member = history.set_index("pass").groupby(["target", "seed"])
+    lowest, in_training = (by_member[name].idxmin() for name in ("validation_mse", "train_loss"))
+    assert list(companions.spec.best_pass) == [lowest[member] for member in companions.members]
+    assert (lowest != in_training).any()
 
 
 def test_shuffling_needs_a_seed_and_changes_the_result(run: Run):

@@ -12,7 +12,8 @@ from torch import nn
 from cocal.companion.companions import build_model
 from cocal.companion.dropout import Dropout
 from cocal.companion.model import CompanionMLP
-from cocal.companion.training import Training, matmul_precision
+from cocal.companion.precision import matmul_precision
+from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 
 INPUTS, BATCH = 9, 16
@@ -81,6 +82,22 @@ def test_the_peer_of_the_benchmark_takes_the_same_steps(repository, monkeypatch)
     assert torch.equal(mine, other)
 
 
+def test_steps_are_those_of_adam_with_the_settings_decay():
+    settings = SETTINGS.model_copy(update={"weight_decay": 0.5, "learning_rate": 0.01})
+    model = build_model(settings, INPUTS)
+    training = Training(model, settings)
+    one = plain(model, 4)
+    optimiser = torch.optim.Adam(one.parameters(), lr=0.01, weight_decay=0.5)
+    features, wanted = batch()
+    for _ in range(3):
+        training.run([(features, wanted)])
+        optimiser.zero_grad()
+        nn.functional.mse_loss(one(features), wanted[1, 0]).backward()
+        optimiser.step()
+    for mine, other in zip(parameters(model), one.parameters(), strict=True):
+        torch.testing.assert_close(mine[4], other, rtol=1e-3, atol=1e-4)
+
+
 def test_predictions_are_those_of_plain_modules():
     model = perturbed()
     features, _ = batch()
@@ -129,6 +146,22 @@ def test_precision_of_products_is_set_and_restored():
         with matmul_precision(precision):
             assert products.fp32_precision == name
         assert products.fp32_precision == before
+
+
+def test_means_of_layer_norms_are_not_rounded(monkeypatch):
+    """They are computed as products, and tf32 would keep ten bits of them."""
+    found, product = [], torch.bmm
+
+    def bmm(*arguments):
+        found.append(torch.backends.cuda.matmul.fp32_precision)
+        return product(*arguments)
+
+    model = build_model(SETTINGS, INPUTS)
+    monkeypatch.setattr(torch, "bmm", bmm)
+    with matmul_precision("tf32"):
+        Training(model, SETTINGS).run([batch()])
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    assert found == ["ieee"] * 2 * len(SETTINGS.widths)
 
 
 def test_members_of_one_seed_start_equal_and_are_told_apart_by_what_they_learn():

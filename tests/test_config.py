@@ -10,7 +10,7 @@ from cocal.config.evaluation import CompanionSettings
 from cocal.config.policy import PolicySettings
 from cocal.config.schema import study_schema
 
-STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml"]
+STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml", "single-gpu-rehearsal.yaml"]
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -50,10 +50,10 @@ def _edited(repository, tmp_path, edit):
         (lambda c: c["reports"].update(reliability_dataset="gone"), ["reports.reliability_dataset", "gone"]),
         (lambda c: c.pop("policy"), ["policy", "required"]),
         (
-            lambda c: c["datasets"]["syn-squad"].update(max_response_length=80),
-            ["datasets.syn-squad.max_response_length = 80", "responses of up to 88 tokens"],
+            lambda c: c["datasets"]["syn-squad"].update(max_response_length=60),
+            ["datasets.syn-squad.max_response_length = 60", "responses of up to 63 tokens"],
         ),
-        (lambda c: c["features"].update(layers=[0, 3]), ["features.layers = [0, 3]: tiny has blocks 0 to 2"]),
+        (lambda c: c["features"].update(layers=[0, 3]), ["features.layers = [0, 3]: small has blocks 0 to 1"]),
         (
             lambda c: (
                 c.update(datasets={k: v for k, v in c["datasets"].items() if k in ("syn-train", "syn-squad")})

@@ -10,9 +10,11 @@ import xarray as xr
 from cocal.cli import main
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
+from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.scores import Sample
 from cocal.store import read_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
 
@@ -81,6 +83,15 @@ def test_the_mean_over_seeds_averages_metrics_not_confidences():
     assert (mean["value"] <= mean["upper"]).sel(metric=["accuracy", "mean_confidence", "auroc"]).all()
     assert (int(mean["n"]), int(mean["n_valid"])) == (40, 40)
     assert float(mean["truncation_rate"]) == pytest.approx(0.1)
+
+
+def test_the_mean_has_as_many_valid_confidences_as_its_worst_seed():
+    frame = table("easy")
+    silent = frame.index[frame["seed"] == 137][:3]
+    frame.loc[silent, ["confidence", "valid"]] = [np.nan, False]
+    cube = metric_cube(frame, QUICK)
+    counts = [int(cell(cube, "cocal-binary", seed=seed)["n_valid"]) for seed in ("mean", *map(str, SEEDS))]
+    assert counts == [37, 40, 37, 40]
 
 
 def test_methods_without_seeds_fill_the_mean_alone():
@@ -182,6 +193,21 @@ def sweep(*source_steps: int) -> pd.DataFrame:
 def test_several_source_steps_are_refused_in_the_main_cube():
     with pytest.raises(ContractError, match=r"'cocal-binary'.*source steps, 5, 20; .*metrics --sweep"):
         metric_cube(pd.concat([table("easy"), sweep(5)]), QUICK)
+
+
+@pytest.mark.parametrize("dataset", ["easy", "hard"])
+def test_intervals_are_those_of_the_settings_and_of_resampled_questions(dataset):
+    settings = MetricSettings(bins=4, resamples=30, level=0.5, seed=3)
+    frame = rows("verbal", dataset)
+    confidence, valid, correct = (frame[name].to_numpy() for name in ("confidence", "valid", "correct"))
+    value = np.array(list(evaluate(confidence, valid, correct, bins=4).values()))
+    sample = Sample(np.repeat(np.arange(20), 2), confidence, correct)
+    (resampled,) = resampled_metrics([sample], 20, bins=4, resamples=30, generator=generator_for(3, dataset))
+    lower, upper = centred_interval(value, resampled.T, 0.5)
+    found = cell(metric_cube(frame, settings), "verbal", dataset)
+    np.testing.assert_allclose(found["value"], value)
+    np.testing.assert_allclose(found["lower"], lower)
+    np.testing.assert_allclose(found["upper"], upper)
 
 
 def test_a_sweep_has_the_cube_of_each_source_step():

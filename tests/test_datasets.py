@@ -1,13 +1,13 @@
 """Registered question sets: the real loaders over the real bytes, and what is done about known errors and overlap."""
 
 import json
-import subprocess
 from collections import Counter
 
 import pandas as pd
 import pytest
 import yaml
 
+import forked_snakemake
 from cocal import cli
 from cocal.answers.normalise import canonical_integer
 from cocal.config.data import RegisteredSettings
@@ -19,7 +19,8 @@ from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
 from raw_data import MATHEMATICS, RAW, cleaned, needs_raw, questions, registry
 
-NAMES = [name for name in registry().sets if name != "deepscaler"]
+NAMES = [name for name in registry().sets if name not in ("deepscaler", "deepscaler-easy")]
+"""Sets that others have read too."""
 
 
 def _texts(rows):
@@ -108,6 +109,18 @@ def test_questions_of_training_are_unique_by_text_and_accept_every_answer_of_the
     assert len(several) == 126
     assert {"45", "413.5", "\\frac{90}{11}"} in several.values()
     assert not any("within \\boxed" in row.question for row in rows)
+
+
+@needs_raw
+def test_the_easy_part_of_deepscaler_is_a_part_of_it():
+    """Its source says how hard each question is."""
+    union = {row.question: {row.answer, *row.aliases} for row in questions("deepscaler-union")}
+    rows = questions("deepscaler-easy")
+    assert all({row.answer, *row.aliases} <= union[row.question] for row in rows)
+    (file,) = registry().sets["deepscaler-easy"].source.files
+    records = pd.read_parquet(RAW / registry().sets["deepscaler-easy"].source.place(file))
+    assert len({row.question for row in rows}) == len(rows) <= len(records)
+    assert records["extra_info"].map(lambda info: info["difficulty"]).between(0, 15).all()
 
 
 @needs_raw
@@ -222,6 +235,8 @@ def test_studies_and_registry_must_agree_before_anything_is_read(repository):
         registry_of({"m": RegisteredSettings(kind="registered", name="math50", questions=500)}, path)
     with pytest.raises(ValueError, match="limit = 9 exceeds questions = 5"):
         RegisteredSettings(kind="registered", name="x", questions=5, limit=9)
+    with pytest.raises(ValueError, match="spread needs limit"):
+        RegisteredSettings(kind="registered", name="x", questions=5, spread=True)
 
 
 # A training set that asks question 2 of the evaluation set in other typesetting, and a mirror that has both.
@@ -299,6 +314,9 @@ def test_limit_and_corrections_of_a_study(planted):
     for corrections, answers in ((False, ["0", "1", "15"]), (True, ["0", "1", "14"])):
         assert _built(planted, limit=3, corrections=corrections) == 0
         assert read_frame(planted / "questions/eval.parquet", QUESTIONS)["answer"].tolist() == answers
+    assert _built(planted, limit=3, spread=True) == 0
+    thinned = read_frame(planted / "questions/eval.parquet", QUESTIONS)["question_id"].tolist()
+    assert thinned == ["eval-00000", "eval-00003", "eval-00007"], "three of eleven, evenly"
 
 
 def test_questions_without_their_sources_say_who_gets_them(planted, capsys):
@@ -310,9 +328,9 @@ def test_questions_without_their_sources_say_who_gets_them(planted, capsys):
 
 def _workflow(repository, folder, study, *flags):
     (folder / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
-    command = ["snakemake", "--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "1"]
+    command = ["--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "1"]
     command += ["--workflow-profile", str(repository / "profiles/default"), "--configfile", str(folder / "study.yaml")]
-    return subprocess.run([*command, *flags], check=False, capture_output=True, text=True, cwd=repository)
+    return forked_snakemake.run([*command, *flags])
 
 
 def _study(repository, registry, **sources):

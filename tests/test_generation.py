@@ -13,12 +13,16 @@ from transformers import (
 
 from cocal.checkpoints.attention import GROUPED
 from cocal.checkpoints.text import chat_ids
+from cocal.config.evaluation import GenerationSettings
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
+from cocal.judging.evaluation import Evaluated, sample_sets
 from cocal.prompts import Prompts
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS
+from cocal.store.contracts import QUESTIONS, SAMPLED
+from cocal.store.run_folder import RunFolder
+from cocal.study.plan import ResponsePlan, SetPlan
 
 SAMPLING = Sampling(temperature=0.9, top_k=20, top_p=0.9, presence_penalty=1.5, max_tokens=12, samples=2)
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36]]
@@ -119,7 +123,7 @@ def test_attention_without_copies_is_attention(micro_checkpoint):
             first = model(ids, attention_mask=mask, past_key_values=cache).logits
             longer = None if mask is None else torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
             second = model(ids[:, :1], attention_mask=longer, past_key_values=cache).logits
-            (first[:, -1].sum() + second.logsumexp(dim=2).sum()).backward()
+            (first[:, -1].mean() + second.logsumexp(dim=2).mean()).backward()
             gradients = [parameter.grad.clone() for parameter in model.parameters()]
             results.setdefault(attention, []).extend([first[:, -1].detach(), second.detach(), *gradients])
     for one, other in zip(results["sdpa"], results[GROUPED], strict=True):
@@ -133,3 +137,15 @@ def test_seeds_are_spaced_by_the_samples():
     assert seeds != sampling_seeds("tiny/grpo/60/verbal/set", 42, 100, 10)
     assert seeds != sampling_seeds("tiny/grpo/60/answer/set", 43, 100, 10)
     assert max(streams) < 2**63
+
+
+def test_two_sets_of_the_same_questions_get_different_responses(micro_checkpoint, micro_questions, tmp_path):
+    questions = read_frame(micro_questions / "micro-eval.parquet", QUESTIONS)
+    sets = {name: questions.assign(dataset=name) for name in ("one", "other")}
+    plan = ResponsePlan(sets={name: SetPlan(samples=2, sampled=2, max_response_length=24) for name in sets})
+    wanted = Evaluated("micro", "base", 0, "answer", plan, sets)
+    run = RunFolder(tmp_path / "run", "digest")
+    sample_sets(wanted, micro_checkpoint, GenerationSettings(), Prompts("tiny"), run)
+    one, other = (read_frame(run.path / f"sampled/{name}.parquet", SAMPLED) for name in sets)
+    assert one["prompt_ids"].map(list).tolist() == other["prompt_ids"].map(list).tolist()
+    assert (one["text"] != other["text"]).any()

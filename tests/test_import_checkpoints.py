@@ -14,6 +14,7 @@ from cocal.cli import main
 from cocal.config.backbone import BackboneChoice
 from cocal.config.load import validate
 from cocal.errors import ConfigError, ContractError
+from cocal.store.documents import read_attributes
 
 SHAPE = {"depth": 2, "width": 32}
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -111,7 +112,7 @@ def test_the_command_places_every_stage(source, tmp_path, micro_checkpoint):
     command += ["--stages", f"2={source}", f"3={source}", "--output", str(tmp_path / "policies")]
     assert main(command) == 0
     assert {path.name for path in (tmp_path / "policies").iterdir()} == {"step-2", "step-3"}
-    made = json.loads((tmp_path / "policies/step-2/provenance.json").read_text())
+    made = read_attributes(tmp_path / "policies/step-2/provenance.json")
     assert json.loads(made["settings"]) == {"source": str(source)}
 
 
@@ -135,7 +136,7 @@ def test_a_backbone_of_the_hub_is_taken_from_its_cache(cached, tmp_path):
     output = tmp_path / "base" / "step-0"
     assert main(["backbone", "--settings", json.dumps(settings), "--output", str(output)]) == 0
     assert not any(path.is_symlink() for path in output.iterdir())
-    assert json.loads(json.loads((output / "provenance.json").read_text())["settings"])["revision"] == REVISION
+    assert json.loads(read_attributes(output / "provenance.json")["settings"])["revision"] == REVISION
     load_policy(output)
 
 
@@ -146,7 +147,7 @@ def test_a_judge_of_the_hub_is_fetched_before_its_jobs(cached, tmp_path, capsys)
     (tmp_path / "judge.json").unlink()
     (cached / "model.safetensors").unlink()
     assert main(flags) == 2
-    assert "not a complete checkpoint" in capsys.readouterr().err
+    assert "model.safetensors: the file is missing" in capsys.readouterr().err
     assert not (tmp_path / "judge.json").exists()
 
 
@@ -186,3 +187,14 @@ def test_weights_are_stored_in_another_format(source):
     for name, tensor in load_file(source / "model.safetensors").items():
         assert torch.equal(tensor, before[name].to(torch.bfloat16))
     load_policy(source)
+
+
+def test_the_index_of_weights_in_several_files_states_their_size(source, tmp_path):
+    """Readers plan their memory by it."""
+    load_policy(source).model.save_pretrained(tmp_path / "parts", max_shard_size="50KB")
+    assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 1
+    before = json.loads((tmp_path / "parts/model.safetensors.index.json").read_text())
+    cast_weights(tmp_path / "parts", torch.bfloat16)
+    after = json.loads((tmp_path / "parts/model.safetensors.index.json").read_text())
+    assert after["weight_map"] == before["weight_map"]
+    assert after["metadata"]["total_size"] == before["metadata"]["total_size"] / 2

@@ -1,19 +1,23 @@
 """A study that starts from imported checkpoints and dumps: no training job, the same files."""
 
 import json
+import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 import dumps
+import forked_snakemake
+import warm_jobs
+from cocal.checks.tables import check_equal_budgets, read_table
 from cocal.cli import main
 from cocal.companion.supervision import check_features, read_rollouts
 from cocal.config.load import study_from_mapping
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
+from cocal.policy.schedule import question_schedule
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
 from exhibits_by_name import exhibits_by_name
@@ -55,7 +59,8 @@ def study(repository, micro_checkpoint, elsewhere) -> dict:
         "micro_batch": 4,
     }
     content["reports"] |= {"early_steps": [1, 2], "budgets": [1, 3]}
-    content["estimators"] = {"methods": ["verbal", "dcpo", "cocal-binary", "cocal-pre-generation"]}
+    methods = ["verbal", "dcpo", "postcal-binary", "cocal-binary", "cocal-pre-generation"]
+    content["estimators"] = {"methods": methods}
     return content
 
 
@@ -69,15 +74,18 @@ def folder(tmp_path_factory, study, elsewhere, micro_checkpoint, micro_policy) -
     sets = {key: study[key] for key in ("datasets", "world", "seed")}
     assert main(["questions", "--settings", json.dumps(sets), "--output", str(folder / "drawn")]) == 0
     questions = read_frame(folder / "drawn/smoke-train.parquet", QUESTIONS)
-    dumps.write_slime(elsewhere / "dump", dumps.sampled(micro_policy, questions), micro_policy[1])
+    # another engine has a schedule of its own
+    asked = dumps.sampled(micro_policy, questions.iloc[::-1].reset_index(drop=True))
+    dumps.write_slime(elsewhere / "dump", asked, micro_policy[1])
     return folder
 
 
 def snakemake(repository, folder, *targets, dry=False):
-    command = ["snakemake", "--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "2"]
+    command = ["--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "2"]
     command += ["--workflow-profile", str(repository / "profiles/default"), "--configfile", str(folder / "study.yaml")]
     command += ["--dry-run"] if dry else []
-    return subprocess.run([*command, "--", *targets], check=False, capture_output=True, text=True, cwd=repository)
+    environment = os.environ if dry else os.environ | warm_jobs.environment()
+    return forked_snakemake.run([*command, "--", *targets], repository, {**environment})
 
 
 def test_only_what_is_not_imported_is_trained(repository, folder):
@@ -105,6 +113,20 @@ def test_the_rules_give_what_companions_learn_from(repository, folder):
     assert cost == {"seconds": 60.0, "items": 3, "device": "8 B200"}
     assert (results / "policies/micro/grpo/step-3/model.safetensors").exists()
     assert not (results / "runs").exists() or not any((results / "runs").rglob("*.parquet"))
+
+
+def test_postcal_answers_the_questions_that_the_rollouts_answered(repository, folder):
+    """Step by step, whatever schedule the other engine had (appendix B.2); the check of the study agrees."""
+    done = snakemake(repository, folder, "results/rollouts/micro/postcal")
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = folder / "results"
+    questions = results / "questions/smoke-train.parquet"
+    rollouts, resampled = (read_table(results / f"rollouts/micro/{name}", questions) for name in ("grpo", "postcal"))
+    assert resampled["question_id"].tolist() == rollouts["question_id"].tolist()
+    check_equal_budgets(rollouts, resampled, [1, 3])
+    own = question_schedule(48, 3, dumps.SETTINGS.questions_per_step, dumps.SETTINGS.seed)
+    ids = read_frame(questions, QUESTIONS)["question_id"]
+    assert resampled["question_id"].tolist() != ids.iloc[own.ravel().repeat(dumps.GROUP)].tolist()
 
 
 def test_what_is_missing_elsewhere_stops_before_any_job(repository, folder, tmp_path):

@@ -83,6 +83,7 @@ def test_nonsense_is_recorded_as_no_verdict(place, command, judge, tmp_path, mon
     assert read_provenance(path)["engine"].startswith("transformers ")
     assert not (tmp_path / "run").exists()
     # self-consistency is read off the table
+    write_frame(path, read_frame(path, RESPONSES), RESPONSES, {})  # a table that does not say who answered
     predictions = ["predictions", "--backbone=micro", "--algorithm=grpo", "--step=0", "--methods=self-consistency"]
     predictions += ['--samples={"facts": 1}', f"--pool={POOL}", f"--responses=answer={path.parent}"]
     assert main([*predictions, f"--output={tmp_path / 'predictions.parquet'}"]) == 0
@@ -163,11 +164,23 @@ def test_all_sets_are_sampled_by_one_engine(command, tmp_path, monkeypatch):
     assert read_provenance(tmp_path / "responses/facts.parquet")["engine"] == engine
 
 
-def test_mathematics_does_not_look_at_the_judge(command, tmp_path):
+def test_mathematics_does_not_look_at_the_judge(place, command, tmp_path):
+    """The reference answer of one question is an answer that the policy gives, so that some response is right."""
     nowhere = {"kind": "llm", "checkpoint": "/nowhere"}
-    assert main(command(nowhere, "sums")) == 0
+    path = place / "questions/sums.parquet"
+    before = read_frame(path, QUESTIONS)
+    try:
+        assert main(command(nowhere, "sums")) == 0
+        said = read_frame(tmp_path / "responses/sums.parquet", RESPONSES).dropna(subset="answer").iloc[0]
+        known = before["answer"].where(before["question_id"] != said["question_id"], said["answer"])
+        write_frame(path, before.assign(answer=known), QUESTIONS, {})
+        assert main(command(nowhere, "sums")) == 0
+    finally:
+        write_frame(path, before, QUESTIONS, {})
     table = read_frame(tmp_path / "responses/sums.parquet", RESPONSES)
-    assert table["correct"].any()
+    again = table[(table["question_id"] == said["question_id"]) & (table["sample"] == said["sample"])].iloc[0]
+    assert again["text"] == said["text"]
+    assert again["correct"]
     assert "judge" not in read_provenance(tmp_path / "responses/sums.parquet")
     assert not (tmp_path / "judgements").exists()
 

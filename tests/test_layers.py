@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/cocal"
 LAYERS = [
     *("errors", "runtime", "store", "config", "study", "prompts", "answers", "questions", "checkpoints", "features"),
-    *("generation", "judging", "replay", "metrics", "companion", "estimators", "serving", "checks", "policy"),
-    *("backbone", "integrations", "exhibits", "commands", "cli"),
+    *("generation", "judging", "replay", "metrics", "decisions", "companion", "estimators", "recalibration", "serving"),
+    *("checks", "policy", "backbone", "integrations", "evidence", "exhibits", "standalone", "commands", "cli"),
 ]
 """From the lowest room to the highest."""
 ROOTS = {"__init__", "__main__"}

@@ -7,14 +7,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from cocal.config.evaluation import MetricSettings
-from cocal.metrics.bootstrap import (
-    Sample,
-    centred_interval,
-    generator_for,
-    question_counts,
-    resampled_metrics,
-)
+from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_metrics
 from cocal.metrics.calibration import METRICS, auroc, bin_index, evaluate, expected_calibration_error, reliability_bins
+from cocal.metrics.scores import Sample
 
 SEEDS = (42, 137, 500)
 QUICK = MetricSettings(resamples=40)
@@ -109,6 +104,7 @@ def test_an_invalid_confidence_counts_in_accuracy_alone():
     assert metrics["accuracy"] == 0.75
     assert metrics["mean_confidence"] == pytest.approx(0.65)
     assert metrics["ece"] == pytest.approx((0.1 + 0.4) / 2)
+    assert evaluate(confidence, valid, correct, bins=1)["ece"] == pytest.approx((0.4 - 0.1) / 2)
     assert metrics["auroc"] == 1.0
 
 
@@ -152,6 +148,7 @@ def test_a_resample_draws_as_many_questions_as_there_are(monkeypatch):
     chunks = list(question_counts(10, 23, np.random.default_rng(0)))
     assert [len(chunk) for chunk in chunks] == [7, 7, 7, 2]
     assert all((chunk.sum(axis=1) == 10).all() for chunk in chunks)
+    assert (np.concatenate(chunks).sum(axis=0) > 0).all(), "every question can be drawn"
 
 
 def test_clustered_responses_have_wider_intervals_than_independent_ones():
@@ -177,6 +174,13 @@ def test_intervals_leave_out_undefined_resamples():
     lower, upper = centred_interval(value, resampled, 0.5)
     np.testing.assert_allclose(lower, [0.15, np.nan, 0.45])
     np.testing.assert_allclose(upper, [0.25, np.nan, 0.55])
+
+
+def test_intervals_are_centred_on_the_estimate_within_the_unit_interval():
+    """The quantiles .45 and .55 less the bias .5 - .3; the quantiles .05 and .225 less the bias .15 - .05."""
+    lower, upper = centred_interval(np.array([0.3, 0.05]), np.array([[0.4, 0.5, 0.6], [0.0, 0.1, 0.35]]), 0.5)
+    np.testing.assert_allclose(lower, [0.25, 0.0])
+    np.testing.assert_allclose(upper, [0.35, 0.125])
 
 
 def test_the_interval_of_ece_holds_the_estimate():

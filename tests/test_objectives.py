@@ -1,13 +1,12 @@
 """RLCR and DCPO: rewards, advantages, and the boundary between answer and confidence tokens."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from cocal.answers.confidence import parse_confidence
+from cocal.cli import main
 from cocal.config.policy import PolicySettings
 from cocal.policy.objectives import confidence_start, step_advantages, step_rewards
 from cocal.policy.rewards import dcpo_rewards, group_advantages, rlcr_rewards
@@ -114,9 +113,7 @@ def test_training_records_the_confidences_it_rewards(
         "rollouts": tmp_path / "rollouts",
     }
     words = [str(word) for flag, value in flags.items() for word in (f"--{flag}", value)]
-    command = [sys.executable, "-m", "cocal", "train", *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert main(["train", *words]) == 0
     assert not list(tmp_path.glob("**/*.zarr")), "no companion learns from these rollouts"
     rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
     stated = np.array([parse_confidence(text) for text in rollouts["text"]], dtype=np.float64)

@@ -18,12 +18,12 @@ def study(repository):
     ("cell", "methods", "domains"),
     [
         (("tiny", "base", 0), ["base-verbal"], FACTUAL),
-        (("tiny", "grpo", 20), ["cocal-group", "cocal-binary"], ["mathematics"]),
-        (("tiny", "rlcr", 20), ["rlcr", "cocal-on-rlcr"], ["mathematics"]),
-        (("tiny", "dcpo", 60), ["dcpo", "cocal-on-dcpo"], FACTUAL),
-        (("small", "rlcr", 60), ["rlcr"], ["mathematics"]),
-        (("small", "rlcr", 20), [], ["mathematics"]),
-        (("small", "grpo", 40), [], ["mathematics"]),
+        (("tiny", "grpo", 40), ["cocal-group", "cocal-binary"], ["mathematics"]),
+        (("tiny", "rlcr", 40), ["rlcr", "cocal-on-rlcr"], ["mathematics"]),
+        (("tiny", "dcpo", 120), ["dcpo", "cocal-on-dcpo"], FACTUAL),
+        (("small", "rlcr", 120), ["rlcr"], ["mathematics"]),
+        (("small", "rlcr", 40), [], ["mathematics"]),
+        (("small", "grpo", 80), [], ["mathematics"]),
     ],
 )
 def test_methods_and_domains_of_a_checkpoint(study, cell, methods, domains):
@@ -32,13 +32,13 @@ def test_methods_and_domains_of_a_checkpoint(study, cell, methods, domains):
 
 
 def test_the_final_policy_is_judged_by_everything(study):
-    methods = plan.methods_of(study, "tiny", "grpo", 60)
+    methods = plan.methods_of(study, "tiny", "grpo", 120)
     assert methods[0] == "verbal"
     assert methods[-1] == "cocal-pre-generation"
     assert len(methods) == 9
-    assert plan.methods_of(study, "small", "grpo", 60) == methods[:-1]
-    assert plan.prompt_formats_of(study, "tiny", "grpo", 60) == ["verbal", "answer"]
-    assert plan.feature_prompt_formats(study, "tiny", "grpo", 60) == ["answer"]
+    assert plan.methods_of(study, "small", "grpo", 120) == methods[:-1]
+    assert plan.prompt_formats_of(study, "tiny", "grpo", 120) == ["verbal", "answer"]
+    assert plan.feature_prompt_formats(study, "tiny", "grpo", 120) == ["answer"]
     assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
 
 
@@ -47,32 +47,35 @@ def test_sweeps_compare_stages_prefixes_and_budgets(study):
         return list(map(str, prefixes))
 
     # Prefixes of stages and early steps validate on themselves (appendices A.1, C.2), budgets on all steps (E.1).
-    assert words(plan.sweep_prefixes(study, 20)) == ["2", "5", "10", "15", "20", "40", "60"]
-    assert words(plan.sweep_prefixes(study, 40)) == words(plan.sweep_prefixes(study, 60)) == ["20", "40", "60"]
-    budgets = ["1/60", "2/60", "5/60", "10/60", "20/60", "30/60", "45/60", "60"]
+    assert words(plan.sweep_prefixes(study, 40)) == ["5", "10", "20", "30", "40", "80", "120"]
+    assert words(plan.sweep_prefixes(study, 80)) == words(plan.sweep_prefixes(study, 120)) == ["40", "80", "120"]
+    budgets = ["1/120", "2/120", "5/120", "10/120", "20/120", "40/120", "80/120", "120"]
     assert words(plan.budget_prefixes(study)) == words(plan.companion_prefixes(study, "tiny", "resampled")) == budgets
-    assert words(plan.companion_prefixes(study, "small", "rollouts")) == ["60"]
-    assert words(plan.companion_prefixes(study, "tiny", "prompts")) == ["60"]
+    assert words(plan.companion_prefixes(study, "small", "rollouts")) == ["120"]
+    assert words(plan.companion_prefixes(study, "tiny", "prompts")) == ["120"]
     fitted = words(plan.companion_prefixes(study, "tiny", "rollouts"))
-    assert set(fitted) == {*budgets, "2", "5", "10", "15", "20", "40"}
+    assert set(fitted) == {*budgets, "5", "10", "20", "30", "40", "80"}
     assert len(set(fitted)) == len(fitted)
     assert plan.sweep_methods(study) == ["cocal-group", "cocal-binary"]
     assert plan.budget_methods(study) == ["postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
 
 
 def test_layers(study):
-    assert plan.layers_of(study, "small") == [0, 1, 2, 3, 4]
-    assert plan.ablation_states(study, "tiny") == ["0/last+mean", "1/last+mean", "2/last", "2/mean"]
-    some = study.model_copy(update={"features": study.features.model_copy(update={"layers": (1,)})})
-    assert plan.layers_of(some, "small") == [1, 4]
-    assert plan.feature_settings(study, "grpo", 60, "mathematics").layers == "all"
-    for cell in (("grpo", 40, "mathematics"), ("grpo", 60, "factual"), ("dcpo", 60, "mathematics")):
+    deep = study.backbones["small"].architecture.model_copy(update={"layers": 4})
+    backbones = study.backbones | {"small": study.backbones["small"].model_copy(update={"architecture": deep})}
+    deeper = study.model_copy(update={"backbones": backbones})
+    assert plan.layers_of(deeper, "small") == [0, 1, 2, 3]
+    assert plan.ablation_states(study, "tiny") == ["0/last+mean", "1/last", "1/mean"]
+    some = deeper.model_copy(update={"features": study.features.model_copy(update={"layers": (1,)})})
+    assert plan.layers_of(some, "small") == [1, 3]
+    assert plan.feature_settings(study, "grpo", 120, "mathematics").layers == "all"
+    for cell in (("grpo", 80, "mathematics"), ("grpo", 120, "factual"), ("dcpo", 120, "mathematics")):
         assert plan.feature_settings(study, *cell).layers == "final"
 
 
 def test_answers_are_compared_where_self_consistency_is_asked_for(study):
     def asked(algorithm, prompt_format):
-        sets = plan.response_plan(study, "tiny", algorithm, 60, prompt_format, ["syn-squad", "syn-amc23"]).sets
+        sets = plan.response_plan(study, "tiny", algorithm, 120, prompt_format, ["syn-squad", "syn-amc23"]).sets
         return [how.pool for how in sets.values()]
 
     assert asked("grpo", "answer") == [True, True]
@@ -111,7 +114,7 @@ def test_methods_of_policies_that_are_not_trained_drop_out(study):
         {name: exhibit.layout for name, exhibit in exhibits_by_name(one).items()} for one in (study, alone, rlcr)
     )
     assert of_alone["main"].methods == tuple(m for m in of_all["main"].methods if m not in gone)
-    stages = of_alone["main_step20"].methods
+    stages = of_alone["main_step40"].methods
     assert stages == of_alone["training_dynamics"].methods == ("cocal-group", "cocal-binary")
     assert of_alone["reliability"].methods == ("verbal", "cocal-group", "cocal-binary")
     assert "rlcr" in of_rlcr["reliability"].methods
@@ -124,4 +127,67 @@ def test_what_has_no_method_to_show_is_left_out(study):
     one = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": ("p-true",)})})
     shown = set(exhibits_by_name(one))
     assert "main" in shown
-    assert not {"main_step20", "training_dynamics", "reliability", "reliability_all", "cross_policy"} & shown
+    assert not {"main_step40", "training_dynamics", "reliability", "reliability_all", "cross_policy"} & shown
+
+
+def test_sets_are_sampled_as_their_formats_need(study):
+    """Only the answer format has a pool and asks P(True); lengths and numbers are those of each set."""
+    sets = ["syn-squad", "syn-amc23"]
+    shorter = study.datasets["syn-amc23"].model_copy(update={"max_response_length": 50})
+    pool = study.generation.model_copy(update={"pool": 16})
+    study = study.model_copy(update={"generation": pool, "datasets": {**study.datasets, "syn-amc23": shorter}})
+    answer, verbal = (plan.response_plan(study, "tiny", "grpo", 120, f, sets).sets for f in ("answer", "verbal"))
+    for name in sets:
+        dataset = study.datasets[name]
+        assert (answer[name].sampled, verbal[name].sampled) == (study.generation.pool, dataset.samples)
+        assert answer[name].samples == verbal[name].samples == dataset.samples
+        assert answer[name].max_response_length == verbal[name].max_response_length == dataset.max_response_length
+        assert (answer[name].p_true, verbal[name].p_true) == (True, False)
+    assert study.generation.pool > max(study.datasets[name].samples for name in sets)
+    assert len({study.datasets[name].max_response_length for name in sets}) == 2
+
+
+def test_cells_are_in_the_order_of_their_steps(study):
+    cells = plan.evaluated_cells(study, "tiny")
+    assert cells[0] == ("base", 0)
+    assert [step for _, step in cells] == sorted(step for _, step in cells)
+
+
+def test_companions_of_ablations_and_prompts_have_settings_of_their_own(study):
+    assert plan.ablation_companion(study).targets == ("binary",)
+    prompts = plan.prompt_companion(study)
+    assert prompts.targets == ("question",)
+    assert prompts.batch_size == study.companion.batch_size // study.policy.responses_per_question
+
+
+def test_settings_that_a_stage_does_not_read_do_not_rerun_it(study):
+    postcal = study.postcal.model_copy(update={"shuffle_seed": 99})
+    assert plan.resampling(study.model_copy(update={"postcal": postcal})) == plan.resampling(study)
+    other = study.model_copy(update={"estimators": study.estimators.model_copy(update={"missing_answer": "invalid"})})
+    for methods, same in ((["verbal", "p-true"], True), (["verbal", "self-consistency"], False)):
+        assert (plan.estimator_settings(other, methods) == plan.estimator_settings(study, methods)) == same
+
+
+def test_macro_averages_hold_the_sets_of_their_domain(study):
+    groups = plan.macro_averages(study, "tiny")
+    assert groups == {f"macro-{domain}": study.evaluation_sets(domain) for domain in FACTUAL}
+    assert not set(groups["macro-mathematics"]) & set(groups["macro-factual"])
+    assert list(plan.macro_averages(study, "small")) == ["macro-mathematics"]
+
+
+def test_the_largest_mathematical_set_is_timed(study):
+    sizes = {name: study.datasets[name].size for name in study.evaluation_sets("mathematics")}
+    assert sizes[plan.generated_set(study)] == max(sizes.values()) > min(sizes.values())
+
+
+def test_the_reliability_diagrams_follow_the_settings_of_reports_and_metrics(study):
+    other = study.model_copy(
+        update={
+            "reports": study.reports.model_copy(update={"reliability_seed": study.companion.seeds[-1]}),
+            "metrics": study.metrics.model_copy(update={"bins": 7}),
+        }
+    )
+    for name in ("reliability", "reliability_all"):
+        layout = exhibit_of(other, name).layout
+        assert (layout.seed, layout.bins) == (study.companion.seeds[-1], 7)
+    assert study.companion.seeds[-1] != study.reports.reliability_seed

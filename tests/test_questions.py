@@ -9,8 +9,9 @@ import pytest
 
 from cocal import cli
 from cocal.backbone.corpus import CorpusWriter
+from cocal.backbone.wording import Wording
 from cocal.config import ConfigError
-from cocal.config.backbone import CorpusSettings
+from cocal.config.backbone import CorpusSettings, WordingSettings
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
 from cocal.prompts import PROMPT_FORMATS, Prompts
 from cocal.questions.build import build_questions, normalised
@@ -27,14 +28,26 @@ def _value(expression: str) -> int:
     return eval(expression.replace("/", "//"))
 
 
+def _sides(step: str) -> tuple[int, int]:
+    """Values of an equation's sides, such as those of `a: 3+4=7`."""
+    expression, value = step.rpartition(": ")[2].split("=")
+    return _value(expression), int(value)
+
+
+def _unlabelled(question: str) -> str:
+    """The question as arithmetic: without the letters of its numbers."""
+    return re.sub(r", [a-h]", "", question)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("level", range(1, 6))
 def test_every_step_is_right_and_the_last_is_the_answer(family, level):
     for seed in range(40):
         drawn = problem(family, level, seed)
         for step in drawn.steps:
-            expression, value = step.split("=")
-            assert _value(expression) == int(value), drawn
+            left, right = _sides(step)
+            assert left == right, drawn
+            assert 0 <= right <= 99, drawn  # each number is a token
         assert drawn.steps[-1].split("=")[1] == drawn.answer
 
 
@@ -42,13 +55,26 @@ def test_answers_solve_their_questions():
     """Checked from the question's text alone, not from the working."""
     for seed in range(200):
         text = problem("sums", 5, seed)
-        assert _value(re.fullmatch(r"Compute (.*)\.", text.question)[1]) == int(text.answer)
+        assert _value(re.fullmatch(r"Compute (.*)\.", _unlabelled(text.question))[1]) == int(text.answer)
         text = problem("remainders", 4, seed)
-        number, divisor = map(int, re.fullmatch(r"Find (\d+) mod (\d+)\.", text.question).groups())
-        assert number % divisor == int(text.answer)
-        text = problem("equations", 3, seed)
-        left, right = re.fullmatch(r"Solve (.*)=(\d+)\.", text.question).groups()
-        assert _value(left.replace("x", f"*{text.answer}")) == int(right)
+        number, divisor = re.fullmatch(r"Find (.*), mod (\d+)\.", _unlabelled(text.question)).groups()
+        assert _value(number) % int(divisor) == int(text.answer)
+        text = problem("equations", 4, seed)
+        factor, right = re.fullmatch(r"Solve (\d+)x=(.*)\.", _unlabelled(text.question)).groups()
+        assert int(factor) * int(text.answer) == _value(right)
+        text = problem("products", 5, seed)
+        assert _value(re.fullmatch(r"Compute (.*)\.", _unlabelled(text.question))[1]) == int(text.answer)
+        text = problem("sequences", 5, seed)
+        value, factor, shift = map(int, re.findall(r"\d+", text.question))
+        for _ in "abc":
+            value = value * factor + shift
+        assert value == int(text.answer)
+        text = problem("stories", 5, seed)
+        start, boxes, content = map(int, re.findall(r"\d+", text.question)[:3])
+        events = re.findall(r"(finds|loses) (\d+)", text.question)
+        assert len(events) == 5
+        changes = sum(int(number) if verb == "finds" else -int(number) for verb, number in events)
+        assert start + boxes * content + changes == int(text.answer)
 
 
 def test_a_wrong_solution_keeps_the_question_and_carries_its_slip():
@@ -58,7 +84,7 @@ def test_a_wrong_solution_keeps_the_question_and_carries_its_slip():
         right = problem("stories", 4, seed)
         wrong = wrong_solution(right, draw)
         assert wrong.question == right.question
-        broken = [s for s in wrong.steps if _value(s.split("=")[0]) != int(s.split("=")[1])]
+        broken = [step for step in wrong.steps if len(set(_sides(step))) == 2]
         assert len(broken) == 1
         changed += wrong.answer != right.answer
     assert changed > 50
@@ -136,7 +162,7 @@ def test_overlap_finds_a_planted_question_despite_case_and_space():
 def test_too_many_questions_is_an_error_with_the_set_in_it():
     source = {"kind": "synthetic-mathematics", "questions": 100, "levels": {1: 1}, "families": ["products"]}
     dataset = DatasetSettings(label="x", role="evaluation", domain="mathematics", source=source)
-    with pytest.raises(ConfigError, match=r"datasets\.greedy: only 64 of 100"):
+    with pytest.raises(ConfigError, match=r"datasets\.greedy: only 35 of 100"):
         build_questions({"greedy": dataset}, FactsWorldSettings(people=30), 1)
 
 
@@ -167,14 +193,51 @@ def test_corpus_holds_no_evaluation_question(documents):
     assert not text & set(held_out.map(normalised))
 
 
+def _equations(response: str) -> list[tuple[int, int]]:
+    """Values of both sides of each step, whatever its wording."""
+    found = re.findall(r"(-?\d+[-+*/]-?\d+)(?:=| is | gives | makes | equals )(-?\d+)", response)
+    return [(_value(left), int(right)) for left, right in found]
+
+
+def test_the_wording_says_nothing_about_correctness(documents):
+    """Neither the length nor the number of remarks and paraphrases tells a wrong solution from a right one."""
+    rows = []
+    for document in documents[1]:
+        steps = _equations(document.response)
+        if len(steps) == 3 and "Proposed" not in document.message:
+            worked = document.response.partition(r"\boxed")[0]
+            rows.append((all(left == right for left, right in steps), len(worked.split()), worked.count(".\n")))
+    frame = pd.DataFrame(rows, columns=["right", "words", "paraphrased"])
+    assert (~frame["right"]).sum() > 40
+    means, spread = frame.groupby("right").mean(), frame.std()
+    assert (means.loc[True] - means.loc[False]).abs().le(0.35 * spread[means.columns]).all()
+
+
+def test_a_solution_has_many_wordings():
+    steps, settings = ("3*4=12", "a: 12+7=19"), WordingSettings(paraphrases=0.5, remarks=0.2)
+    wording = Wording(settings, random.Random(1))
+    drawn = [wording.solution(steps, "19") for _ in range(300)]
+    assert len(set(drawn)) > 250
+    assert all(text.startswith("Let ") and text.endswith(r"\boxed{19}") for text in drawn)
+    assert all(sorted(left for left, _ in _equations(text)) == [12, 19] for text in drawn)
+    assert 0.1 < sum("7+12" in text for text in drawn) / 300 < 0.4  # the order of the operands varies
+    assert max(map(len, drawn)) > 2 * min(map(len, drawn))
+    assert wording.solution((), "19") == r"\boxed{19}"
+    plain = Wording(WordingSettings(paraphrases=0, remarks=0), random.Random(1)).solution(("12-7=5",), "5")
+    assert plain.partition("\n")[2] == "12-7=5\n\\boxed{5}"
+    assert Wording(settings, random.Random(4)).solution(steps, "19") == Wording(settings, random.Random(4)).solution(
+        steps, "19"
+    )
+
+
 def test_corpus_confidences_say_nothing_about_correctness(documents):
     """The embedded policy must not start calibrated: verbalised confidences are over-confident and random."""
     stated = {True: [], False: []}
     for document in documents[1]:
         match = re.search(r"CONFIDENCE: (\S+)$", document.response)
-        steps = [line for line in document.response.splitlines() if "=" in line]
+        steps = _equations(document.response)
         if match and steps:
-            right = all(_value(s.split("=")[0]) == int(s.split("=")[1]) for s in steps)
+            right = all(left == right for left, right in steps)
             stated[right].append(float(match[1]))
     assert len(stated[False]) > 50
     means = {right: sum(values) / len(values) for right, values in stated.items()}
@@ -210,3 +273,58 @@ def test_a_prompt_set_may_have_words_for_a_domain():
     assert prompts.message("p_true", "Q?", "A", domain="factual") == prompts.message("p_true", "Q?", "A")
     with pytest.raises(ConfigError, match="no set 'gone'; there are qwen, tiny"):
         Prompts("gone")
+
+
+def test_the_levels_of_a_set_have_their_weights():
+    source = {"kind": "synthetic-mathematics", "questions": 400, "levels": {3: 1, 4: 9}}
+    dataset = DatasetSettings(label="x", role="evaluation", domain="mathematics", source=source)
+    levels = build_questions({"graded": dataset}, FactsWorldSettings(people=30), 1)["graded"]["level"]
+    assert set(levels) == {3, 4}
+    assert 0.84 < (levels == 4).mean() < 0.96
+
+
+def test_popularity_bounds_the_people_asked_about():
+    source = {"kind": "synthetic-facts", "questions": 12, "hops": [1], "popularity": [0.5, 1.0]}
+    dataset = DatasetSettings(label="x", role="evaluation", domain="factual", source=source)
+    asked = build_questions({"rare": dataset}, FactsWorldSettings(people=41), 1)["rare"]["question"]
+    popular = World(41, FactsWorldSettings().popularity_exponent, 1).people[:20]
+    assert not any(name in question for question in asked for name in popular)
+
+
+def test_nobody_is_the_own_mentor():
+    for seed in range(5):
+        world = World(30, 1.0, seed)
+        assert all(mentor != person for mentor, person in zip(world.facts["mentor"], world.people, strict=True))
+        assert set(world.facts["mentor"]) <= set(world.people)
+
+
+def test_popular_people_have_more_pupils():
+    """A mentor is drawn by the root of popularity; by popularity, the first quarter would have 74 % of the pupils."""
+    expected = sum(k**-0.5 for k in range(1, 26)) / sum(k**-0.5 for k in range(1, 101))
+    worlds = [World(100, 1.0, seed) for seed in range(40)]
+    share = sum(mentor in world.people[:25] for world in worlds for mentor in world.facts["mentor"]) / 4000
+    assert share == pytest.approx(expected, abs=0.03)
+
+
+def test_popular_people_are_mentioned_more():
+    world = World(30, 1.0, 1)
+    draw = random.Random(1)
+    ranks = [world.mentioned(draw) for _ in range(2000)]
+    counts = [ranks.count(rank) for rank in (0, 4, 29)]
+    assert counts == sorted(counts, reverse=True)
+    assert world.mentions[:2] == [1.0, 0.5]
+
+
+def test_a_set_has_a_stream_of_its_own_and_draws_nothing_that_is_taken():
+    source = {"kind": "synthetic-mathematics", "questions": 40, "levels": {2: 1}}
+    dataset = DatasetSettings(label="x", role="training", domain="mathematics", source=source)
+
+    def texts(name, taken=()):
+        frames = build_questions({name: dataset}, FactsWorldSettings(people=30), 1, taken=taken)
+        return frames[name]["question"].tolist()
+
+    first = texts("one")
+    assert first == texts("one") != texts("other")
+    again = texts("one", taken=[text.upper() for text in first[:10]])
+    assert again[:30] == first[10:]
+    assert not set(again) & set(first[:10])

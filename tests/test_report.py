@@ -9,26 +9,38 @@ from cocal.exhibits.base.exhibit import CHAPTERS
 from cocal.exhibits.base.registry import exhibits_of, report_entry
 
 LISTING = {
-    "1 Main results": [
-        "1.1 Main table, step 60",
-        "1.2 Reliability diagrams, Syn-AMC24",
-        "1.3 Reliability diagrams, all sets",
-        "1.4 Training dynamics",
-        "1.5 Main table, step 20",
-        "1.6 Main table, step 40",
-        "1.7 Main table of Small-Qwen3",
+    "1 Claims": ["1.1 Which claims of the paper hold", "1.2 Margins of the claims"],
+    "2 Main results": [
+        "2.01 Main table, step 120",
+        "2.02 Reliability diagrams, Syn-AMC24",
+        "2.03 Reliability diagrams, all sets",
+        "2.04 Training dynamics",
+        "2.05 Paired differences between CoCal and the rivals",
+        "2.06 Rivals that learn from the same rollouts",
+        "2.07 Proper scores and selective risk",
+        "2.08 Selective risk against coverage",
+        "2.09 Decisions with confidences",
+        "2.10 Main table, step 40",
+        "2.11 Main table, step 80",
+        "2.12 Main table of Small-Qwen3",
     ],
-    "2 Transfer": ["2.1 Math-to-factual transfer", "2.2 Transfer between stages", "2.3 Transfer to RLCR and DCPO"],
-    "3 Analysis": [
-        "3.1 CoCal and PostCal at matched budgets",
-        "3.2 Errors in the training data",
-        "3.3 The first rollout steps",
-        "3.4 Token aggregation",
-        "3.5 Before and after generation",
-        "3.6 Extraction layers",
+    "3 Transfer": ["3.1 Math-to-factual transfer", "3.2 Transfer between stages", "3.3 Transfer to RLCR and DCPO"],
+    "4 Analysis": [
+        "4.1 CoCal and PostCal at matched budgets",
+        "4.2 Errors in the training data",
+        "4.3 The first rollout steps",
+        "4.4 Companions that learn while the policy trains",
+        "4.5 Token aggregation",
+        "4.6 Before and after generation",
+        "4.7 Extraction layers",
     ],
-    "4 Cost": ["4.1 Cost of training and inference", "4.2 Time to confidence"],
-    "5 Study": ["5.1 Hyperparameters", "5.2 Diagram: how CoCal works", "5.3 Diagram: three paradigms"],
+    "5 Cost": ["5.1 Cost of training and inference", "5.2 Time to confidence"],
+    "6 Study": [
+        "6.1 Hyperparameters",
+        "6.2 Conditions of the study",
+        "6.3 Diagram: how CoCal works",
+        "6.4 Diagram: three paradigms",
+    ],
 }
 
 
@@ -57,17 +69,17 @@ def test_more_than_nine_entries_sort_too(study):
     stages = (10, 20, 30, 40, 50, 60)
     changes = {"policy": {"stages": stages}, "reports": {"early_steps": (2, 5, 10)}}
     longer = {key: getattr(study, key).model_copy(update=change) for key, change in changes.items()}
-    found = listing(study.model_copy(update=longer))["1 Main results"]
-    assert [entry[:4] for entry in found] == [f"1.{place:02d}" for place in range(1, 11)]
+    found = listing(study.model_copy(update=longer))["2 Main results"]
+    assert [entry[:4] for entry in found] == [f"2.{place:02d}" for place in range(1, 15)]
     assert [entry for entry in found if "step" in entry][1:] == [
-        f"1.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=5)
+        f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=9)
     ]
 
 
 def test_what_a_study_does_not_show_leaves_no_gap(study):
     none = study.reports.model_copy(update={"reliability_methods": ()})
-    found = listing(study.model_copy(update={"reports": none}))["1 Main results"]
-    assert [entry.split(" ")[0] for entry in found] == [f"1.{place}" for place in range(1, 6)]
+    found = listing(study.model_copy(update={"reports": none}))["2 Main results"]
+    assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 11)]
     assert not any("Reliability" in entry for entry in found)
 
 

@@ -9,43 +9,65 @@ from cocal.config import load_study
 from cocal.config.methods import METHODS
 from smoke_study import CONFIG, ROOT, Planner, planned, snakemake
 
+CLAIMS = {"table_claims", "figure_claims"}
+"""What is judged from nearly everything."""
 AFTER = {
     "questions": {"backbone", "overlap", "train", "train_coupled", "resample", "responses", "factual_responses"}
-    | {"companions", "postcal_companions", "prompt_companions", "ablation_companions", "checks", "latency"},
+    | {"companions", "postcal_companions", "prompt_companions", "ablation_companions", "checks", "latency"}
+    | {"one_layer_companions", "online", "recalibrate"},
     "overlap": {"checks"},
     "backbone": {"train", "train_coupled", "responses", "factual_responses"},
     "train": {"resample", "responses", "factual_responses", "features", "factual_features", "prompt_features"}
-    | {"companions", "prompt_companions", "ablation_companions", "latency", "checks", "table_cost"},
-    "train_coupled": {"responses", "factual_responses", "features", "factual_features"},
-    "resample": {"postcal_companions", "checks", "table_cost"},
-    "responses": {"features", "predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"},
-    "factual_responses": {"factual_features", "predictions"},
-    "features": {"predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"},
-    "factual_features": {"predictions"},
+    | {"companions", "prompt_companions", "ablation_companions", "latency", "checks", "table_cost"}
+    | {"one_layer_companions", "online", "recalibrate"},
+    "train_coupled": {"responses", "factual_responses", "features", "factual_features", "recalibrate", "checks"},
+    "resample": {"postcal_companions", "checks", "table_cost", *CLAIMS},
+    "responses": {"features", "predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"}
+    | {"recalibrate", "table_decisions"},
+    "factual_responses": {"factual_features", "predictions", "recalibrate"},
+    "features": {"predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "recalibrate"},
+    "factual_features": {"predictions", "recalibrate"},
     "prompt_features": {"prompt_companions"},
     "companions": {"predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "checks"}
-    | {"latency", "figure_composition", "table_cost"},
-    "postcal_companions": {"predictions", "budget_predictions", "checks", "figure_composition", "table_cost"},
+    | {"online", "latency", "figure_composition", "table_conditions", "table_cost", "recalibrate", *CLAIMS},
+    "postcal_companions": {"predictions", "budget_predictions", "checks"}
+    | {"figure_composition", "table_conditions", "table_cost", *CLAIMS},
     "prompt_companions": {"predictions", "checks", "latency"},
+    "online": {"figure_online", "checks"},
     "ablation_companions": {"ablation_predictions", "checks"},
-    "predictions": {"metrics", "cross_policy_metrics", "checks", "figure_reliability", "figure_reliability_all"},
+    "one_layer_companions": {"recalibrate", "checks"},
+    "recalibrate": {"recalibrated_metrics", "checks"},
+    "recalibrated_metrics": {"table_recalibrated"},
+    "predictions": {"metrics", "cross_policy_metrics", "checks", "figure_risk_coverage", "table_conditions"}
+    | {"figure_reliability", "figure_reliability_all", "table_decisions", *CLAIMS},
     "sweep_predictions": {"sweep_metrics", "checks"},
     "budget_predictions": {"budget_metrics", "checks"},
     "ablation_predictions": {"ablation_metrics", "checks"},
     "metrics": {"table_main", "table_main_step2", "table_ood", "table_scale", "table_pre_generation"}
-    | {"figure_training_dynamics"},
-    "cross_policy_metrics": {"figure_cross_policy"},
-    "sweep_metrics": {"figure_cross_iteration", "figure_early_steps"},
-    "budget_metrics": {"figure_budgets", "figure_composition"},
-    "ablation_metrics": {"table_token_aggregation", "figure_layers"},
-    "latency": {"table_cost", "table_time_to_confidence"},
+    | {"table_comparisons", "table_proper_scores", "table_conditions", "figure_training_dynamics", *CLAIMS},
+    "cross_policy_metrics": {"figure_cross_policy", *CLAIMS},
+    "sweep_metrics": {"figure_cross_iteration", "figure_early_steps", *CLAIMS},
+    "budget_metrics": {"figure_budgets", "figure_composition", *CLAIMS},
+    "ablation_metrics": {"table_token_aggregation", "figure_layers", *CLAIMS},
+    "latency": {"table_cost", "table_time_to_confidence", *CLAIMS},
     "table_main": {"table_all"},
 }
 """What runs after a rule, directly; every table is part of the document of all tables."""
 MEASURED_TABLES = {f"table_{name}" for name in ("main", "cost", "ood", "scale", "token_aggregation", "pre_generation")}
-MEASURED_TABLES |= {"table_main_step2", "table_time_to_confidence"}
+MEASURED_TABLES |= {
+    "table_recalibrated",
+    "table_decisions",
+    "table_claims",
+    "table_comparisons",
+    "table_proper_scores",
+    "table_conditions",
+    "table_main_step2",
+    "table_time_to_confidence",
+}
 CURVES = {"training_dynamics", "cross_policy", "cross_iteration", "early_steps", "budgets", "composition", "layers"}
-MEASURED_FIGURES = {f"figure_{name}" for name in (*CURVES, "reliability", "reliability_all")}
+MEASURED_FIGURES = {
+    f"figure_{name}" for name in (*CURVES, "online", "claims", "risk_coverage", "reliability", "reliability_all")
+}
 AFTER["checks"] = MEASURED_TABLES | MEASURED_FIGURES
 ALWAYS = {"table_hyperparameters", "table_all"}
 """The table of the configuration prints the digest of all of it."""
@@ -65,21 +87,31 @@ def after(*rules, without=()):
 
 
 RESPONSES = ("responses", "factual_responses")
-FITS = ("companions", "postcal_companions", "prompt_companions", "ablation_companions")
+FITS = ("companions", "postcal_companions", "prompt_companions", "ablation_companions", "one_layer_companions")
+FITS += ("online",)
 TRAININGS = ("train", "train_coupled")
 OF_SECOND = {"backbone", "train", "train_coupled", "resample", "responses", "features", "companions"}
 OF_SECOND |= {"postcal_companions", "ablation_companions", "predictions", "ablation_predictions", "metrics"}
-OF_SECOND |= {"ablation_metrics", "checks", "table_scale", "table_token_aggregation", "figure_layers", *ALWAYS}
+OF_SECOND |= {"ablation_metrics", "checks", *CLAIMS, "table_scale", "table_token_aggregation", "figure_layers", *ALWAYS}
 OF_GRPO = {f"{kind}_{stage}" for kind in ("sweep", "budget", "ablation") for stage in ("predictions", "metrics")}
 OF_COUPLED = {"cross_policy_metrics"}
 OF_CUBES = after("metrics", "cross_policy_metrics", "sweep_metrics", "budget_metrics", "ablation_metrics")
+OF_CUBES |= {"recalibrated_metrics", "table_recalibrated"}
 OF_VERBAL = {"table_main", "table_ood", "table_scale", "table_all", "figure_reliability", "figure_reliability_all"}
+OF_VERBAL |= {"table_comparisons", "table_proper_scores", "figure_risk_coverage"}
 """What names the method Verbal, which is evaluated at the end of training alone."""
-OF_COCAL = OF_VERBAL | {"table_main_step2", "table_token_aggregation", "figure_overview", "figure_paradigms"}
+OF_COCAL = OF_VERBAL | {
+    "figure_online",
+    "table_main_step2",
+    "table_token_aggregation",
+    "figure_overview",
+    "figure_paradigms",
+}
+OF_COCAL |= {"figure_online", "table_decisions"}
 OF_COCAL |= {f"figure_{name}" for name in CURVES - {"cross_policy", "layers"}}
 """What draws or names CoCal (binary)."""
 SET_LABELS = {"table_main", "table_main_step2", "table_scale", "table_time_to_confidence", "figure_reliability_all"}
-SET_LABELS |= ALWAYS
+SET_LABELS |= {"table_comparisons", "table_conditions", *ALWAYS}
 MAIN_LABELS = (MEASURED_TABLES | MEASURED_FIGURES | ALWAYS) - SECOND
 
 EDITS = {
@@ -89,10 +121,11 @@ EDITS = {
     "datasets.smoke-train.samples": (2, ALWAYS),
     "datasets.smoke-train.max_response_length": (99, ALWAYS),
     "datasets.smoke-large.label": ("Other", SET_LABELS | {"table_cost"}),
-    "datasets.smoke-small.label": ("Other", SET_LABELS | {"figure_reliability"}),
-    "datasets.smoke-facts.label": ("Other", {"table_ood", *ALWAYS}),
+    "datasets.smoke-small.label": ("Other", SET_LABELS | {"figure_reliability", "table_decisions"}),
+    "datasets.smoke-facts.label": ("Other", {"table_ood", "table_comparisons", "table_conditions", *ALWAYS}),
     "backbones.smoke.label": ("Other", MAIN_LABELS),
     "backbones.smoke-deep.label": ("Other", {"table_scale", "table_token_aggregation", "figure_layers", *ALWAYS}),
+    "cards": ({"large": {"label": "Large", "memory": 80}}, ALWAYS),
     # questions: everything, for pre-training holds them out
     "seed": (43, after("questions")),
     "world.people": (41, after("questions")),
@@ -116,6 +149,7 @@ EDITS = {
     "sources.cache": ("elsewhere", ALWAYS),
     "sources.overlap": ("report", after("overlap")),
     # policies
+    "numerics": ("native", after("backbone")),
     "prompts": ("qwen", after("backbone")),
     **{
         f"backbones.smoke.{key}": (value, after("backbone", without=SECOND))
@@ -127,13 +161,15 @@ EDITS = {
             "architecture.key_value_heads": 2,
             "architecture.head_dim": 64,
             "architecture.intermediate_size": 256,
-            "architecture.vocabulary": 450,
+            "architecture.vocabulary": 520,
             "architecture.max_length": 500,
-            "corpus": {"facts": 0.2, "worksheets": 0.3, "direct_answers": 0.2, "wrong_steps": 0.2},
+            "architecture.tied": True,
+            "corpus": {"facts": 0.2, "direct_answers": 0.2, "wrong_steps": 0.2},
             "corpus.facts": 0.2,
-            "corpus.worksheets": 0.3,
             "corpus.direct_answers": 0.2,
             "corpus.wrong_steps": 0.2,
+            "corpus.mathematics_wording": {"paraphrases": 0.5, "remarks": 0.1},
+            "corpus.facts_wording": {"paraphrases": 0.5, "remarks": 0.1},
             "corpus.p_true_noise": 0.3,
             "steps": 151,
             "batch_size": 33,
@@ -164,13 +200,17 @@ EDITS = {
             "checkpoint_every": 1,
             "trl.nodes": 2,
             "trl.devices": 2,
+            "trl.reduce_dtype": "bfloat16",
+            "trl.moments": "host",
             "trl.vllm": True,
             "trl.vllm_memory_share": 0.2,
             "trl.vllm_max_length": 512,
+            "trl.vllm_attention_backend": "FLASH_ATTN",
         }.items()
     },
     "policy.max_response_length": ({"grpo": 41, "rlcr": 64, "dcpo": 50}, after("train")),
     "policy.dcpo_group_weight": (0.4, after("train_coupled", without=OF_GRPO)),
+    "policy.own": ({"rlcr": {"learning_rate": 1e-4}}, after("train_coupled", without=OF_GRPO)),
     "policy.invalid_confidence": (0.9, after("train_coupled", without=OF_GRPO)),
     "policy.trl": ({"shard": True, "vllm": True}, after(*TRAININGS)),
     **{
@@ -222,7 +262,6 @@ EDITS = {
     **{
         f"companion.{key}": (value, after(*FITS))
         for key, value in {
-            "widths": [16, 8, 8, 4],
             "dropout": [0.2],
             "learning_rate": 1e-3,
             "weight_decay": 0.1,
@@ -234,34 +273,50 @@ EDITS = {
             "seeds": [42, 137],
         }.items()
     },
-    "companion.targets": (["binary", "group"], after("companions", "postcal_companions")),
+    "companion.widths": ([16, 8, 8, 4], after(*FITS, without={"one_layer_companions"})),
+    "companion.targets": (
+        ["binary", "group"],
+        after("companions", "postcal_companions", "one_layer_companions", "online"),
+    ),
     "estimators.methods": (
         [name for name in METHODS if name != "cocal-on-dcpo"],
-        after("predictions", without=SECOND | {"cross_policy_metrics", "figure_cross_policy"}),
+        after("predictions", without=SECOND | {"figure_cross_policy"}),
     ),
-    "estimators.missing_answer": ("invalid", after("predictions", without=OF_COUPLED)),
+    "estimators.missing_answer": ("invalid", after("predictions", "recalibrate", without=OF_COUPLED)),
     # numbers and exhibits
     **{
         f"quality.{key}": (0.3, after("checks"))
         for key in ("valid_rate", "answered_rate", "decided_rate", "p_true_mass")
     },
-    "metrics.bins": (15, OF_CUBES | {"figure_reliability", "figure_reliability_all"}),
-    "metrics.resamples": (50, OF_CUBES),
-    "metrics.level": (0.9, OF_CUBES),
-    "metrics.seed": (43, OF_CUBES),
+    "metrics.bins": (
+        15,
+        OF_CUBES | after("online") | {"figure_reliability", "figure_reliability_all", "table_conditions"},
+    ),
+    **{
+        f"metrics.{key}": (value, OF_CUBES | {"table_decisions"})
+        for key, value in {"resamples": 50, "level": 0.9, "seed": 43}.items()
+    },
     **{
         f"timing.{key}": (value, after("latency"))
         for key, value in {"samples": 1, "concurrent": 32, "predictions": 10, "seed": 43}.items()
     },
-    "reports.reliability_dataset": ("smoke-large", {"figure_reliability", *ALWAYS}),
+    "reports.reliability_dataset": ("smoke-large", {"figure_reliability", "table_conditions", *ALWAYS}),
     "reports.reliability_methods": (["rlcr"], {"figure_reliability", "figure_reliability_all", *ALWAYS}),
     "reports.reliability_seed": (137, {"figure_reliability", "figure_reliability_all", *ALWAYS}),
     "reports.stage_methods": (["rlcr", "dcpo", "cocal-binary"], after("predictions", without=SECOND | OF_COUPLED)),
     "reports.early_steps": ([2], after("companions", without=SECOND)),
     "reports.budgets": ([2, 4], after("companions", "postcal_companions", without=SECOND)),
+    "reports.online_window": (3, after("online", without=SECOND)),
+    "reports.mirrors": ({"smoke-large": "MATH500"}, {"table_conditions", *CLAIMS, *ALWAYS}),
+    **{
+        f"reports.decisions.{key}": (value, {"table_decisions", *ALWAYS})
+        for key, value in {"max_risk": 0.2, "delta": 0.05, "splits": 10, "seed": 43}.items()
+    },
+    "reports.replicates": ("studies/elsewhere", ALWAYS),
 }
 """Key -> another value, and what runs again."""
-SHAPE = {"study", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
+SHAPE = {"study", "card", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
+SHAPE |= {f"corpus.{domain}_wording.{key}" for domain in ("mathematics", "facts") for key in ("paraphrases", "remarks")}
 SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
 """Keys that no other value fits alone, or that make it another study."""
 

@@ -7,13 +7,15 @@ import pytest
 from cocal.answers.equivalence import Verifier
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
+from cocal.errors import ContractError
 from cocal.features.forward import score
 from cocal.features.store import open_features
-from cocal.generation.responses import Sampler
+from cocal.generation.engine import Sampling
+from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
-from cocal.policy.schedule import question_schedule
+from cocal.policy.schedule import asked_questions, question_schedule
 from cocal.prompts import Prompts
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
@@ -22,11 +24,12 @@ from cocal.study.costs import Cost, read_cost
 
 POLICY = PolicySettings(
     dataset="micro-train",
+    seed=7,  # not that of the sampling
     steps=3,
     stages=(3,),
     questions_per_step=10,  # an epoch ends inside the last step
     responses_per_question=4,
-    max_response_length={"grpo": 16, "rlcr": 16, "dcpo": 16},
+    max_response_length={"grpo": 16, "rlcr": 20, "dcpo": 12},
 )
 
 
@@ -49,6 +52,7 @@ def _resample(folder, micro_policy, questions, engine=None):
             sampler=Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
             identity="micro/postcal",
             questions=questions,
+            schedule=question_schedule(len(questions), POLICY.steps, POLICY.questions_per_step, POLICY.seed),
             verifier=verifier,
             features=FeatureSettings(dtype="float32"),
             run=RunFolder(folder / "run", "digest"),
@@ -61,7 +65,9 @@ def _resample(folder, micro_policy, questions, engine=None):
 def resampled(tmp_path_factory, micro_policy, questions):
     folder = tmp_path_factory.mktemp("resampled")
     found = _resample(folder, micro_policy, questions)
-    assert read_cost(folder / "cost.json", Cost).items == 120
+    cost = read_cost(folder / "cost.json", Cost)
+    assert cost.items == 120
+    assert cost.states_seconds > 0
     return found
 
 
@@ -72,8 +78,57 @@ def test_budget_and_questions_are_those_of_the_rollouts(resampled, questions):
     assert frame["step"].tolist() == np.repeat([1, 2, 3], 40).tolist()
     assert frame["sample"].tolist() == [0, 1, 2, 3] * 30
     assert 0 < frame["truncated"].mean() < 1
+    assert (frame["length"][frame["truncated"]] == 16).all()
+    assert PostCalSettings().seed != POLICY.seed
+    assert frame["response_id"].tolist() == list(range(120))
     groups = frame["correct"].to_numpy().reshape(-1, 4).mean(axis=1)
     np.testing.assert_array_equal(frame["group_accuracy"], groups.repeat(4))
+
+
+def test_questions_are_read_from_rollouts(resampled, questions):
+    """In their order, and not in that of our schedule."""
+    frame, _ = resampled
+    schedule = question_schedule(len(questions), POLICY.steps, POLICY.questions_per_step, POLICY.seed)
+    np.testing.assert_array_equal(asked_questions(frame.sample(frac=1, random_state=0), questions, 3, 4), schedule)
+    turned = questions.iloc[::-1].reset_index(drop=True)
+    np.testing.assert_array_equal(asked_questions(frame, turned, 3, 4), len(questions) - 1 - schedule)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda frame: frame[frame["step"] < 3], "hold 80 responses of 2 steps, which are no 3 steps with 4"),
+        (lambda frame: frame.iloc[:-1], "hold 119 responses of 3 steps"),
+        (
+            lambda frame: frame.assign(question_id=[*frame["question_id"].tolist()[1:], "x"]),
+            "do not follow one another",
+        ),
+        (lambda frame: frame.assign(question_id="x"), "answer question 'x', which is not in the training set"),
+    ],
+)
+def test_rollouts_of_another_training_are_refused(resampled, questions, spoil, message):
+    with pytest.raises(ContractError, match=message):
+        asked_questions(spoil(resampled[0]), questions, 3, 4)
+
+
+def test_a_question_is_answered_anew_in_every_step(resampled):
+    """The schedule asks some questions twice; each time the noise is another one."""
+    frame, _ = resampled
+    texts = frame.groupby(["question_id", "step"])["text"].agg(tuple)
+    twice = [answers for _, answers in texts.groupby("question_id") if len(answers) > 1]
+    assert twice
+    assert all(one != other for one, other in twice)
+
+
+def test_every_place_of_the_schedule_has_its_own_noise(resampled, micro_policy):
+    """The engine gives the responses of the second step again from their seeds alone."""
+    frame, _ = resampled
+    settings = PostCalSettings()
+    seeds = sampling_seeds("micro/postcal", settings.seed, 30, 4)[10:20]
+    rows = frame[frame["step"] == 2]
+    engine = TransformersEngine.of(micro_policy, 32)
+    found = engine.generate(rows["prompt_ids"].tolist()[::4], Sampling.of(settings, 16, 4), seeds)
+    assert [one.token_ids for group in found for one in group] == [list(ids) for ids in rows["response_ids"]]
 
 
 def test_responses_to_a_question_differ(resampled):
@@ -97,21 +152,22 @@ def test_features_are_those_of_the_exact_ids(resampled, micro_policy):
 def test_a_killed_run_goes_on_with_the_next_step(tmp_path, resampled, micro_policy, questions):
     real = TransformersEngine.of(micro_policy, 32)
 
-    class Dying:
-        """Generates one step, then the process is gone."""
+    class Lasting:
+        """Generates so many steps, then the process is gone."""
 
-        steps = 0
+        def __init__(self, steps):
+            self.steps = steps
 
         def generate(self, *arguments):
-            if self.steps:
+            if not self.steps:
                 raise _Interrupted
-            self.steps += 1
+            self.steps -= 1
             return real.generate(*arguments)
 
     with pytest.raises(_Interrupted):
-        _resample(tmp_path, micro_policy, questions, Dying())
+        _resample(tmp_path, micro_policy, questions, Lasting(1))
     assert not (tmp_path / "rollouts").exists()
-    frame, reader = _resample(tmp_path, micro_policy, questions)
+    frame, reader = _resample(tmp_path, micro_policy, questions, Lasting(2))
     assert read_cost(tmp_path / "cost.json", Cost).items == len(frame)
     pd.testing.assert_frame_equal(frame, resampled[0])
     np.testing.assert_array_equal(reader.read(0, len(reader)), resampled[1].read(0, len(frame)))

@@ -4,14 +4,17 @@ import json
 import shutil
 
 import pytest
+import torch
 
 from cocal import cli
+from cocal.checkpoints.loading import cast_weights
 from cocal.config.data import QuestionSetsSettings
 from cocal.prompts import Prompts
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
-from conftest import MICRO_SETS
+from conftest import MICRO_SETS, own_copy
+from other_process import writer_of
 
 POLICY = {
     "algorithms": ["grpo", "rlcr", "dcpo"],
@@ -48,6 +51,12 @@ def opened(monkeypatch):
         return found.value.args[0]
 
     return run
+
+
+@pytest.fixture(scope="module")
+def micro_checkpoint(micro_checkpoint, tmp_path_factory):
+    """The micro policy as a user's own, which may be any stage of any training."""
+    return own_copy(micro_checkpoint, tmp_path_factory.mktemp("own") / "base")
 
 
 def _command(name, checkpoint, questions, tmp_path):
@@ -102,6 +111,18 @@ def test_a_corrected_answer_resumes_nothing(opened, micro_checkpoint, micro_ques
         found.append(opened(_command(command, micro_checkpoint, other, tmp_path)))
     assert found[0] == found[1]
     assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("command", ["train", "slime", "resample", "import-rollouts"])
+def test_a_run_beside_another_is_refused_in_words(micro_checkpoint, micro_questions, tmp_path, capsys, command):
+    """As after a SIGKILL of Snakemake, whose local jobs go on."""
+    words = _command(command, micro_checkpoint, micro_questions / "micro-train.parquet", tmp_path)
+    with writer_of(tmp_path / "run") as process:
+        assert cli.main(list(map(str, words))) == 2
+    message = capsys.readouterr().err
+    assert f"cocal {command}: error: {tmp_path / 'run'}: an earlier run is still at work here" in message
+    assert message.endswith(f"or end it: kill {process.pid}\n")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture
@@ -209,3 +230,61 @@ def test_the_prompt_set_has_no_default(micro_checkpoint, micro_questions, tmp_pa
 def test_pre_training_needs_the_prompt_set(tmp_path, capsys):
     assert cli.main(["backbone", "--settings", '{"source": "pretraining", "label": "M"}', f"--output={tmp_path}"]) == 2
     assert "--prompts: a backbone that is pre-trained needs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "slime", "resample", "import-rollouts"])
+def test_a_run_of_other_settings_resumes_nothing(opened, micro_checkpoint, micro_questions, tmp_path, command):
+    asked = list(map(str, _command(command, micro_checkpoint, micro_questions / "micro-train.parquet", tmp_path)))
+    other = [word.replace('"steps": 1,', '"steps": 1, "seed": 7,') for word in asked]
+    assert asked != other
+    assert opened(asked) != opened(other)
+
+
+@pytest.mark.parametrize("command", ["train", "slime", "resample"])
+def test_a_run_of_another_checkpoint_resumes_nothing(opened, micro_checkpoint, micro_questions, tmp_path, command):
+    questions = micro_questions / "micro-train.parquet"
+    other = tmp_path / "other" / micro_checkpoint.name
+    shutil.copytree(micro_checkpoint, other)
+    found = [opened(_command(command, folder, questions, tmp_path)) for folder in (micro_checkpoint, other)]
+    cast_weights(other, torch.bfloat16)
+    found.append(opened(_command(command, other, questions, tmp_path)))
+    renamed = other.rename(tmp_path / "renamed")
+    found.append(opened(_command(command, renamed, questions, tmp_path)))
+    if command == "slime":  # its backbone's settings name the place of the checkpoint
+        found[1] = found[0]
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
+def test_responses_of_other_settings_questions_texts_or_checkpoints_resume_nothing(
+    opened, wording, micro_checkpoint, micro_questions, tmp_path
+):
+    plan = {"sets": {"micro-eval": {"samples": 1, "sampled": 1, "max_response_length": 8}}}
+    cell = ["--backbone", "micro", "--algorithm", "base", "--step", "0", "--prompts", "tiny"]
+    places = ["--run-folder", "run", "--output", "responses", "--judgements", "judgements"]
+
+    def digest_of(
+        plan=plan, settings="{}", prompt_format="answer", questions=micro_questions, checkpoint=micro_checkpoint
+    ):
+        words = ["responses", "--plan", json.dumps(plan), "--settings", settings, *cell, *places]
+        words += ["--prompt-format", prompt_format, "--questions", questions, "--checkpoint", checkpoint]
+        return opened(words)
+
+    other = tmp_path / "other" / micro_checkpoint.name
+    shutil.copytree(micro_checkpoint, other)
+    cast_weights(other, torch.bfloat16)
+    asked = read_frame(micro_questions / "micro-eval.parquet", QUESTIONS)
+    asked["question"] = ["Is it 1?", *asked["question"].iloc[1:]]
+    write_frame(tmp_path / "asked/micro-eval.parquet", asked, QUESTIONS, {})
+    longer = {"sets": {"micro-eval": plan["sets"]["micro-eval"] | {"max_response_length": 9}}}
+    first = digest_of()
+    found = [
+        digest_of(settings='{"seed": 7}'),
+        digest_of(plan=longer),
+        digest_of(prompt_format="verbal"),
+        digest_of(questions=tmp_path / "asked"),
+        digest_of(checkpoint=other),
+    ]
+    wording("answer")
+    found.append(digest_of())
+    assert len({first, *found}) == 7

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yte
 
+import forked_snakemake
 from cocal import cli
 from cocal.errors import ClusterError
 from cocal.runtime import slurm
@@ -35,6 +36,7 @@ GPU_RULES = {
     **dict.fromkeys(["responses", "factual_responses", "resample", "replay", "import_rollouts"], (1, 8)),
     **dict.fromkeys(["features", "factual_features", "prompt_features", "latency"], (1, 8)),
     **dict.fromkeys(["companions", "postcal_companions", "prompt_companions", "ablation_companions"], (1, 8)),
+    **dict.fromkeys(["one_layer_companions", "online"], (1, 8)),
 }
 CPU_RULES = {
     **dict.fromkeys(["predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"], 2),
@@ -42,6 +44,8 @@ CPU_RULES = {
         ["metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"], 2
     ),
     **dict.fromkeys(["overlap", "import_policy"], 2),
+    "recalibrated_metrics": 2,
+    "recalibrate": 8,
     "backbone": 4,
 }
 LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "all"}
@@ -49,10 +53,10 @@ LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", 
 
 
 def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subprocess.CompletedProcess:
-    command = ["snakemake", "--profile", "slurm", "--dry-run", "--forceall", "--directory", str(folder), *flags]
+    command = ["--profile", "slurm", "--dry-run", "--forceall", "--directory", str(folder), *flags]
     command += ["--workflow-profile", "none"]  # whose terminal lines do not say what jobs ask for
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COCAL_SLURM_")} | site
-    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository, env=environment)
+    return forked_snakemake.run(command, repository, environment)
 
 
 def _requests(output: str) -> dict[str, set[str]]:
@@ -135,8 +139,34 @@ def test_the_environment_names_the_site(repository, tmp_path):
     assert done.returncode == 0, done.stderr
     requests = _requests(done.stdout + done.stderr)
     assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train"]
+    assert {"cpus_per_task=16", "mem_mb=200000"} <= requests["train"], "half of a node of eight"
+    assert not any(resource.startswith("nodes=") for resource in requests["train"]), "SLURM's own default is one"
     assert {"slurm_partition=dgx", "gres=gpu:h200:1", "runtime=240"} <= requests["responses"]
     assert {"slurm_partition=short", "runtime=60", "slurm_account=nlp"} <= requests["metrics"]
+
+
+def test_a_training_may_take_several_nodes(repository, tmp_path):
+    """Two of four GPUs: the study says so, and the profile asks for them."""
+    flags = ["--config", "card=80gb", "policy={trl: {nodes: 2, devices: 4}}"]
+    site = {"COCAL_SLURM_NODE_GPUS": "4", "COCAL_SLURM_NODES": "2", "COCAL_SLURM_GPU_TYPE": "a100"}
+    done = _dry_run(repository, tmp_path, *flags, **site)
+    assert done.returncode == 0, done.stderr
+    requests = _requests(done.stdout + done.stderr)
+    for rule in ("train", "train_coupled"):
+        assert {"nodes=2", "gres=gpu:a100:4", "cpus_per_task=16", "mem_mb=200000"} <= requests[rule]
+    assert not any(resource.startswith("nodes=") for resource in requests["responses"])
+    assert slurm.site_of({**os.environ, **_SITE_DEFAULTS, **site}).nodes == 2
+    assert slurm.site_of({**os.environ, **_SITE_DEFAULTS}).nodes == 1
+
+
+_SITE_DEFAULTS = {
+    "COCAL_SLURM_CPU_PARTITION": "cpu",
+    "COCAL_SLURM_GPU_PARTITION": "gpu",
+    "COCAL_SLURM_GPU_TYPE": "b200",
+    "COCAL_SLURM_NODE_GPUS": "8",
+    "COCAL_SLURM_MAX_MINUTES": "1440",
+    "COCAL_SLURM_ACCOUNT": "",
+}
 
 
 def test_a_number_of_the_site_that_is_none_is_named(repository, tmp_path):
@@ -216,7 +246,8 @@ def test_jobs_of_this_folder_are_found_in_the_queue():
     ]
     with pytest.raises(
         ClusterError,
-        match=r"2 job\(s\).*\n  16 RUNNING rule_train.*\n.*\n.*cocal slurm --cancel --directory /home/a/cocal",
+        match=r"^/home/a/cocal: an earlier run is still at work.*\n  job 16 RUNNING rule_train.*\n  job 17 PENDING "
+        r"rule_questions\nwait .*, or end it: cocal slurm --cancel --directory /home/a/cocal$",
     ):
         slurm.refuse_orphans(jobs, Path("/home/a/cocal"))
     slurm.refuse_orphans(slurm.parse_queue(SQUEUE, Path("/home/a/none")), Path("/home/a/none"))

@@ -2,14 +2,16 @@
 
 import csv
 import json
+import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+import forked_snakemake
+import warm_jobs
 from cocal.config.methods import METHODS
 
 
@@ -46,8 +48,8 @@ def _study(repository: Path, folder: Path, *changes) -> Path:
 
 
 def _snakemake(repository: Path, folder: Path, *flags: str) -> str:
-    command = ["snakemake", "--cores", "2", "--directory", str(folder), "--configfile", str(folder / "study.yaml")]
-    done = subprocess.run([*command, *flags], check=False, capture_output=True, text=True, cwd=repository)
+    command = ["--cores", "2", "--directory", str(folder), "--configfile", str(folder / "study.yaml")]
+    done = forked_snakemake.run([*command, *flags], repository, {**os.environ, **warm_jobs.environment()})
     text = done.stdout + done.stderr
     assert done.returncode == 0, text[-5000:]
     return text
@@ -63,10 +65,11 @@ def _snakemake(repository: Path, folder: Path, *flags: str) -> str:
             {"factual_responses", "factual_features", "table_ood"},
             {"table_pre_generation", "figure_cross_policy"},
         ),
-        ([_one_backbone], {"table_scale"}, {"table_token_aggregation", "figure_layers"}),
+        ([_one_backbone], {"table_scale"}, {"table_token_aggregation", "figure_layers", "table_claims"}),
         (
             [_few_methods],
-            {"figure_reliability", "figure_training_dynamics", "figure_cross_policy", "table_cost"},
+            {"figure_reliability", "figure_training_dynamics", "figure_cross_policy", "table_cost"}
+            | {"table_claims", "figure_claims", "table_comparisons"},
             {"table_main", "table_ood"},
         ),
     ],
@@ -94,11 +97,29 @@ def folder(smoke, repository, tmp_path_factory) -> Path:
 @pytest.mark.slow
 def test_grpo_alone_gives_all_tables_figures_checks_and_the_report(folder, repository):
     tables = {path.stem for path in (folder / "results/tables").glob("*.tex")}
-    expected = {"main", "main_step2", "cost", "hyperparameters", "token_aggregation", "pre_generation"}
-    assert tables == expected | {"time_to_confidence", "all"}
+    expected = {
+        "main",
+        "main_step2",
+        "proper_scores",
+        "recalibrated",
+        "decisions",
+        "cost",
+        "hyperparameters",
+        "token_aggregation",
+        "pre_generation",
+    }
+    assert tables == expected | {"claims", "comparisons", "conditions", "time_to_confidence", "all"}
     figures = {path.stem for path in (folder / "results/figures").glob("*.pdf")}
     expected = {"paradigms", "overview", "reliability", "reliability_all", "training_dynamics", "cross_iteration"}
-    assert figures == expected | {"early_steps", "budgets", "composition", "layers"}
+    assert figures == expected | {
+        "claims",
+        "risk_coverage",
+        "early_steps",
+        "online",
+        "budgets",
+        "composition",
+        "layers",
+    }
     assert json.loads((folder / "results/checks/smoke.json").read_text())
     assert (folder / "results/study.json").exists()
     assert "Nothing to be done" in _snakemake(repository, folder, "--dry-run")
@@ -110,7 +131,8 @@ def test_grpo_alone_gives_all_tables_figures_checks_and_the_report(folder, repos
 
 @pytest.mark.slow
 def test_methods_of_other_policies_are_in_no_table_or_figure(folder):
-    shown = {path: path.read_text() for path in (folder / "results/tables").glob("*.*")}
+    tables = (path for path in (folder / "results/tables").glob("*.*") if path.stem != "claims")  # of all methods
+    shown = {path: path.read_text() for path in tables}
     for path, text in shown.items():
         assert "RLCR" not in text, path
         assert "DCPO" not in text, path

@@ -11,6 +11,7 @@ from cocal import cli
 from cocal.errors import ConfigError, ContractError
 from cocal.questions.registry import Source
 from cocal.questions.sources import fetch, stored
+from other_process import writer_of
 
 CONTENT = bytes(range(256)) * 40_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -111,6 +112,24 @@ def test_a_complete_partial_file_is_taken_and_a_foreign_one_is_not(host, tmp_pat
     (tmp_path / PLACE).unlink()
     partial.write_bytes(b"something else")
     assert get(host, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["killed", "finished"])
+def test_one_process_at_a_time_downloads_a_file(host, tmp_path, caplog, finished):
+    """The other one waits, and downloads what is still missing then."""
+
+    def end(process):
+        if finished:
+            (tmp_path / PLACE).write_bytes(CONTENT)
+        process.kill()
+
+    with writer_of(tmp_path / PLACE) as process:
+        threading.Timer(0.3, end, [process]).start()
+        assert get(host, tmp_path).read_bytes() == CONTENT
+        assert process.wait() != 0
+    assert len(host.asked) == (0 if finished else 1)
+    assert f"wait until it has ended, or end it: kill {process.pid}" in caplog.text
+    assert [file.name for file in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
 
 
 def test_a_busy_server_is_asked_again(host, tmp_path):

@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from safetensors.numpy import save_file
 
 from cocal.errors import ContractError
 from cocal.store import (
     atomic_path,
     digest,
+    label_folder,
     provenance,
     read_dataset,
     read_frame,
@@ -18,8 +20,10 @@ from cocal.store import (
     write_dataset,
     write_frame,
 )
-from cocal.store.contracts import PREDICTIONS, QUESTIONS
+from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
+from cocal.store.numbered import numbered
 from cocal.store.run_folder import RunFolder
+from evaluated_study import responses
 
 
 @pytest.fixture
@@ -48,6 +52,34 @@ def predictions() -> pd.DataFrame:
             "p_true_mass": [np.nan, 0.5, np.nan],
         }
     )
+
+
+def test_equal_settings_have_equal_digests():
+    assert digest({"a": 1, "b": [1, 2]}) == digest({"b": (1, 2), "a": 1})
+    assert len({digest(one) for one in ({"a": 1}, {"a": 2}, {"b": 1}, [1, 2], [2, 1])}) == 5
+
+
+def test_a_correct_response_has_a_group_accuracy():
+    frame = responses()
+    RESPONSES.check(frame, "mine")
+    frame.loc[frame.index[frame["correct"]][0], "group_accuracy"] = 0.0
+    with pytest.raises(ContractError, match=r"a correct response needs a group accuracy above zero, broken in 1 row"):
+        RESPONSES.check(frame, "mine")
+
+
+@pytest.mark.parametrize(("column", "what"), [("response_ids", "tokens"), ("logprobs", "values")])
+def test_a_response_has_as_many_tokens_and_log_probabilities_as_its_length_says(column, what):
+    frame = responses()
+    frame.at[1, column] = np.append(frame.at[1, column], frame.at[1, column][-1])
+    with pytest.raises(ContractError, match=rf"x: {column} must hold `length` {what}, broken in 1 row\(s\), first 1;"):
+        RESPONSES.check(frame, "x")
+
+
+@pytest.mark.parametrize("confidence", [np.nan, 0.5])
+def test_a_row_has_a_confidence_if_and_only_if_it_is_valid(predictions, confidence):
+    frame = predictions.assign(confidence=confidence, valid=np.isnan(confidence))
+    with pytest.raises(ContractError, match=r"a valid row needs a confidence and an invalid one must have none"):
+        PREDICTIONS.check(frame, "x")
 
 
 def test_round_trip_and_provenance(tmp_path, predictions):
@@ -125,6 +157,21 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_block_that_writes_nothing_leaves_the_old_file(tmp_path):
+    target = tmp_path / "table"
+    target.write_text("old")
+    with pytest.raises(FileNotFoundError, match="table: nothing was written"), atomic_path(target):
+        pass
+    assert target.read_text() == "old"
+
+
+def test_files_with_one_number_are_not_mixed(tmp_path):
+    for name in ("step-1.pt", "step-01.pt", "notes.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(ContractError, match=r"step-1\.pt: the file has the same number as step-01\.pt"):
+        numbered(tmp_path, r"step-(\d+)\.pt", "step-1.pt")
+
+
 def test_a_folder_replaces_a_folder(tmp_path):
     target = tmp_path / "folder"
     for content in ("one", "two"):
@@ -132,6 +179,14 @@ def test_a_folder_replaces_a_folder(tmp_path):
             partial.mkdir()
             (partial / content).touch()
     assert [p.name for p in target.iterdir()] == ["two"]
+
+
+def test_a_labelled_folder_can_be_read_by_all_who_may_read_new_files(tmp_path):
+    """Files of safetensors are their owner's alone, as it writes them."""
+    save_file({"a": np.zeros(3)}, tmp_path / "model.safetensors")
+    (tmp_path / "usual").touch()
+    label_folder(tmp_path, {})
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
 def test_datasets_round_trip(tmp_path):
@@ -155,6 +210,14 @@ def test_run_folder_resumes_only_its_own_settings(tmp_path):
     other = RunFolder(tmp_path / "run", "b")
     assert not other.resumed
     assert not (other.path / "done.txt").exists()
+
+
+def test_a_folder_without_a_mark_is_not_resumed(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/half").touch()
+    run = RunFolder(tmp_path / "run", "digest")
+    assert not run.resumed
+    assert not (run.path / "half").exists()
 
 
 def test_publishing_replaces_stale_outputs_and_clears_the_run(tmp_path):

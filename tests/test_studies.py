@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import forked_snakemake
 from cocal.store.owner import owner_of
 
 DIAGRAM = "results/figures/paradigms.pdf"
@@ -16,8 +17,7 @@ DIAGRAM = "results/figures/paradigms.pdf"
 
 
 def _snakemake(repository: Path, folder: Path, *flags: str, cwd: Path | None = None) -> tuple[int, str]:
-    command = ["snakemake", "--cores", "1", "--directory", str(folder), *flags]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd or repository)
+    done = forked_snakemake.run(["--cores", "1", "--directory", folder, *flags], cwd or repository)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -114,17 +114,15 @@ def test_local_checkpoints_and_registry_start_at_the_checkout(repository, tmp_pa
     study["datasets"]["amc"] = {"label": "AMC", "role": "evaluation", "domain": "mathematics", "source": source}
     study["sources"] = {"registry": "sets/mine.yaml"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(study))
-    command = ["snakemake", "--cores", "1", "--configfile", "mine.yaml", *flags, "--"]
+    command = ["--cores", "1", "--configfile", "mine.yaml", *flags, "--"]
     target = "results/policies/mine/base/step-0"
-    done = subprocess.run([*command, target], check=False, capture_output=True, text=True, cwd=tmp_path)
+    done = forked_snakemake.run([*command, target], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     folder = tmp_path / (flags[1] if flags else ".")
     assert (folder / target / "model.safetensors").exists()
     assert owner_of(folder / "results") == "smoke"
-    command[1:1] = ["--dry-run", "--printshellcmds"]
-    done = subprocess.run(
-        [*command, "results/questions/amc.parquet"], check=False, capture_output=True, text=True, cwd=tmp_path
-    )
+    plan = ["--dry-run", "--printshellcmds", *command, "results/questions/amc.parquet"]
+    done = forked_snakemake.run(plan, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert '"title":"Mine"' in done.stdout + done.stderr
 

@@ -13,6 +13,7 @@ from cocal.config.evaluation import MetricSettings
 from cocal.exhibits.base.layouts import Layout
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
+from cocal.store.lineage import Product
 from cocal.study.costs import write_cost
 from exhibits_by_name import exhibit_of, make
 from sample_predictions import sample_predictions
@@ -42,7 +43,7 @@ def inputs(tmp_path_factory) -> Path:
     write_dataset(folder / "large.nc", aggregation_cube("qwen3-14b", 39), {"digest": "cccc"})
     write_dataset(folder / "pre.nc", pre_generation_cube(), {"digest": "dddd"})
     for name, cost in costs().items():
-        write_cost(folder / f"{name}.json", cost)
+        write_cost(folder / f"{name}.json", cost, {"stage": name})
     return folder
 
 
@@ -69,7 +70,7 @@ def tables(inputs, tmp_path_factory) -> Path:
     [
         ("main", r"\textbf{CoCal (binary)} & ", 6 * 6 * 4),
         ("one_set", r"\textbf{CoCal (binary)} & ", 2 * 6 * 4),
-        ("hyperparameters", r"\raggedright Batch size & 256 \\", 59),
+        ("hyperparameters", r"\raggedright Batch size & 256 \\", 60),
         ("token_aggregation", r"Response mean & 0.095 & 0.871 & 0.104 & 0.869 \\", 12),
         ("pre_generation", r"Pre-generation & 0.124 & 0.785 & 0.268 & 0.650 \\", 8),
         ("time_to_confidence", r"AIME 2025 & 41.78 & 184.56 & 4417$\times$ \\", 5),
@@ -87,8 +88,11 @@ def test_a_command_writes_print_page_and_numbers(tables, name, line, rows):
     assert len(pd.read_csv(tables / f"{name}.csv")) == rows
 
 
-def test_the_digests_of_all_cubes_are_named(tables):
-    assert (tables / "token_aggregation.tex").read_text().startswith("% study embedded; metrics bbbb, cccc; layout ")
+def test_the_digests_of_all_cubes_are_named(tables, inputs):
+    first, second = (Product(inputs / f"{name}.nc").identity for name in ("small", "large"))
+    text = (tables / "token_aggregation.tex").read_text()
+    assert text.startswith(f"% study embedded; metrics {first}, {second}; layout ")
+    assert set(Product(tables / "token_aggregation.csv").parents.values()) == {first, second}
 
 
 def test_a_record_of_another_kind_is_refused(inputs, tmp_path, capsys):

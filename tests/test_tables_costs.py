@@ -5,12 +5,13 @@ import math
 import pandas as pd
 import pytest
 
+from cocal.config.engine import EngineChoice
 from cocal.errors import ContractError
 from cocal.exhibits import cost, time_to_confidence
 from cocal.exhibits.typesetting.latex import latex
 from cocal.exhibits.typesetting.numbers import LONG, SHORT, ratios, times
 from cocal.study.costs import Cost
-from sample_tables import CPU, GPU, cost_layout, costs, latency, times_layout
+from sample_tables import CPU, GPU, cost_layout, costs, latency, paper_study, times_layout
 
 NOTHING = float("nan")
 TIMES = r"""
@@ -135,7 +136,7 @@ def test_the_published_table_of_costs():
     ) in text
     assert r"\label{tab:cost}" in text
     assert list(numbers.columns[1:]) == [
-        *("training_llm", "training_sampling", "training_mlp", "inference_llm", "inference_mlp")
+        *("training_llm", "training_sampling", "training_states", "training_mlp", "inference_llm", "inference_mlp")
     ]
     assert numbers.loc[0, "inference_mlp"] == pytest.approx(0.000199)
     assert numbers.loc[1, "training_sampling"] == 51192.0
@@ -159,6 +160,32 @@ def test_a_tiny_study_is_in_smaller_units():
     assert "and ten companions of CoCal and five companions of PostCal, all fitted together." in text
 
 
+def test_passes_over_states_are_shown_apart():
+    """CoCal's within the training, PostCal's after the sampling; they are no part of the columns beside them."""
+    made = costs(
+        training=Cost(seconds=60012.0, items=60, states_seconds=2700.0, device=GPU),
+        sampling=Cost(seconds=51192.0, items=245760, states_seconds=3600.0, device=GPU),
+    )
+    text = cost_tex(made)
+    assert r"& \multicolumn{4}{c}{Training}" in text
+    assert r"& LLM & Sampling & States & MLP & LLM & MLP \\" in text
+    assert r"& (h) & (h) & (h) & (s) & (s) & (ms) \\" in text
+    assert r"CoCal & 16.67 & -- & 0.750 & 15.10 & 0.372 & 0.199 \\" in text
+    assert r"PostCal & 16.67 & 14.22 & 1.000 & 14.86 & 0.372 & 0.199 \\" in text
+    assert r"SelfConsis & 16.67 & -- & -- & -- & 3.225 & -- \\" in text
+
+
+def test_the_caption_says_how_often_prompts_are_encoded():
+    def caption(engine: dict) -> str:
+        study = paper_study()
+        generation = study.generation.model_copy(update={"engine": EngineChoice.model_validate(engine).root})
+        (table,) = cost.of_study(study.model_copy(update={"generation": generation}), {})
+        return table.caption
+
+    assert caption({"kind": "vllm"}).endswith("Every response encodes its own prompt: prefix caching is off.")
+    assert caption({"kind": "transformers"}).endswith("share the encoding of its prompt.")
+
+
 def test_several_devices_are_told_apart():
     made = costs(fit=Cost(seconds=75.0, items=10, device=CPU), postcal_fit=Cost(seconds=5.0, items=10, device=CPU))
     text = cost_tex(made)
@@ -166,3 +193,9 @@ def test_several_devices_are_told_apart():
         f"Measured on {GPU} (LLM training, sampling and inference); {CPU} (fit of CoCal's companions and fit of "
         "PostCal's companions). Measured times"
     ) in text
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": 0.0}, {"seconds": -1.0}, {"items": 0}])
+def test_a_cost_without_time_or_work_is_refused(wrong):
+    with pytest.raises(ValueError, match="greater than"):
+        Cost(**{"seconds": 1.0, "items": 1, "device": "cpu"} | wrong)

@@ -1,5 +1,9 @@
 """The table of hyperparameters: what it says is what the study is."""
 
+import pytest
+
+from cocal.companion.model import CompanionMLP
+from cocal.companion.spec import parameters
 from cocal.config import load_study
 from cocal.exhibits.hyperparameters import grid, prepare
 from cocal.exhibits.typesetting.latex import latex
@@ -56,6 +60,21 @@ def test_the_published_rows_in_their_order():
     ]
     assert not any("calibrator" in line.lower() for line in lines)  # it is called a companion everywhere
     assert r"Response lengths are measured in tokens. Tiny policies of 0.4 M parameters \& synthetic" in "".join(lines)
+
+
+def test_the_size_of_a_companion_is_that_of_its_module():
+    """Section 7 of the design: 19.5 M parameters at the width of Qwen3-8B."""
+    found = settings()["Companion training: Parameters of a companion (8B / 14B)"]
+    counts = [
+        sum(
+            weights.numel()
+            for weights in CompanionMLP(inputs, (2048, 1024, 512, 256), seeds=[42], targets=1).parameters()
+        )
+        for inputs in (8192, 10240)
+    ]
+    assert found == " / ".join(f"{count:,}" for count in counts)
+    assert counts[0] == pytest.approx(19.5e6, rel=0.01)
+    assert parameters(6, ()) == 7
 
 
 def test_equal_lengths_share_a_row():
@@ -178,3 +197,30 @@ def test_a_checkpoint_says_its_own_width():
     found = settings(backbones={"a": hub})
     assert found["Policy training: Backbone"] == "Qwen3-8B"
     assert found["Companion training: Input dimension (Qwen3-8B)"] == "8,192"
+
+
+def test_an_algorithm_shows_settings_of_its_own(repository):
+    """The paper study's: those of the published code of RLCR and DCPO (appendix B.2)."""
+    found = prepared(load_study(repository / "config/paper.yaml"))
+    rows = dict(zip(found["setting"], found["value"], strict=True))
+    assert rows["Policy learning rate (GRPO)"] == "1 × 10⁻⁶"
+    assert rows["Policy learning rate (RLCR)"] == "5 × 10⁻⁶"
+    assert rows["Policy learning rate (DCPO)"] == "2 × 10⁻⁶"
+    assert rows["Optimizer updates per step (GRPO / RLCR)"] == "1"
+    assert rows["Optimizer updates per step (DCPO)"] == "4"
+    assert rows["Clip ratio (lower / upper)"] == "0.20 / 0.28"
+
+
+def test_precisions_of_a_training_on_gpus_are_shown():
+    """tests/test_precision.py holds what they say."""
+    shared = {"algorithms": ["grpo"], "dataset": "deepscaler"}
+    converted = {"torch_dist": {"qwen3-8b": "/8b", "qwen3-14b": "/14b"}}
+    for change, states, sums in (
+        ({"trl": {"shard": True, "vllm": True}}, "bfloat16, as in evaluation", "float32"),
+        ({"trl": {"vllm": True}}, "bfloat16 products, float32 residual stream", None),
+        ({"engine": "slime", "slime": converted}, "bfloat16, as in evaluation", None),
+        ({}, None, None),
+    ):
+        found = settings(policy=shared | change)
+        assert found.get("Not stated in the paper: Precision of rollout states") == states
+        assert found.get("Not stated in the paper: Precision of sums of gradients over GPUs") == sums

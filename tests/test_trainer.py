@@ -1,7 +1,6 @@
 """Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
 
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,16 +15,20 @@ from cocal.answers.judge import Verdicts
 from cocal.checkpoints.loading import cast_weights, load_policy, stored_dtype
 from cocal.config.evaluation import FeatureSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
+from cocal.errors import ContractError
 from cocal.features.forward import score
 from cocal.policy import trainer as trainer_module
 from cocal.policy.micro_batches import sorted_by_length
-from cocal.policy.recorder import Outputs
+from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.policy.seconds import StepSeconds
-from cocal.policy.train import train_policy, trl_arguments
+from cocal.policy.train import train_policy
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.run_folder import RunFolder
+from conftest import own_copy
+from micro_trainer import micro_trainer
 
 ROWS, PROMPT, RESPONSE = 12, 7, 9
 
@@ -41,23 +44,7 @@ def trainer(tmp_path, micro_checkpoint):
     """Makes a trainer of the micro policy."""
 
     def make(settings: PolicySettings) -> RecordingGRPOTrainer:
-        from datasets import Dataset
-
-        model, tokenizer = load_policy(micro_checkpoint)
-        trainer = RecordingGRPOTrainer(
-            recorder=None,
-            layers=(),
-            policy=settings,
-            algorithm="grpo",
-            stages={},
-            dtype=torch.float32,
-            attributes={},
-            model=model,
-            processing_class=tokenizer,
-            reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
-            args=trl_arguments(settings, "grpo", tmp_path),
-            train_dataset=Dataset.from_dict({"prompt": ["1"] * 12, "question_id": ["q"] * 12}),
-        )
+        trainer = micro_trainer(tmp_path, micro_checkpoint, settings)
         trainer.model.train()
         trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
         return trainer
@@ -116,6 +103,29 @@ def test_sorting_and_trimming_leave_the_loss_alone(trainer, rows, loss, of):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     for one, other in zip(trimmed, gradients, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+def test_the_loss_is_the_clipped_one(trainer, rows, loss):
+    """Equation 1: -min(ratio A, clip(ratio, 1 - low, 1 + high) A), averaged within responses or over all tokens."""
+    one = trainer(_settings(loss=loss, temperature=0.7, clip_low=0.3, clip_high=0.5, micro_batch=12))
+    rows["advantages"] = rows["advantages"][:, None] * torch.linspace(-1, 1, RESPONSE)
+    total, tokens = 0.0, 0
+    with torch.no_grad():
+        for k in range(ROWS):
+            prompt = rows["prompt_ids"][k][rows["prompt_mask"][k].bool()]
+            response = rows["completion_ids"][k][rows["completion_mask"][k].bool()]
+            logits = one.model(torch.cat([prompt, response])[None]).logits[0, len(prompt) - 1 : -1] / 0.7
+            logprobs = logits.log_softmax(dim=1)[range(len(response)), response]
+            # ratios from far below the clip range to far above it
+            rows["old_per_token_logps"][k, : len(response)] = logprobs - torch.linspace(-0.9, 0.9, len(response))
+            ratio = torch.linspace(-0.9, 0.9, len(response)).exp()
+            advantage = rows["advantages"][k, : len(response)]
+            losses = -torch.minimum(ratio * advantage, ratio.clamp(0.7, 1.5) * advantage)
+            total += losses.mean().item() / ROWS if loss == "grpo" else losses.sum().item()
+            tokens += len(response)
+    found, _ = _loss(one, [rows])
+    assert found == pytest.approx(total if loss == "grpo" else total / tokens, rel=1e-4)
 
 
 def test_sorted_micro_batches_hold_every_row_once(rows):
@@ -209,10 +219,21 @@ def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, mic
     assert rollouts["exact_match"].isna().all()
 
 
+def test_a_run_with_a_missing_step_is_not_published(tmp_path):
+    run = RunFolder(tmp_path / "run", "digest")
+    recorder = RolloutRecorder(run, 2, {})
+    with pytest.raises(ContractError, match=r"rollouts of step 1 are missing; "):
+        recorder.publish(Outputs({}, tmp_path / "rollouts"), items=2)
+    (run.path / "rollouts").mkdir()
+    (run.path / "rollouts/step-00001.parquet").touch()
+    with pytest.raises(ContractError, match=r"rollouts of step 2 are missing; "):
+        recorder.publish(Outputs({}, tmp_path / "rollouts"), items=2)
+    assert not (tmp_path / "rollouts").exists()
+
+
 def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, micro_questions):
     """Training is float32; what a bfloat16 base becomes is bfloat16."""
-    base = tmp_path / "base"
-    shutil.copytree(micro_checkpoint, base)
+    base = own_copy(micro_checkpoint, tmp_path / "base")
     cast_weights(base, torch.bfloat16)
     with Verifier(VerifierSettings()) as verifier:
         train_policy(
@@ -258,15 +279,16 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
     clock = iter([10.0, 11.0, 20.0, 23.0, 30.0, 30.5, 40.0, 47.0])
     monkeypatch.setattr(trainer_module.time, "monotonic", lambda: next(clock))
     seconds = StepSeconds(tmp_path / "seconds.json")
-    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False))
+    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0)
     callback = trainer_module._StepCallback(owner, 2, seconds, {}, torch.float32, {})
     state = SimpleNamespace(global_step=0, max_steps=4)
     callback.on_train_begin(None, state, None)
     for update in range(1, 5):
         callback.on_step_begin(None, state, None)
         state.global_step = update
-        callback.on_step_end(None, state, None)
-    assert json.loads((tmp_path / "seconds.json").read_text()) == {"1": 4.0, "2": 7.5}
+        owner.states_seconds += 0.25 * (update > 2)  # the second step reads states for half a second
+        callback.on_step_end(None, state, SimpleNamespace())
+    assert json.loads((tmp_path / "seconds.json").read_text()) == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
 
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
@@ -279,3 +301,24 @@ def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
     assert precise == [True]
     assert np.isfinite(states[0]).all()
     assert logprobs == [None]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_states_travel_in_the_format_of_the_store(trainer, monkeypatch, dtype):
+    """The main process gets what it stores; without states there is nothing to send."""
+    one, sent = trainer(_settings()), []
+    one._states_dtype = dtype
+    monkeypatch.setattr(type(one.accelerator), "num_processes", 2)
+
+    def gather(rows, parts, dst):
+        sent.extend(rows)
+        parts[:] = [rows, rows]
+
+    monkeypatch.setattr(torch.distributed, "gather_object", gather)
+    states = np.random.default_rng(0).normal(size=(2, 2, 8)).astype(np.float32)
+    rows = one._gathered([{"states": states, "text": "a"}, {"states": None, "text": "b"}])
+    assert sent[0]["states"].dtype == dtype
+    assert [row["text"] for row in rows] == ["a", "b", "a", "b"]
+    np.testing.assert_array_equal(rows[2]["states"], torch.from_numpy(states).to(dtype).float().numpy())
+    assert rows[0]["states"].dtype == np.float32
+    assert rows[3]["states"] is None

@@ -26,7 +26,7 @@ from cocal.answers.partition import partition
 from cocal.config.evaluation import VerifierSettings
 
 MEGABYTE = 1_000_000
-HANGING = "9^{9^{9^{9}}}"
+HANGING = r"\int_0^{\infty} e^{-x^{x}} \, dx"
 
 
 @pytest.fixture(scope="module")

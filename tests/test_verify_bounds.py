@@ -1,5 +1,6 @@
 """Bounds of the verifier: verdicts that do not depend on the load, and what becomes of those that stay out."""
 
+import multiprocessing
 import time
 from functools import partial
 from pathlib import Path
@@ -8,11 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from cocal.answers import comparison
+from cocal.answers.bounds import too_large
 from cocal.answers.equivalence import Verifier
 from cocal.config.evaluation import VerifierSettings
 from cocal.errors import ContractError
 
-HANGING = "9^{9^{9^{9}}}"
+HANGING = r"\int_0^{\infty} e^{-x^{x}} \, dx"
 
 
 def waiting(times: int, tries: Path, pairs: list, *bounds: float) -> list[bool]:
@@ -109,3 +111,113 @@ def test_too_many_undecided_answers_fail_the_job():
 def test_the_clock_may_not_be_the_tighter_bound():
     with pytest.raises(ValidationError, match=r"wall_timeout = 1 is shorter than timeout = 2"):
         VerifierSettings(timeout=2.0, wall_timeout=1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9^{9^{9}}",
+        "9^{9^{9^{9}}}",
+        "10^{100000}",
+        "10^{100,000}",
+        "10^{-100000}",
+        "(9^{9999})^{9999}",
+        r"\left(2019!\right)^{2019}",
+        r"e^{e^{e^{e}}}",
+        r"2^{\frac{9^9}{2}} + 1",
+        r"\frac{1}{9^{9^9}}",
+        "1/9^{9^9}",
+        "x_{9^{9^9}}",
+        "100000!",
+        "4!!!!",
+        "(((3!)!)!)!",
+        r"\binom{10^{9}}{5 \cdot 10^{8}}",
+        r"\prod_{n=1}^{10^{8}} (1 + \frac{1}{n^2})",
+        r"\sum\limits_{n=1}^{100000} \frac{1}{n}",
+        "(x+y+z+1)^{30}",
+        "(x + 1)^{2004}",
+        "9" * 256 + "!",
+        "9" * 400 + "^{9999}",
+        "2^(((((9^(9^9))))))",
+    ],
+)
+def test_what_is_too_large_to_evaluate(text):
+    assert too_large(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10^{-100}",
+        "10^{99999}",
+        "3^{-174762.6667}",
+        "0.5^{1000000}",
+        r"2^{2^{10}}",
+        r"2^{2^{2^{n}}}",
+        "x^{100000000}",
+        r"2^{\frac{1}{1000000}}",
+        r"e^{-x^2}",
+        "(2n)! \\cdot 2^{n^2}",
+        "((3!)!)!",
+        "(1002!)^2 + 2004",
+        r"\frac{30! \cdot 1989!}{2020!}",
+        r"\binom{2037171}{2019}",
+        r"\binom{1000000}{999998}",
+        r"\binom{n}{k}",
+        r"\sum_{n=1}^{\infty} \frac{1}{n^2}",
+        r"\sum_{i=0}^{8} \binom{n}{i}",
+        "(x+1)^{300}",
+        "(x+y+z)^{10}",
+        "(-x)^{2004}",
+        "(1+i)^{2004}",
+        "5" * 512,
+        "",
+        "²٣!^",
+        r"}^{_!\frac\binom\sum_",
+    ],
+)
+def test_what_is_evaluated(text):
+    assert not too_large(text)
+
+
+def test_nesting_beyond_all_measure_is_too_large():
+    assert too_large("(" * 10_000)
+
+
+def test_numbers_too_large_to_evaluate_reach_no_process_and_equal_their_own_text_alone():
+    """A thousand of the worst kinds, and no process is started for them."""
+    towers = [f"{base}^{{{base}^{{{exponent}}}}}" for base in range(10, 260) for exponent in (8, 9)]
+    worst = [*towers, *(f"{n}!" for n in range(100_000, 100_250)), *(f"{n}!!!!" for n in range(4, 254))]
+    assert len(set(worst)) == 1000
+    with Verifier(VerifierSettings(max_timeouts=1.0)) as verifier:
+        against = verifier.correct([["7"]] * 1000, worst)
+        itself = verifier.correct([[f"${text}$"] for text in worst], worst)
+        labels, _ = verifier.classes(["10^{10^{9}}", "7", "$10^{10^{9}}$.", "11^{10^{9}}"])
+        assert not multiprocessing.active_children()
+    assert not against.values.any()
+    assert not against.decided.any()
+    assert itself.values.all()
+    assert itself.decided.all()
+    assert labels.tolist() == [0, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "infinite", [r"|\infty|.70", r"0!\infty", r"\infty + 1", r"-\infty", r"\frac{0}{0}", r"\frac{1}{0}"]
+)
+def test_infinity_is_no_number_whatever_a_difference_is_simplified_to(infinite, monkeypatch):
+    assert not comparison.compare("1/2", infinite)  # the first of them, math-verify alone calls 1/2
+    monkeypatch.setattr("math_verify.verify", lambda *_, **__: True)
+    assert comparison.compare("1/2", "0.5")
+    assert comparison.compare(r"\infty", infinite)
+    assert not comparison.compare("1/2", infinite)
+    assert not comparison.compare(infinite, "1/2")
+
+
+def test_infinity_as_a_limit_or_in_a_denominator_may_give_a_number():
+    pairs = [
+        (r"\frac{\pi^2}{6}", r"\sum_{n=1}^{\infty} \frac{1}{n^2}"),
+        ("0", r"e^{-\infty}"),
+        (r"(0, \infty)", r"(0, +\infty)"),
+        ("x = 5", "5"),
+    ]
+    assert [comparison.compare(*pair) for pair in pairs] == [True, True, True, True]

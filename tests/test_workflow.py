@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
+import forked_snakemake
+import warm_jobs
 from cocal.config import load_study
 from cocal.config.methods import METHODS
 from cocal.exhibits.base.registry import exhibits_of
@@ -20,10 +22,16 @@ from cocal.store.owner import claim
 from smoke_study import planned, snakemake
 
 TABLES = [
+    "claims",
     "main",
+    "comparisons",
+    "proper_scores",
+    "recalibrated",
+    "decisions",
     "cost",
     "ood",
     "hyperparameters",
+    "conditions",
     "scale",
     "token_aggregation",
     "pre_generation",
@@ -31,14 +39,16 @@ TABLES = [
 ]
 TIMES = ["cost", "time_to_confidence"]
 """Tables of measured times: no two runs agree."""
-OF_BOTH = ["scale", "token_aggregation", "layers"]
+OF_BOTH = ["claims", "scale", "token_aggregation", "layers"]
 """Tables and figures that show the second backbone."""
 DIAGRAMS = ["paradigms", "overview"]
-FIGURES = ["reliability", "reliability_all", "training_dynamics", "early_steps", "budgets", "composition"]
-FIGURES += ["cross_iteration", "cross_policy", "layers"]
+FIGURES = ["claims", "reliability", "reliability_all", "training_dynamics", "early_steps", "budgets", "composition"]
+FIGURES += ["risk_coverage", "online", "cross_iteration", "cross_policy", "layers"]
 STUDIES = {"config.yaml": {"questions": 11}, "smoke.yaml": {"questions": 4}, "rehearsal.yaml": {"questions": 11}}
 STUDIES |= {
-    "paper.yaml": {"questions": 11, "sources": 11, "judge_checkpoint": 1, "existing_backbone": 2, "backbone": 0}
+    "paper.yaml": {"questions": 11, "sources": 11, "judge_checkpoint": 1, "existing_backbone": 2, "backbone": 0},
+    "single-gpu-rehearsal.yaml": {"questions": 11},
+    "single-gpu.yaml": {"questions": 11, "sources": 11, "existing_backbone": 2, "backbone": 0},
 }
 """Studies, and jobs of theirs that no other study has."""
 # of both backbones; what is not listed here runs once
@@ -53,12 +63,13 @@ JOBS |= dict.fromkeys(
     [
         *("all", "latency", "overlap", "prompt_companions", "prompt_features"),
         *("budget_metrics", "budget_predictions", "cross_policy_metrics", "sweep_metrics", "table_all"),
+        *("one_layer_companions", "online", "recalibrated_metrics"),
         *(f"table_{name}" for name in TABLES),
         *(f"figure_{name}" for name in (*FIGURES, *DIAGRAMS)),
     ],
     1,
 )
-JOBS |= {"factual_features": 3, "factual_responses": 5, "train_coupled": 4}
+JOBS |= {"recalibrate": 3, "factual_features": 3, "factual_responses": 5, "train_coupled": 4}
 BY_STAGES = {
     3: {"features": 10, "predictions": 14, "responses": 16, "sweep_predictions": 3},
     2: {"features": 7, "predictions": 11, "responses": 13, "sweep_predictions": 2},
@@ -78,8 +89,7 @@ def test_dry_run_plans_the_whole_study(repository, tmp_path, name):
 def test_documented_commands_plan_without_a_cluster(repository, tmp_path, profile):
     """`snakemake results/tables/main.tex` and `snakemake --profile slurm`, typed in the repository."""
     flags = ["--profile", "slurm"] if profile == "slurm" else ["results/tables/main.tex"]
-    command = ["snakemake", "--dry-run", "--forceall", "--directory", str(tmp_path), *flags]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
+    done = forked_snakemake.run(["--dry-run", "--forceall", "--directory", tmp_path, *flags], repository)
     assert done.returncode == 0, done.stderr
     jobs = planned(done.stdout + done.stderr)
     assert jobs["train"] >= 1
@@ -95,8 +105,7 @@ def test_the_paper_study_is_planned_beside_the_embedded_one(repository, tmp_path
     (tmp_path / "slurm").symlink_to("workflow/profiles/slurm")
     claim(tmp_path / "results", "embedded", "config/config.yaml")
     for flags in (["--profile", "slurm"], ["results/tables/main.tex"]):
-        command = ["snakemake", "--dry-run", *flags]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+        done = forked_snakemake.run(["--dry-run", *flags], tmp_path)
         assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "studies").iterdir()] == ["paper"]
 
@@ -221,10 +230,12 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
         assert f"results/figures/{name}.png" in page
     entries = re.findall(r'"labels": \{"table or figure": "(.+?)"\}', page)
     assert len(entries) == len([*TABLES, "main_step2", *FIGURES, *DIAGRAMS])
-    first, *_, step2, scale = sorted(entry for entry in entries if entry.startswith("1."))
-    assert [first, step2] == ["1.1 Main table, step 4", "1.5 Main table, step 2"]
-    assert scale == "1.6 Main table of Smoke-Qwen3-Deep"
-    assert sum(entry.startswith("4.") for entry in entries) == len(TIMES)
+    claims, *_ = sorted(entry for entry in entries if entry.startswith("1."))
+    assert claims == "1.1 Which claims of the paper hold"
+    first, *_, step2, scale = sorted(entry for entry in entries if entry.startswith("2."))
+    assert [first, step2] == ["2.01 Main table, step 4", "2.10 Main table, step 2"]
+    assert scale == "2.11 Main table of Smoke-Qwen3-Deep"
+    assert sum(entry.startswith("5.") for entry in entries) == len(TIMES)
     texts = [exhibit.caption for exhibit in exhibits_of(load_study(repository / "config/smoke.yaml"), {})]
     for text in [*texts, (repository / "workflow/report/study.rst").read_text()]:
         words = re.split(r"[\n*'(]", text)[0].strip()
@@ -258,7 +269,7 @@ def test_a_second_run_gives_the_same_bytes(smoke, repository, tmp_path):
     drawn = [name for name in FIGURES if name not in OF_BOTH]
     targets = [f"results/tables/{name}.tex" for name in measured]
     targets += [f"results/figures/{name}.pdf" for name in (*drawn, *DIAGRAMS)]
-    done = snakemake(tmp_path, "--", *targets, config=repository / "config/smoke.yaml")
+    done = snakemake(tmp_path, "--", *targets, config=repository / "config/smoke.yaml", **warm_jobs.environment())
     assert done.returncode == 0, done.stderr[-5000:]
     names = [f"tables/{name}.{suffix}" for name in measured for suffix in ("tex", "csv", "html")]
     names += [f"figures/{figure}.{suffix}" for figure in drawn for suffix in ("pdf", "png", "csv")]

@@ -13,5 +13,9 @@ class ClusterError(RuntimeError):
     """The jobs cannot run on this cluster now; the message says why and which command helps."""
 
 
+class BusyError(RuntimeError):
+    """Another process still writes the same files; the message names it and says how to wait for it or end it."""
+
+
 class EngineError(RuntimeError):
     """The process of a generation engine failed or died; the message holds the end of its output."""

@@ -18,7 +18,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from cocal.runtime.joblog import NAME_WIDTH, job_line
 from cocal.runtime.progress import in_words
-from snakemake_logger_plugin_cocal.text import called, reason_line
+from snakemake_logger_plugin_cocal.text import called, reason_line, summary
 from snakemake_logger_plugin_cocal.work import Work, earlier_seconds
 
 BENCHMARKS = Path("results/benchmarks")
@@ -63,6 +63,9 @@ class LogHandler(LogHandlerBase):
         self._jobs: dict[int, Job] = {}
         self._running: set[int] = set()
         self._targets: set[str] = set()
+        self._outputs: dict[int, list[str]] = {}
+        self._built: list[str] = []
+        self._began = time.monotonic()
         self._failures: dict[int, str] = {}
         self._spoken = time.monotonic()
         self._over = Event()
@@ -175,21 +178,20 @@ class LogHandler(LogHandlerBase):
     def _started(self, record: LogRecord) -> str:
         job = Job(called(record.rule_name, record.wildcards, record.shellcmd), record.rule_name, time.monotonic())
         self._jobs[record.jobid] = job
-        reason = reason_line(record.reason)
-        if not self.common_settings.dryrun:
-            self._running.add(record.jobid)
         if not record.output:  # a target without outputs, such as all
             self._targets.add(record.rule_name)
-            return ""
         if self.common_settings.dryrun:
-            return f"{job.name:<{NAME_WIDTH}}  {reason}"
-        return self._line(job.name, f"started: {reason}" if reason else "started")
+            return f"{job.name:<{NAME_WIDTH}}  {reason_line(record.reason)}" if record.output else ""
+        self._running.add(record.jobid)
+        self._outputs[record.jobid] = list(map(str, record.output))
+        return ""  # a long job says itself how far it is; each has a line when it ends
 
     def _finished(self, record: LogRecord) -> str:
         job = self._jobs[record.job_id]
         self._running.discard(record.job_id)
         self._failures.pop(record.job_id, None)
         took = time.monotonic() - job.started
+        self._built += self._outputs.pop(record.job_id, [])
         self._work.finish(job.rule, took)
         return (
             "" if job.rule in self._targets else self._line(job.name, f"done in {in_words(took):<12}  {self._rest()}")
@@ -214,8 +216,11 @@ class LogHandler(LogHandlerBase):
                     self._print(self._line("running", f"{names}; {self._rest()}"))
 
     def close(self) -> None:
-        """Stop the thread that watches for silence."""
+        """Stop the thread that watches for silence, and say what a run has built."""
         self._over.set()
+        if self._built and not (self._failures or self._running):
+            self._print(summary(self._built, time.monotonic() - self._began))
+            self._built = []
         super().close()
 
     def _failed(self, record: LogRecord) -> str:

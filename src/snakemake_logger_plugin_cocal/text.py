@@ -1,15 +1,22 @@
-"""Texts about a job for one line: why it runs, and its name."""
+"""Texts for the terminal: why a job runs, its name, and what a run has built."""
 
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from cocal.runtime.joblog import job_name
+from cocal.runtime.progress import in_words
 
 LONGEST = 100
 """Largest number of characters of a reason."""
+
+SHOWN = ("results/tables", "results/figures")
+"""Folders of what a reader looks at, in the order of interest."""
+FIRST = ("results/tables/main.html", "results/tables/all.tex")
+"""What to open first; the first one that a run has built."""
 
 _REASONS = {
     "Forced execution": "it is forced",
@@ -125,3 +132,19 @@ def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str
         return " ".join([name, *map(str, wildcards.values())])
     # the features of factual questions have the same command and folder, so they need another name
     return f"{name} factual" if rule.startswith("factual") and "factual" not in name else name
+
+
+def summary(built: Sequence[str], seconds: float) -> str:
+    """The last lines of a run: how long it took, what it has built where, and what to open first.
+
+    Args:
+        built: Paths of all outputs of the finished jobs.
+        seconds: Duration of the run.
+    """
+    folders = Counter("/".join(PurePath(path).parent.parts[:2]) or "." for path in built)
+    order = sorted(folders, key=lambda folder: (folder not in SHOWN, SHOWN.index(folder) if folder in SHOWN else 0))
+    files = ", ".join(f"{folder} ({folders[folder]})" for folder in order)
+    count = f"{len(built)} files and folders were" if len(built) > 1 else "1 file or folder was"
+    lines = [f"Done in {in_words(seconds)}: {count} built, in {files}."]
+    lines += [f"Open {first} first." for first in FIRST if first in built][:1]
+    return "\n".join(lines)

@@ -29,6 +29,13 @@ def function(path: str):
     return getattr(importlib.import_module(module), name)
 
 
+def holds_lock(run: Path) -> bool:
+    """Whether this process, which writes into the run folder, has been given the folder's lock."""
+    lock = run.with_name(f".{run.name}.lock").stat()
+    opened = [file.stat() for file in Path("/proc/self/fd").iterdir() if file.exists()]
+    return any(os.path.samestat(lock, one) for one in opened)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for flag in FLAGS:
@@ -36,6 +43,7 @@ def main() -> None:
     for flag in NUMBERS:
         parser.add_argument(f"--{flag}", type=int)
     args, _ = parser.parse_known_args()
+    assert holds_lock(Path(args.prompt_data).parent), "a second run could start beside this process"
     lines = Path(args.prompt_data).read_text().splitlines()
     saved = Path(args.load) / "latest.txt"
     start = int(saved.read_text()) + 1 if saved.exists() else 0

@@ -16,6 +16,7 @@ SITE = {
     "COCAL_SLURM_JOBS": "4",  # its node has two real cores
     "COCAL_SLURM_POLL": "8",
     "COCAL_SLURM_LATENCY": "10",
+    "COCAL_PROCESSOR_ONLY": "1",  # its GPUs are stand-ins
     "OMP_NUM_THREADS": "1",
 }
 

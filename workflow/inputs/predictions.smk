@@ -55,7 +55,7 @@ def estimator_code(methods):
     """Digest of the code of `cocal predictions` and these methods' estimates, which it imports by name, and digest of
     the methods' declarations, without what only their looks depend on."""
     chosen = [METHODS[method] for method in methods]
-    code = code_digest("cocal.commands.predictions", *sorted({m.estimate for m in chosen}))
+    code = computing("cocal.commands.predictions", *sorted({m.estimate for m in chosen}))
     return [code, digest([[m.name, m.target, m.columns] for m in chosen])]
 
 
@@ -160,3 +160,8 @@ def cross_policy_files(wildcards):
 
 def macro_averages(wildcards):
     return canonical(plan.macro_averages(STUDY, wildcards.backbone))
+
+
+def resamples_flag(wildcards, output) -> str:
+    """The flag of `cocal metrics` for the metrics of every resample."""
+    return f"--resamples {output.resamples}"

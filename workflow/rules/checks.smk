@@ -14,13 +14,17 @@ rule checks:
         settings=canonical(STUDY.companion),
         prompt_settings=canonical(plan.prompt_companion(STUDY)),
         ablation_settings=canonical(plan.ablation_companion(STUDY)),
+        one_layer_settings=canonical(rivals.one_layer_companion(STUDY)),
+        recalibration=recalibration_flags,
         quality=canonical(STUDY.quality),
+        planned=planned_predictions,
         resampled=resampled_flag,
         companions=check_companions,
         code=code_digest("cocal.commands.checks"),
     shell:
         "cocal checks --settings {params.settings:q} --prompt-settings {params.prompt_settings:q}"
-        " --ablation-settings {params.ablation_settings:q} --quality {params.quality:q}"
+        " --ablation-settings {params.ablation_settings:q} --one-layer-settings {params.one_layer_settings:q} --quality {params.quality:q} --planned {params.planned:q}"
         " --backbone {wildcards.backbone} --rollouts {input.rollouts} {params.resampled}"
         " --questions {input.questions} --companions {params.companions} --predictions {input.predictions}"
+        " {params.recalibration}"
         " --output {output} > {log} 2>&1"

@@ -1,12 +1,27 @@
 # Before the first job, results/ is claimed for the study. Where there is SLURM, the run is refused if jobs of an
 # earlier run may still write into this folder or, with `--profile slurm`, if the cluster lacks what the jobs will ask
-# for.
+# for. Jobs with GPUs are refused if these, or what they need beside them, do not suit the study.
 from shutil import which
 
 from cocal.store.owner import claim
+from cocal.study.preflight import Run, check
+
+
+def gpus_to_come():
+    """GPUs that a job of each rule asks for, of the jobs that will run."""
+    jobs = (job for job in workflow.dag.needrun_jobs() if not job.is_group())
+    return {job.rule.name: job.resources["gpus"] for job in jobs if job.resources.get("gpus")}
+
+
+def run_to_come():
+    """What Snakemake was asked to do, as far as GPUs are concerned."""
+    methods = {str(method) for method in workflow.deployment_settings.deployment_method}
+    allowed = workflow.global_resources.get("gpus")
+    return Run(gpus_to_come(), allowed and allowed.value, "conda" in " ".join(methods).lower())
 
 
 onstart:
     if which("squeue"):
         shell("cocal slurm")
+    check(STUDY, run_to_come())
     claim("results", STUDY.study, STUDY_FILE)

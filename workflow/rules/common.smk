@@ -7,7 +7,7 @@ from pathlib import Path
 from cocal.exhibits.base.exhibit import FigureExhibit, TableExhibit
 from cocal.exhibits.base.layouts import MATHEMATICS
 from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
-from cocal.study import plan
+from cocal.study import online, plan, rivals
 from cocal.config.load import configured_study
 from cocal.config.paths import located
 from cocal.config.methods import METHODS
@@ -17,6 +17,7 @@ from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.prompts import Prompts
 from cocal.questions.files import counted
 from cocal.questions.registry import known_wrong, registry_of
+from cocal.runtime import numerics
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
 from cocal.store.provenance import canonical, digest
@@ -39,13 +40,20 @@ STUDY = located(CONFIGURED, workflow.basedir, Path.cwd())
 if {"--unlock", "--lint"}.isdisjoint(sys.argv):
     refuse_other_study("results", STUDY.study, STUDY_FILE)
 
+# Numerical libraries read these when they are loaded. Jobs inherit them; those of a cluster read this file again.
+os.environ.update(numerics.environment(STUDY.numerics))
+
 # Environments (--sdm conda) install the package of this checkout, wherever the results lie.
 os.environ.setdefault("COCAL_CHECKOUT", str(workflow.basedir))
 
 # The slice of the dataset registry that the study uses.
 REGISTRY = registry_of(STUDY.question_sets.registered, STUDY.sources.registry)
 # The tables and figures of the study, each with its layout and the files that it reads.
-EXHIBITS = exhibits_of(CONFIGURED, known_wrong(STUDY.question_sets.registered, REGISTRY))
+EXHIBITS = exhibits_of(
+    CONFIGURED,
+    known_wrong(STUDY.question_sets.registered, REGISTRY),
+    os.path.relpath(workflow.basedir),
+)
 TABLES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, TableExhibit)]
 FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)]
 # These are no parameters of rules: where a verified file came from, and where it is kept, changes no result.
@@ -60,12 +68,22 @@ EARLIER_STAGES = STUDY.policy.stages[:-1]
 TRAINING_SET = f"results/questions/{STUDY.policy.dataset}.parquet"
 
 
+# GPUs of a job that samples. `--resources gpus=N` bounds those of all jobs at a time, where Snakemake runs them itself;
+# SLURM's jobs ask for theirs in the profile. Without a GPU, the number means nothing.
+SAMPLING_GPUS = getattr(STUDY.generation.engine, "tensor_parallel", 1)
+
 PROMPTS = Prompts(STUDY.prompts)
 
 
 def prompt_texts(*prompt_formats, **domain):
     """Digest of prompt texts, which is a parameter of every job that gives them to a policy."""
     return f"prompts:{PROMPTS.digest(*prompt_formats, **domain)}"
+
+
+def computing(*modules):
+    """The parameter `code` of a job whose results depend on the numerics of the study: the digest of its code, and these
+    numerics."""
+    return f"{code_digest(*modules)} {canonical({'numerics': STUDY.numerics})}"
 
 
 wildcard_constraints:

@@ -14,11 +14,13 @@ rule companions:
         "results/benchmarks/companions/{backbone}-grpo.tsv"
     conda:
         "../../envs/cocal.yaml"
+    resources:
+        gpus=1,
     params:
         settings=canonical(STUDY.companion),
         how="--order chronological",
         steps=companion_steps("rollouts"),
-        code=code_digest("cocal.commands.companions"),
+        code=computing("cocal.commands.companions"),
     shell:
         "cocal companions --settings {params.settings:q} --rollouts {input.rollouts} --features {input.features}"
         " --questions {input.questions} --steps {params.steps} {params.how} --output {output.companions}"
@@ -41,7 +43,7 @@ use rule companions as postcal_companions with:
         settings=canonical(STUDY.companion),
         how=f"--order shuffled --shuffle-seed {STUDY.postcal.shuffle_seed}",
         steps=companion_steps("resampled"),
-        code=code_digest("cocal.commands.companions"),
+        code=computing("cocal.commands.companions"),
 
 
 # Pre-generation companions learn the accuracy of the groups from the states of their prompts.
@@ -61,7 +63,7 @@ use rule companions as prompt_companions with:
         settings=canonical(plan.prompt_companion(STUDY)),
         how="--prompts",
         steps=companion_steps("prompts"),
-        code=code_digest("cocal.commands.companions"),
+        code=computing("cocal.commands.companions"),
 
 
 # Companions that read every layer, and each pooling alone.
@@ -77,4 +79,36 @@ use rule companions as ablation_companions with:
         settings=canonical(plan.ablation_companion(STUDY)),
         how=ablation_flags,
         steps=FINAL,
-        code=code_digest("cocal.commands.companions"),
+        code=computing("cocal.commands.companions"),
+
+
+# Companions that learn from each rollout step when it is produced; the states are those that were kept for replay, in
+# the order of the training. They are scored on every step before they learn from it, beside the replayed companions.
+rule online:
+    input:
+        rollouts="results/rollouts/{backbone}/grpo",
+        features="results/features/{backbone}/grpo/rollouts.zarr",
+        questions=TRAINING_SET,
+        replayed=companion_folder("{backbone}", "rollouts"),
+    output:
+        companions=directory(companion_folder("{backbone}", "online")),
+        scores=online.online_file("{backbone}"),
+    log:
+        "logs/companions/{backbone}-online.log",
+    benchmark:
+        "results/benchmarks/online/{backbone}.tsv"
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        settings=canonical(STUDY.companion),
+        windows=online.windows(STUDY),
+        stages=STUDY.policy.stages,
+        replayed=online.replayed_folders(STUDY),
+        steps=FINAL,
+        bins=STUDY.metrics.bins,
+        code=computing("cocal.commands.online"),
+    shell:
+        "cocal online --settings {params.settings:q} --rollouts {input.rollouts} --features {input.features}"
+        " --questions {input.questions} --steps {params.steps} --windows {params.windows} --stages {params.stages}"
+        " --replayed {params.replayed} --bins {params.bins}"
+        " --output-companions {output.companions} --output {output.scores} > {log} 2>&1"

@@ -16,6 +16,8 @@ rule latency:
     conda:
         GENERATION_ENVIRONMENT
     threads: 2
+    resources:
+        gpus=SAMPLING_GPUS,
     params:
         settings=canonical(STUDY.generation),
         datasets=canonical(

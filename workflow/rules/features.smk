@@ -19,6 +19,8 @@ rule features:
         "results/benchmarks/features/{backbone}-{algorithm}-{step}-{prompt_format}.tsv"
     conda:
         "../../envs/cocal.yaml"
+    resources:
+        gpus=1,
     params:
         settings=feature_settings,
         samples=samples_of("mathematics"),
@@ -26,7 +28,7 @@ rule features:
         # input[0] is the checkpoint; the responses follow
         responses=subpath(input[1], parent=True),
         folder=subpath(output[0], parent=True),
-        code=code_digest("cocal.commands.features"),
+        code=computing("cocal.commands.features"),
     shell:
         "cocal features --settings {params.settings:q} --samples {params.samples:q} --responses {params.responses}"
         " --checkpoint {input.checkpoint} {params.pooled} --output {params.folder} 2>&1 | tee {log}"
@@ -56,7 +58,7 @@ use rule features as factual_features with:
         pooled=pooled_flags,
         responses=subpath(input[1], parent=True),
         folder=subpath(output[0], parent=True),
-        code=code_digest("cocal.commands.features"),
+        code=computing("cocal.commands.features"),
 
 
 # Rollouts whose training kept no features are read again: by the policies that sampled them where these were kept,
@@ -78,10 +80,12 @@ rule replay:
         backbone=f"{trained_by('imported', ['grpo'])}|{trained_by('slime', ['grpo'])}",
     conda:
         "../../envs/cocal.yaml"
+    resources:
+        gpus=1,
     params:
         settings=canonical(STUDY.features),
         readers=reader_flags,
-        code=code_digest("cocal.commands.replay"),
+        code=computing("cocal.commands.replay"),
     shell:
         "cocal replay --settings {params.settings:q} --rollouts {input.rollouts} {params.readers:q}"
         " --run-folder results/runs/replay/{wildcards.backbone} --output {output} 2>&1 | tee {log}"
@@ -103,10 +107,12 @@ rule prompt_features:
         "results/benchmarks/prompt_features/{backbone}-prompts.tsv"
     conda:
         "../../envs/cocal.yaml"
+    resources:
+        gpus=1,
     params:
         settings=canonical(STUDY.features.model_copy(update={"layers": "final"})),
         readers=reader_flags,
-        code=code_digest("cocal.commands.prompts"),
+        code=computing("cocal.commands.prompts"),
     shell:
         "cocal prompts --settings {params.settings:q} --rollouts {input.rollouts} {params.readers:q}"
         " --output {output} 2>&1 | tee {log}"

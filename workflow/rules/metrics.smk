@@ -1,9 +1,11 @@
-# The metric cubes of a backbone: every policy, method, data set and seed, with bootstrap intervals.
+# The metric cubes of a backbone: every policy, method, data set and seed, with bootstrap intervals. Beside each cube lie
+# the metrics of its resamples, from which the differences between methods are computed.
 rule metrics:
     input:
         prediction_files,
     output:
-        "results/metrics/{backbone}.nc",
+        cube="results/metrics/{backbone}.nc",
+        resamples="results/resamples/{backbone}.nc",
     log:
         "logs/metrics/{backbone}.log",
     benchmark:
@@ -14,11 +16,12 @@ rule metrics:
         settings=canonical(STUDY.metrics),
         groups=macro_averages,
         seeds=STUDY.companion.seeds,
-        sweep="",
-        code=code_digest("cocal.commands.metrics"),
+        cube="--scores",
+        resamples=resamples_flag,
+        code=computing("cocal.commands.metrics"),
     shell:
-        "cocal metrics {params.sweep} --settings {params.settings:q} --groups {params.groups:q}"
-        " --seeds {params.seeds} --predictions {input} --output {output} > {log} 2>&1"
+        "cocal metrics {params.cube} --settings {params.settings:q} --groups {params.groups:q}"
+        " --seeds {params.seeds} --predictions {input} --output {output.cube} {params.resamples} > {log} 2>&1"
 
 
 # The metrics by the rollout steps that a companion learnt from.
@@ -26,7 +29,8 @@ use rule metrics as sweep_metrics with:
     input:
         sweep_files,
     output:
-        "results/metrics/{backbone}-sweep.nc",
+        cube="results/metrics/{backbone}-sweep.nc",
+        resamples="results/resamples/{backbone}-sweep.nc",
     log:
         "logs/metrics/{backbone}-sweep.log",
     benchmark:
@@ -35,8 +39,9 @@ use rule metrics as sweep_metrics with:
         settings=canonical(STUDY.metrics),
         groups=canonical({MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
-        sweep="--sweep source_step",
-        code=code_digest("cocal.commands.metrics"),
+        cube="--sweep source_step",
+        resamples=resamples_flag,
+        code=computing("cocal.commands.metrics"),
 
 
 # The metrics by matched budget.
@@ -44,7 +49,8 @@ use rule sweep_metrics as budget_metrics with:
     input:
         budget_files,
     output:
-        "results/metrics/{backbone}-budgets.nc",
+        cube="results/metrics/{backbone}-budgets.nc",
+        resamples="results/resamples/{backbone}-budgets.nc",
     log:
         "logs/metrics/{backbone}-budgets.log",
     benchmark:
@@ -56,7 +62,8 @@ use rule metrics as ablation_metrics with:
     input:
         f"results/predictions/{{backbone}}/grpo/step-{FINAL}-ablations.parquet",
     output:
-        "results/metrics/{backbone}-ablations.nc",
+        cube="results/metrics/{backbone}-ablations.nc",
+        resamples="results/resamples/{backbone}-ablations.nc",
     log:
         "logs/metrics/{backbone}-ablations.log",
     benchmark:
@@ -65,8 +72,9 @@ use rule metrics as ablation_metrics with:
         settings=canonical(STUDY.metrics),
         groups=canonical({MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
-        sweep="--sweep layer pooling",
-        code=code_digest("cocal.commands.metrics"),
+        cube="--sweep layer pooling",
+        resamples=resamples_flag,
+        code=computing("cocal.commands.metrics"),
 
 
 # The metrics of the coupled methods, and of CoCal on their policies, on the same responses.
@@ -74,7 +82,8 @@ use rule metrics as cross_policy_metrics with:
     input:
         cross_policy_files,
     output:
-        "results/metrics/{backbone}-cross-policy.nc",
+        cube="results/metrics/{backbone}-cross-policy.nc",
+        resamples="results/resamples/{backbone}-cross-policy.nc",
     log:
         "logs/metrics/{backbone}-cross-policy.log",
     benchmark:
@@ -83,5 +92,6 @@ use rule metrics as cross_policy_metrics with:
         settings=canonical(STUDY.metrics),
         groups=canonical({MATHEMATICS: SETS["mathematics"]}),
         seeds=STUDY.companion.seeds,
-        sweep="--common-responses",
-        code=code_digest("cocal.commands.metrics"),
+        cube="--common-responses",
+        resamples=resamples_flag,
+        code=computing("cocal.commands.metrics"),

@@ -18,9 +18,9 @@ rule backbone:
         prompts=STUDY.prompts,
         texts=prompt_texts(),
         seed=STUDY.seed,
-        code=code_digest("cocal.commands.backbone"),
+        code=computing("cocal.commands.backbone"),
     shell:
-        "cocal backbone --settings {params.settings:q} --questions {input} --prompts {params.prompts}"
+        "cocal backbone --name {wildcards.backbone} --settings {params.settings:q} --questions {input} --prompts {params.prompts}"
         " --world {params.world:q} --seed {params.seed} --output {output} 2>&1 | tee {log}"
 
 
@@ -39,9 +39,9 @@ rule existing_backbone:
         "../../envs/cocal.yaml"
     params:
         settings=backbone_settings,
-        code=code_digest("cocal.commands.backbone"),
+        code=computing("cocal.commands.backbone"),
     shell:
-        "cocal backbone --settings {params.settings:q} --output {output} 2>&1 | tee {log}"
+        "cocal backbone --name {wildcards.backbone} --settings {params.settings:q} --output {output} 2>&1 | tee {log}"
 
 
 # GRPO, whose rollouts and live features companions learn from. Snakemake deletes the outputs of a failed job, so
@@ -67,6 +67,8 @@ rule train:
         algorithm="grpo",
     conda:
         TRAINING_ENVIRONMENT
+    resources:
+        gpus=STUDY.policy.trl.devices,
     params:
         train=TRAIN,
         settings=training_settings,
@@ -75,7 +77,7 @@ rule train:
         texts=training_texts,
         features=canonical(plan.live_features(STUDY)),
         output_features=features_flag,
-        code=code_digest("cocal.commands.train"),
+        code=computing("cocal.commands.train"),
     shell:
         "{params.train:q} --algorithm {wildcards.algorithm} --settings {params.settings:q}"
         " --features {params.features:q} --verifier {params.verifier:q} --prompts {params.prompts}"
@@ -107,7 +109,7 @@ use rule train as train_coupled with:
         texts=training_texts,
         features="{}",
         output_features="",
-        code=code_digest("cocal.commands.train"),
+        code=computing("cocal.commands.train"),
 
 
 # Training by slime, the paper's engine, in its container. The rule replay reads the features afterwards.
@@ -130,6 +132,8 @@ rule slime:
         backbone=trained_by("slime", STUDY.policy.algorithms),
     conda:
         "../../envs/cocal.yaml"
+    resources:
+        gpus=STUDY.policy.slime.devices,
     params:
         settings=training_settings,
         backbone=backbone_settings,
@@ -170,7 +174,7 @@ rule import_policy:
         stages=imported_stage_flags,
         code=code_digest("cocal.commands.import_checkpoints"),
     shell:
-        "cocal import-checkpoints --backbone {params.backbone:q} --base {input.base} --stages {params.stages:q}"
+        "cocal import-checkpoints --backbone {params.backbone:q} --algorithm {wildcards.algorithm} --base {input.base} --stages {params.stages:q}"
         " --output results/policies/{wildcards.backbone}/{wildcards.algorithm} > {log} 2>&1"
 
 
@@ -192,6 +196,8 @@ rule import_rollouts:
         algorithm="grpo",
     conda:
         "../../envs/cocal.yaml"
+    resources:
+        gpus=1,
     params:
         settings=rollout_settings,
         features=canonical(STUDY.features),
@@ -230,6 +236,7 @@ rule resample:
     input:
         checkpoint=f"results/policies/{{backbone}}/grpo/step-{FINAL}",
         questions=TRAINING_SET,
+        asked="results/rollouts/{backbone}/grpo",
     output:
         rollouts=directory("results/rollouts/{backbone}/postcal"),
         features=directory("results/features/{backbone}/postcal/rollouts.zarr"),
@@ -240,6 +247,8 @@ rule resample:
         "results/benchmarks/resample/{backbone}.tsv"
     conda:
         GENERATION_ENVIRONMENT
+    resources:
+        gpus=SAMPLING_GPUS,
     params:
         settings=canonical(plan.resampling(STUDY)),
         policy=canonical(STUDY.policy.rollout_settings("grpo")),
@@ -248,10 +257,10 @@ rule resample:
         prompts=STUDY.prompts,
         texts=prompt_texts("answer"),
         engine=canonical(STUDY.generation.engine),
-        code=code_digest("cocal.commands.resample", *ENGINE_CODE),
+        code=computing("cocal.commands.resample", *ENGINE_CODE),
     shell:
         "cocal resample --settings {params.settings:q} --policy {params.policy:q} --features {params.features:q}"
         " --verifier {params.verifier:q} --prompts {params.prompts} --engine {params.engine:q}"
-        " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --questions {input.questions}"
+        " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --questions {input.questions} --like {input.asked}"
         " --run-folder results/runs/resample/{wildcards.backbone} --rollouts {output.rollouts}"
         " --output-features {output.features} --cost {output.cost} 2>&1 | tee {log}"

@@ -17,7 +17,7 @@ rule predictions:
         flags=prediction_flags,
         code=prediction_code,
     shell:
-        "cocal predictions --settings {params.settings:q} --samples {params.samples:q} --pool {params.pool}"
+        "CUDA_VISIBLE_DEVICES= cocal predictions --settings {params.settings:q} --samples {params.samples:q} --pool {params.pool}"
         " --backbone {wildcards.backbone} --algorithm {wildcards.algorithm} --step {wildcards.step} {params.flags}"
         " --output {output} > {log} 2>&1"
 
@@ -40,7 +40,7 @@ rule sweep_predictions:
         companions=sweep_companions,
         code=estimator_code(plan.sweep_methods(STUDY)),
     shell:
-        "cocal predictions --settings {params.settings:q} --samples {params.samples:q}"
+        "CUDA_VISIBLE_DEVICES= cocal predictions --settings {params.settings:q} --samples {params.samples:q}"
         " --backbone {wildcards.backbone} --algorithm grpo --step {wildcards.step}"
         " --responses answer=results/responses/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
         " --features answer=results/features/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"

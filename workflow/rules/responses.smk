@@ -15,6 +15,8 @@ rule responses:
         "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{prompt_format}.tsv"
     conda:
         GENERATION_ENVIRONMENT
+    resources:
+        gpus=SAMPLING_GPUS,
     params:
         settings=canonical(STUDY.generation),
         verifier=canonical(STUDY.verifier),
@@ -25,7 +27,7 @@ rule responses:
         texts=response_texts("mathematics"),
         domain="mathematics",
         folder=subpath(output[0], parent=True),
-        code=code_digest("cocal.commands.responses", *ENGINE_CODE),
+        code=computing("cocal.commands.responses", *ENGINE_CODE),
     shell:
         "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --judge {params.judge:q}"
         " --judgements results/judgements --plan {params.plan:q} --prompt-format {wildcards.prompt_format} --questions results/questions"
@@ -83,4 +85,4 @@ use rule responses as factual_responses with:
         judge_texts=JUDGE_TEXTS,
         domain="factual",
         folder=subpath(output[0], parent=True),
-        code=code_digest("cocal.commands.responses", *ENGINE_CODE),
+        code=computing("cocal.commands.responses", *ENGINE_CODE),

@@ -5,7 +5,15 @@
 set -euo pipefail
 nodes=$1 gpus=$2
 shift 2
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# Ray takes the addresses of nodes for IP addresses; a node may know its own name as 127.0.1.1.
+address() { { getent ahostsv4 "$1" || true; } | awk '$1 !~ /^127\./ && !found++ { print $1 }'; }
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
+head=$(address "$first")
+if [ -z "$head" ] && [ "$SLURM_NODEID" = 0 ]; then head=$(hostname -I | awk '{ print $1 }'); fi
+if [ -z "$head" ]; then
+    echo "slime.sh: node $(hostname) finds no IP address of the first node, $first; add it to DNS or /etc/hosts" >&2
+    exit 1
+fi
 if [ "$SLURM_NODEID" != 0 ]; then
     until ray health-check --address "$head:6379" 2> /dev/null; do sleep 5; done
     ray start --address "$head:6379" --num-gpus "$gpus" --disable-usage-stats --block || true

@@ -7,6 +7,10 @@ import signal
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 _PERCENT = re.compile(r"\s*\\?%$")
 
@@ -51,7 +55,33 @@ def compare(gold: str, answer: str) -> bool:
 def _verified(gold: str, answer: str) -> bool:
     from math_verify import verify
 
-    return bool(verify(_parsed(gold), _parsed(answer), timeout_seconds=None))
+    expected, given = _parsed(gold), _parsed(answer)
+    if {_infinite(expected), _infinite(given)} == {True, False}:
+        return False
+    return bool(verify(expected, given, timeout_seconds=None))
+
+
+def _infinite(parsed: list) -> bool | None:
+    """Whether a parsed answer is infinite or no number at all; None for sets, relations and texts.
+
+    sympy may simplify the difference of such a value and a number to zero, as in 1/2 - |infinity| * 0.7.
+    """
+    from sympy import Expr
+
+    values = [expression for expression in parsed if isinstance(expression, Expr)]
+    return any(map(_unbounded, values)) if values else None
+
+
+def _unbounded(expression: "Expr") -> bool:
+    """Whether the value is infinite or nan; infinity may be a limit of a sum, or below a fraction line."""
+    from sympy import nan, oo, zoo
+
+    if not expression.has(oo, -oo, zoo, nan):
+        return False
+    try:
+        return expression.doit() in (oo, -oo, zoo, nan)
+    except Exception:  # sympy raises errors of all kinds; math-verify passes over them, too
+        return False
 
 
 @lru_cache(maxsize=256)

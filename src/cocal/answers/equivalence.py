@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.judge import Verdicts
 from cocal.answers.normalise import canonical_integer, is_word, nesting, plain_answer
@@ -42,8 +43,9 @@ class Verifier:
     equivalent if they are the same number, two bare words if they have the same letters. `cocal.answers.notation`
     decides on bases, ordered lists and units in words. math-verify decides everything else, in processes that are
     killed when a comparison takes too much processor time or memory. Such a comparison stays undecided and counts as
-    not equivalent. A pair with an answer beyond `settings.max_answer_length` or `settings.max_nesting` is decided: it
-    is not equivalent.
+    not equivalent. A pair with a number that is too large to evaluate (`cocal.answers.bounds`) is equivalent
+    if its texts agree and otherwise undecided, without any process. A pair with an answer beyond
+    `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
 
     Comparisons are bounded by processor time and not by wall-clock time, so that verdicts do not depend on other work
     on the machine. If a process ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried
@@ -178,7 +180,8 @@ class Verifier:
         bounds = self._settings
         return (
             f"exceeded verifier.timeout = {bounds.timeout:g} s of processor time or verifier.memory_mb = "
-            f"{bounds.memory_mb}, or twice crashed or outlasted verifier.wall_timeout = {bounds.wall_timeout:g} s"
+            f"{bounds.memory_mb}, or twice crashed or outlasted verifier.wall_timeout = {bounds.wall_timeout:g} s, or "
+            "have numbers that are too large to evaluate"
         )
 
     def _form(self, text: str) -> str | None:
@@ -193,15 +196,19 @@ class Verifier:
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool | None]:
         """math-verify's verdicts; None if a comparison was given up.
 
-        Chunks save round trips. The pairs of a chunk that fails are judged one by one with the full time for each, so
-        that only the pair at fault is given up. A pair that failed within its bounds is judged a second time.
+        A pair with an answer that is too large to evaluate is given up at once. Chunks save round trips. The pairs of a
+        chunk that fails are judged one by one with the full time for each, so that only the pair at fault is given up.
+        A pair that failed within its bounds is judged a second time.
         """
-        chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
+        large = {text: too_large(text) for text in dict.fromkeys(text for pair in pairs for text in pair)}
+        compared = [pair for pair in pairs if not any(large[text] for text in pair)]
+        chunks = [compared[start : start + _CHUNK] for start in range(0, len(compared), _CHUNK)]
         together = self._compare(chunks, min(_CHUNK_TIMEOUT, self._settings.timeout))
         singles = [[pair] for chunk in together.exhausted + together.lost for pair in chunk]
         alone = self._compare(singles, self._settings.timeout)
         again = self._compare(alone.lost, self._settings.timeout)
-        given_up = [pair for (pair,) in alone.exhausted + again.exhausted + again.lost]
+        given_up = [pair for pair in pairs if any(large[text] for text in pair)]
+        given_up += [pair for (pair,) in alone.exhausted + again.exhausted + again.lost]
         if given_up:
             logger.warning(
                 "verifier: %d of %d comparisons stay undecided and count as not equivalent: they %s",

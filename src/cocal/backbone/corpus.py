@@ -8,6 +8,7 @@ import random
 from collections.abc import Collection
 from typing import NamedTuple
 
+from cocal.backbone.wording import Wording
 from cocal.config.backbone import CorpusSettings
 from cocal.prompts import Prompts
 from cocal.questions.build import normalised
@@ -15,17 +16,19 @@ from cocal.questions.facts import RELATIONS, World
 from cocal.questions.mathematics import Problem, problem, wrong_solution
 
 _FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
-# Over-confident on average, yet every tenth occurs: reinforcement learning cannot find a value that is never sampled.
 _CONFIDENCES = ("0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
-_WEIGHTS = (1, 1, 1, 1, 1, 2, 3, 5, 8, 8, 5)
+# Over-confident, as the paper's policies are before training (tables main and ood: 0.98 and 0.93 on average), yet every
+# tenth occurs: reinforcement learning cannot find a value that is never sampled.
+_WEIGHTS = {
+    "mathematics": (1, 1, 1, 1, 1, 1, 1, 1, 2, 10, 80),
+    "factual": (1, 1, 1, 1, 1, 1, 2, 3, 8, 31, 50),
+}
 _REASONS = (
     "Every step looks right.",
     "The steps are short and checked.",
     "I may have slipped.",
     "I am fairly sure.",
 )
-_WORKSHEET = "Practise."
-_STEPS = 8
 _FORMATS = ("answer", "verbal", "rlcr", "p_true")
 
 
@@ -37,6 +40,7 @@ class Document(NamedTuple):
 
 
 class _Example(NamedTuple):
+    domain: str
     question: str
     steps: tuple[str, ...]
     answer: str
@@ -61,19 +65,18 @@ class CorpusWriter:
         self._world = world
         self._held_out = {normalised(question) for question in held_out}
         self._draw = random.Random(f"corpus/{seed}")
+        self._wording = {
+            "mathematics": Wording(settings.mathematics_wording, self._draw),
+            "factual": Wording(settings.facts_wording, self._draw),
+        }
 
     def document(self) -> Document:
         """Draw the next document."""
         draw, settings = self._draw, self._settings
-        if draw.random() < settings.facts:
-            example = self._fact()
-        elif draw.random() < settings.worksheets:
-            return Document(_WORKSHEET, "\n".join(self._worksheet()))
-        else:
-            example = self._mathematics()
+        example = self._fact() if draw.random() < settings.facts else self._mathematics()
         weights = (settings.plain, settings.verbal, settings.rlcr, settings.p_true)
         prompt_format = draw.choices(_FORMATS, weights=weights)[0]
-        solution = "\n".join((*example.steps, rf"\boxed{{{example.answer}}}"))
+        solution = self._wording[example.domain].solution(example.steps, example.answer)
         message = self._prompts.message(prompt_format, example.question, solution)
         if prompt_format == "p_true":
             label = example.right if draw.random() >= settings.p_true_noise else not example.right
@@ -81,7 +84,7 @@ class CorpusWriter:
         if prompt_format == "rlcr":
             solution += f"\n<reason>{draw.choice(_REASONS)}</reason>"
         if prompt_format in ("verbal", "rlcr"):
-            solution += f"\nCONFIDENCE: {draw.choices(_CONFIDENCES, weights=_WEIGHTS)[0]}"
+            solution += f"\nCONFIDENCE: {draw.choices(_CONFIDENCES, weights=_WEIGHTS[example.domain])[0]}"
         return Document(message, solution)
 
     def _problem(self) -> Problem:
@@ -91,23 +94,15 @@ class CorpusWriter:
             if normalised(drawn.question) not in self._held_out:
                 return drawn
 
-    def _worksheet(self) -> list[str]:
-        """Shuffled steps of unrelated solutions, without questions."""
-        steps: list[str] = []
-        while len(steps) < _STEPS:
-            steps += self._problem().steps
-        self._draw.shuffle(steps)
-        return steps[:_STEPS]
-
     def _mathematics(self) -> _Example:
         draw, settings = self._draw, self._settings
         right = self._problem()
         if draw.random() < settings.direct_answers:
-            return _Example(right.question, (), right.answer, True)
+            return _Example("mathematics", right.question, (), right.answer, True)
         worked: Problem = right
         if draw.random() < settings.wrong_steps:
             worked = wrong_solution(right, draw)
-        return _Example(right.question, worked.steps, worked.answer, worked.answer == right.answer)
+        return _Example("mathematics", right.question, worked.steps, worked.answer, worked.answer == right.answer)
 
     def _fact(self) -> _Example:
         draw, world = self._draw, self._world
@@ -115,4 +110,4 @@ class CorpusWriter:
             hops = draw.choices((1, 2, 3), weights=(8, 2, 1))[0]
             fact = world.ask(world.mentioned(draw), draw.choice(RELATIONS), hops)
             if hops == 1 or normalised(fact.question) not in self._held_out:
-                return _Example(fact.question, fact.steps, fact.answer, True)
+                return _Example("factual", fact.question, fact.steps, fact.answer, True)

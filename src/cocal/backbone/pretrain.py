@@ -7,24 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from cocal.backbone.corpus import CorpusWriter, Document
 from cocal.backbone.tokenizer import END_OF_TURN, train_tokenizer
 from cocal.config.backbone import ArchitectureSettings, PretrainingSettings
+from cocal.features.forward import batches_of_tokens
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-_TOKENIZER_DOCUMENTS = 20_000
-_BUCKET = 16
-"""Number of batches that are drawn together and sorted by length, so that a batch holds little padding."""
+_TOKENIZER_DOCUMENTS = 5_000
+_PART = 512
+"""Number of tokens in one forward pass, padding included, whose activations stay in a processor's cache."""
 _IGNORED = -100
 
 
 def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Qwen3ForCausalLM":
-    """A randomly initialised Qwen3 of this shape, with untied embeddings, in float32."""
+    """A randomly initialised Qwen3 of this shape in float32."""
     from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
 
     set_seed(seed)
@@ -37,7 +39,7 @@ def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast"
         head_dim=shape.head_dim,
         intermediate_size=shape.intermediate_size,
         max_position_embeddings=shape.max_length,
-        tie_word_embeddings=False,
+        tie_word_embeddings=shape.tied,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
@@ -71,21 +73,24 @@ def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, 
     )
     warmup = round(settings.warmup * settings.steps)
     schedules = [get_linear_schedule_with_warmup(o, warmup, settings.steps) for o in optimisers]
-    batches = _batches(writer, tokenizer, settings.batch_size, settings.seed)
     size = sum(p.numel() for p in model.parameters())
     logging.info("pre-training %.2f M parameters for %d steps", size / 1e6, settings.steps)
     progress, started, tokens = Progress("step", settings.steps), time.monotonic(), 0
     for _ in range(settings.steps):
-        ids, labels = next(batches)
-        loss = model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id, labels=labels).loss
-        loss.backward()
+        batch = _encode(tokenizer, [writer.document() for _ in range(settings.batch_size)])
+        counted = sum(len(response) for _, response in batch)
+        loss = 0.0
+        for ids, labels in _parts(batch, tokenizer.pad_token_id):
+            part = _loss(model, ids, labels) / counted
+            part.backward()
+            loss += part.item()
+            tokens += ids.numel()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser, schedule in zip(optimisers, schedules, strict=True):
             optimiser.step()
             schedule.step()
             optimiser.zero_grad()
-        tokens += ids.numel()
-        progress.add(detail=f"loss {loss.item():.3f}, {tokens / (time.monotonic() - started):.0f} tokens/s")
+        progress.add(detail=f"loss {loss:.3f}, {tokens / (time.monotonic() - started):.0f} tokens/s")
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     with atomic_path(output) as partial:
@@ -106,21 +111,34 @@ def _encode(tokenizer: "PreTrainedTokenizerFast", documents: list[Document]) -> 
     return list(zip(tokenizer(prompts)["input_ids"], tokenizer(responses)["input_ids"], strict=True))
 
 
-def _batches(
-    writer: CorpusWriter, tokenizer: "PreTrainedTokenizerFast", batch_size: int, seed: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches (ids, labels) of shape (batch_size, longest); the labels ignore prompts and padding."""
-    order = torch.Generator().manual_seed(seed)
-    while True:
-        encoded = _encode(tokenizer, [writer.document() for _ in range(batch_size * _BUCKET)])
-        encoded.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
-        for index in torch.randperm(_BUCKET, generator=order).tolist():
-            part = encoded[index * batch_size : (index + 1) * batch_size]
-            longest = max(len(prompt) + len(response) for prompt, response in part)
-            ids = torch.full((batch_size, longest), tokenizer.pad_token_id)
-            labels = torch.full((batch_size, longest), _IGNORED)
-            for row, (prompt, response) in enumerate(part):
-                end = len(prompt) + len(response)
-                ids[row, :end] = torch.tensor(prompt + response)
-                labels[row, len(prompt) : end] = torch.tensor(response)
-            yield ids, labels
+def _parts(batch: list[tuple[list[int], list[int]]], pad: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Parts (ids, labels) of a batch, each (rows, longest); the labels ignore prompts and padding.
+
+    Documents of like length share a part, which then holds little padding. They must not share an update: updates by
+    documents of one length, that is of one kind, take turns in pulling the weights to and fro.
+    """
+    for rows in batches_of_tokens([len(prompt) + len(response) for prompt, response in batch], _PART):
+        part = [batch[row] for row in rows]
+        longest = max(len(prompt) + len(response) for prompt, response in part)
+        ids = torch.full((len(part), longest), pad)
+        labels = torch.full((len(part), longest), _IGNORED)
+        for row, (prompt, response) in enumerate(part):
+            end = len(prompt) + len(response)
+            ids[row, :end] = torch.tensor(prompt + response)
+            labels[row, len(prompt) : end] = torch.tensor(response)
+        yield ids, labels
+
+
+def _loss(model: "Qwen3ForCausalLM", ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Sum of the cross-entropies of all labelled tokens; logits are computed for these alone.
+
+    Padding comes last, where no token before it attends, so attention needs no mask.
+
+    Args:
+        ids: int64 (rows, longest).
+        labels: int64 (rows, longest), those of `ids` or ignored.
+    """
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    labels = labels[:, 1:]
+    labelled = labels != _IGNORED
+    return cross_entropy(model.lm_head(hidden[labelled]), labels[labelled], reduction="sum")

@@ -1,6 +1,7 @@
-"""A byte-level BPE tokenizer with Qwen's chat markers; every digit is a token of its own."""
+"""A byte-level BPE tokenizer with Qwen's chat markers; every number of one or two digits is a token."""
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
 END_OF_TURN = "<|im_end|>"
 _START_OF_TURN = "<|im_start|>"
 _PADDING = "<|endoftext|>"
+_SEEN = 2_000
+"""How often the tokenizer sees each number of two digits, so that all of them become tokens."""
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
@@ -27,8 +30,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    # single digits, words with their leading blank, runs of other characters, single blanks
-    pattern = Regex(r"\d| ?[A-Za-z]+| ?[^\sA-Za-z\d]+|\s")
+    # numbers of one or two digits, words with their leading blank and with the blank before a number, runs of other
+    # characters, single blanks
+    pattern = Regex(r"\d{1,2}| ?[A-Za-z]+(?: (?=\d))?| ?[^\sA-Za-z\d]+|\s")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(pattern, behavior="isolated"),
@@ -42,7 +46,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    numbers = (str(number) for number in range(10, 100) for _ in range(_SEEN))
+    tokenizer.train_from_iterator(chain(texts, numbers), trainer)
     if tokenizer.get_vocab_size() != vocabulary:
         raise ValueError(f"the corpus gives {tokenizer.get_vocab_size()} tokens, not {vocabulary}")
     return PreTrainedTokenizerFast(

@@ -14,6 +14,18 @@ from cocal.store.run_folder import link_file
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from cocal.config.backbone import DecoderSettings
+
+_SHAPE = {
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "key_value_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocabulary",
+    "tie_word_embeddings": "tied",
+}
+"""Keys of a checkpoint's config.json that state the shape of its blocks, and ours."""
+
 FILES = (
     "config.json",
     "generation_config.json",
@@ -38,6 +50,7 @@ def import_checkpoint(
     depth: int,
     width: int,
     attributes: Mapping[str, str],
+    architecture: "DecoderSettings | None" = None,
     base: Path | None = None,
 ) -> None:
     """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems.
@@ -48,6 +61,7 @@ def import_checkpoint(
         depth: Number of transformer blocks that it must have.
         width: Size of a hidden state that it must have.
         attributes: Provenance attributes.
+        architecture: Shape that its blocks must have, if it is stated.
         base: Checkpoint whose vocabulary it must have.
 
     Raises:
@@ -60,6 +74,8 @@ def import_checkpoint(
         if config.get(key) != wanted:
             name = {"num_hidden_layers": "depth", "hidden_size": "width"}[key]
             raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
+    if architecture is not None:
+        _check_shape(source, config, architecture)
     if "auto_map" in config:
         raise ContractError(f"{source}: the checkpoint needs code of its own (auto_map), which is never run")
     _check_weights(source)
@@ -76,6 +92,15 @@ def import_checkpoint(
             link_file(file, partial / file.name)
         label_folder(partial, attributes)
     logging.info("%s: %d files of %s", output, len(files), source)
+
+
+def _check_shape(source: Path, config: Mapping[str, Any], architecture: "DecoderSettings") -> None:
+    """Compare the stated shape, from which the memory was computed, with the checkpoint's; what its settings do not say
+    is not compared."""
+    for key, name in _SHAPE.items():
+        wanted = getattr(architecture, name)
+        if config.get(key, wanted) != wanted:
+            raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
 
 
 def _settings(folder: Path, name: str) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cocal.checkpoints.text import chat_ids
 from cocal.errors import ContractError
-from cocal.store import write_text
+from cocal.store import check_folder, digest, write_text
 from cocal.store.damage import remedy
+from cocal.store.folders import listed_files
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +59,8 @@ def load_policy(path: str | Path, training: bool = False) -> Policy:
             rate of 1e-6; autocast then computes the passes in bfloat16.
 
     Raises:
-        ContractError: if the folder lacks files, or a weight file is truncated or does not fit.
+        ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
+            written.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -68,6 +71,8 @@ def load_policy(path: str | Path, training: bool = False) -> Policy:
     disable_progress_bar()
     tokenizer = load_tokenizer(path)
     cuda = torch.cuda.is_available()
+    check_folder(path)
+    _generation_settings(path)  # transformers would take a file that it cannot read for a missing one
     with _complete(path):
         model = AutoModelForCausalLM.from_pretrained(
             path,
@@ -84,14 +89,21 @@ def load_tokenizer(path: str | Path) -> "PreTrainedTokenizerBase":
     """Tokenizer of a Hugging Face checkpoint.
 
     Raises:
-        ContractError: if the folder lacks files, or the tokenizer has no chat template.
+        ContractError: if the folder lacks files, a file has changed since it was written, or the tokenizer has no chat
+            template or a broken one.
     """
     from transformers import AutoTokenizer
 
+    check_folder(path, weights=False)
     with _complete(path):
         tokenizer = AutoTokenizer.from_pretrained(path)
     if tokenizer.chat_template is None:
         raise ContractError(f"{path}: the tokenizer has no chat template")
+    try:
+        chat_ids(tokenizer, ["2 + 2 = ?"])
+    except Exception as error:  # templates are programs, which fail in ways of their own
+        reason = _first_line(error)
+        raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}") from None
     return tokenizer
 
 
@@ -101,7 +113,7 @@ def require_complete(path: str | Path) -> None:
     A checkpoint on a hub is not checked.
 
     Raises:
-        ContractError: if the folder lacks files, or a weight file is truncated.
+        ContractError: if the folder lacks files, or a file is truncated or has changed since it was written.
     """
     from safetensors import safe_open
     from transformers import AutoConfig
@@ -109,6 +121,7 @@ def require_complete(path: str | Path) -> None:
     folder = Path(path)
     if not folder.is_dir() and not folder.is_absolute():
         return
+    check_folder(folder)
     with _complete(path):
         AutoConfig.from_pretrained(path)
         files = set(folder.glob("*.safetensors"))
@@ -124,13 +137,17 @@ def require_complete(path: str | Path) -> None:
 @contextmanager
 def _complete(path: str | Path) -> Iterator[None]:
     """Turn errors of a broken checkpoint into a ContractError."""
-    from safetensors import SafetensorError
-
     try:
         yield
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ContractError(f"{path}: not a complete checkpoint ({first}); {remedy(path)}") from None
+    except Exception as error:  # tokenizers raise plain Exceptions about files that they cannot read
+        if isinstance(error, MemoryError) or "memory" in str(error).lower():
+            raise  # the machine is too small, the checkpoint may be whole
+        reason = _first_line(error)
+        raise ContractError(f"{path}: not a complete checkpoint ({reason}); {remedy(path)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @dataclass(frozen=True)
@@ -163,14 +180,28 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
 
 
 def stored_end_tokens(path: str | Path) -> frozenset[int]:
-    """`end_tokens` of a checkpoint; no weights are read."""
+    """`end_tokens` of a checkpoint; no weights are read.
+
+    Raises:
+        ContractError: if a file of the checkpoint cannot be read.
+    """
+    return end_tokens(_generation_settings(path), load_tokenizer(path))
+
+
+def _generation_settings(path: str | Path) -> "GenerationConfig":
+    """The generation settings of a checkpoint, whose file is optional."""
     from transformers import GenerationConfig
 
+    folder = Path(path)
+    if folder.is_dir() and not (folder / "generation_config.json").exists():
+        return GenerationConfig()
     try:
-        settings = GenerationConfig.from_pretrained(path)
-    except OSError:
-        settings = GenerationConfig()  # the file is optional
-    return end_tokens(settings, load_tokenizer(path))
+        return GenerationConfig.from_pretrained(path)
+    except OSError as error:
+        if not folder.is_dir():
+            return GenerationConfig()  # a checkpoint on the hub without the file
+        reason = _first_line(error)
+        raise ContractError(f"{folder / 'generation_config.json'}: not readable ({reason}); {remedy(path)}") from None
 
 
 def end_tokens(settings: "GenerationConfig", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
@@ -190,19 +221,32 @@ def stored_dtype(path: Path) -> "torch.dtype":
 
 
 def cast_weights(folder: Path, dtype: "torch.dtype") -> None:
-    """Store the weights of a checkpoint in another number format, file by file."""
+    """Store the weights of a checkpoint in another number format, file by file, and their size in its index."""
     from safetensors.torch import load_file, save_file
 
+    size = 0
     for file in sorted(folder.glob("*.safetensors")):
         tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
         save_file(tensors, file, metadata={"format": "pt"})
+        size += sum(tensor.nbytes for tensor in tensors.values())
+    for file in folder.glob("*.safetensors.index.json"):
+        index = json.loads(file.read_text(encoding="utf-8"))
+        index["metadata"]["total_size"] = size
+        write_text(file, json.dumps(index, indent=2) + "\n")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["dtype"] = str(dtype).removeprefix("torch.")
     write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
 
 
 def fingerprint(checkpoint: Path) -> str:
-    """Digest of a checkpoint's name and, if it is local, of its weights."""
+    """Digest of a checkpoint's name and, if it is local, of its weights.
+
+    Raises:
+        ContractError: if a file has changed since it was written.
+    """
+    check_folder(checkpoint)
+    if listed := listed_files(checkpoint):
+        return digest([checkpoint.name, listed])
     found = hashlib.sha256(checkpoint.name.encode())
     for file in sorted(checkpoint.glob("*.safetensors")):
         with file.open("rb") as stream:

@@ -54,9 +54,11 @@ def check_members(fit: Fit) -> dict:
 
 
 def check_training_order(fit: Fit) -> dict:
-    """Check that CoCal replays its responses chronologically and PostCal shuffles them (appendices A.1, B.2)."""
+    """Check that CoCal replays its responses chronologically and PostCal shuffles them (appendices A.1, B.2).
+
+    Online companions see the responses when they are produced (section 4.1)."""
     wanted = ORDERS[fit.experience]
-    if fit.spec.order != wanted or (fit.spec.shuffle_seed is None) != (wanted == "chronological"):
+    if fit.spec.order != wanted or (fit.spec.shuffle_seed is None) == (wanted == "shuffled"):
         raise ContractError(
             f"{fit.folder}: companions on {fit.experience} learn in {wanted} order, but these were fitted in "
             f"{fit.spec.order} order with shuffle seed {fit.spec.shuffle_seed}"

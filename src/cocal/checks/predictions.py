@@ -16,6 +16,7 @@ from cocal.estimators.responses import Estimator
 from cocal.metrics.quality import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
+from cocal.study.plan import PlannedPredictions
 from cocal.study.prefix import Prefix
 
 logger = logging.getLogger(__name__)
@@ -92,6 +93,46 @@ def check_sources(
         if experience:
             looked_at[str(method)] = [str(prefix) for prefix in prefixes]
     return looked_at
+
+
+def check_plan(predictions: pd.DataFrame, planned: PlannedPredictions, source: str | Path) -> dict[str, object]:
+    """Check that a file has exactly the methods, sets, responses and companions that the study plans for it.
+
+    Args:
+        predictions: Predictions of one file.
+        planned: What the study plans.
+        source: Name of the file for error messages.
+
+    Returns:
+        The numbers of methods and of companions' prefixes, and of evaluated responses per question of each set.
+    """
+    _same(source, "methods", set(predictions["method"]), set(planned.methods))
+    for method, rows in predictions.groupby("method", sort=True):
+        _same(source, f"question sets of {method}", set(rows["dataset"]), set(planned.samples))
+        if experience := METHODS[str(method)].experience:
+            found = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
+            wanted = set(planned.prefixes.get(experience, ()))
+            _same(source, f"steps of the companions of {method}", {str(Prefix(*steps)) for steps in found}, wanted)
+        responses = rows[["dataset", "question_id", "response_id"]].drop_duplicates()
+        counts = responses.groupby(["dataset", "question_id"]).size().reset_index(name="found")
+        wrong = counts[counts["found"] != counts["dataset"].map(planned.samples)]
+        if len(wrong):
+            first = wrong.iloc[0]
+            raise ContractError(
+                f"{source}: {method} has {first['found']} evaluated response(s) to question {first['question_id']!r} "
+                f"of {first['dataset']}, but the study evaluates {planned.samples[first['dataset']]} "
+                f"({len(wrong)} such question(s)); predict anew"
+            )
+    prefixes = sum(map(len, planned.prefixes.values()))
+    return {"methods": len(planned.methods), "prefixes": prefixes, "responses_per_question": planned.samples}
+
+
+def _same(source: str | Path, what: str, found: Collection[str], wanted: Collection[str]) -> None:
+    if set(found) != set(wanted):
+        raise ContractError(
+            f"{source}: has the {what} {', '.join(sorted(found))}, but the study plans {', '.join(sorted(wanted))}; "
+            "predict anew"
+        )
 
 
 def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: str | Path) -> list[dict[str, object]]:

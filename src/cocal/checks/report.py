@@ -14,12 +14,13 @@ from cocal.checks.companions import (
     check_truncation,
     check_validation_pool,
 )
-from cocal.checks.predictions import check_fixed_responses, check_quality, check_seeds, check_sources
+from cocal.checks.predictions import check_fixed_responses, check_plan, check_quality, check_seeds, check_sources
 from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps, count_verdicts
 from cocal.companion.spec import Experience
 from cocal.companion.split import in_validation
 from cocal.config.evaluation import CompanionSettings, QualitySettings
 from cocal.errors import ContractError
+from cocal.study.plan import PlannedPredictions
 
 
 def check_protocol(
@@ -29,6 +30,7 @@ def check_protocol(
     fits: Sequence[Fit],
     predictions: Mapping[Path, pd.DataFrame],
     quality: QualitySettings,
+    planned: Mapping[str, PlannedPredictions],
 ) -> dict[str, object]:
     """Run every check.
 
@@ -39,6 +41,7 @@ def check_protocol(
         fits: Fitted companions, in any order.
         predictions: Predictions of each file, from `cocal.checks.predictions.read_predictions`.
         quality: Floors of the quality rates; a rate below its floor is a warning, not a violation.
+        planned: What each file of predictions must hold, by its path; other files are not compared.
 
     Returns:
         The names and numbers that each check looked at, ready for JSON.
@@ -73,6 +76,11 @@ def check_protocol(
         "validation_pools": [check_validation_pool(fit, tables[fit.experience]) for fit in fits],
         "truncated_responses_left_out": [check_truncation(*one) for one in given],
         "prediction_seeds": {str(path): check_seeds(table, settings, path) for path, table in predictions.items()},
+        "predictions_as_planned": {
+            str(path): check_plan(table, planned[str(path)], path)
+            for path, table in predictions.items()
+            if str(path) in planned
+        },
         "prediction_sources": {str(path): check_sources(table, fitted, path) for path, table in predictions.items()},
         "quality_of_responses": {str(path): check_quality(table, quality, path) for path, table in predictions.items()},
         "same_fixed_responses": check_fixed_responses(list(predictions.values())),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.supervision import check_chronological, with_question
+from cocal.companion.supervision import check_chronological, groups_of, with_question
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
@@ -56,9 +56,7 @@ def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, i
     Returns:
         The numbers of groups, of responses in each, and of groups whose accuracy would change after filtering.
     """
-    # A question that occurs twice in a step, because an epoch ends there, has two groups.
-    occurrence = table.groupby([*_QUESTION, "sample"], sort=False).cumcount()
-    group = table.groupby([*_QUESTION, occurrence], sort=False).ngroup().to_numpy()
+    group = groups_of(table)
     size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
     correct, kept = table["correct"].to_numpy(), ~table["truncated"].to_numpy()
     accuracy = np.bincount(group, weights=correct) / sizes

@@ -7,6 +7,7 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--settings", required=True, help="JSON: settings of the backbone")
+    parser.add_argument("--name", help="name of the backbone, which its policies and their products must share")
     parser.add_argument("--questions", default=[], type=Path, nargs="+", help="question sets to hold out of the corpus")
     parser.add_argument("--prompts", metavar="SET", help="prompt set of the corpus, needed to pre-train")
     parser.add_argument("--world", default="{}", help="JSON: settings of the facts world")
@@ -23,20 +24,28 @@ def run(options: argparse.Namespace) -> None:
     fix_threads()
     settings = parse_settings(BackboneChoice, options.settings).root
     if isinstance(settings, CheckpointSettings):
-        _import_checkpoint(settings, options.output)
+        _import_checkpoint(settings, options)
     else:
         _pretrain(settings, options)
 
 
-def _import_checkpoint(settings, output: Path) -> None:
+def _import_checkpoint(settings, options: argparse.Namespace) -> None:
     """Download the checkpoint if it is on the hub, and check it."""
     from cocal.checkpoints.hub import download
     from cocal.checkpoints.importing import import_checkpoint
-    from cocal.store import provenance
+    from cocal.study.lineage import descent
 
     source = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
-    attributes = provenance("backbone", settings.model_copy(update={"imported": {}}))
-    import_checkpoint(source, output, depth=settings.depth, width=settings.width, attributes=attributes)
+    depends_on = settings.model_copy(update={"imported": {}})
+    attributes = descent(options.output, "backbone", depends_on, [], backbone=options.name, algorithm="base", step=0)
+    import_checkpoint(
+        source,
+        options.output,
+        depth=settings.depth,
+        width=settings.width,
+        architecture=settings.architecture,
+        attributes=attributes,
+    )
 
 
 def _pretrain(settings, options: argparse.Namespace) -> None:
@@ -48,8 +57,9 @@ def _pretrain(settings, options: argparse.Namespace) -> None:
     from cocal.errors import ConfigError
     from cocal.prompts import Prompts
     from cocal.questions.facts import World
-    from cocal.store import provenance, read_frame
+    from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS
+    from cocal.study.lineage import Source, descent
 
     if options.prompts is None:
         raise ConfigError("--prompts: a backbone that is pre-trained needs the prompt set of its study")
@@ -59,4 +69,6 @@ def _pretrain(settings, options: argparse.Namespace) -> None:
     prompts = Prompts(options.prompts)
     writer = CorpusWriter(settings.corpus, prompts, people, held_out, settings.seed)
     depends_on = {"backbone": settings, "world": world, "prompts": prompts.identity(), "seed": options.seed}
-    pretrain(settings, writer, options.output, provenance("backbone", depends_on))
+    sources = [Source(path) for path in options.questions]
+    facts = {"backbone": options.name, "algorithm": "base", "step": 0}
+    pretrain(settings, writer, options.output, descent(options.output, "backbone", depends_on, sources, **facts))

@@ -66,14 +66,15 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--memory must be 0 or more, not {options.memory}")
 
     from cocal.companion.fit import fit_companions
-    from cocal.companion.output import write_companions
+    from cocal.companion.output import log_best, write_companions
+    from cocal.companion.spec import ORDERS
     from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.store import open_features
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.progress import Progress
-    from cocal.store import provenance
     from cocal.study.costs import Cost, device_name, write_cost
+    from cocal.study.lineage import Source, descent, inherited
 
     fix_threads()
     read = read_prompts if options.prompts else read_rollouts
@@ -81,7 +82,16 @@ def run(options: argparse.Namespace) -> None:
     questions = question_texts(options.questions)
     features = open_features(options.features)
     check_features(rollouts, features)
-    attributes = provenance("companions", settings, features=features.attributes.get("digest"))
+    experience = (
+        "prompts" if options.prompts else next(kind for kind, order in ORDERS.items() if order == options.order)
+    )
+    sources = [
+        Source(options.rollouts, experience="rollouts" if options.prompts else experience),
+        Source(options.features),
+        Source(options.questions),
+    ]
+    facts = inherited(options.rollouts, "backbone", "algorithm") | {"experience": experience}
+    attributes = descent(options.output, "companions", settings, sources, **facts)
     default = None, [PROMPT] if options.prompts else list(RESPONSE_POOLINGS), options.output
     states = [(*_states(words), options.output / words) for words in options.states or ()] or [default]
     progress = Progress("", settings.passes * sum(prefix.steps for prefix in prefixes) * len(states))
@@ -102,10 +112,13 @@ def run(options: argparse.Namespace) -> None:
         started = time.monotonic()
         for companions, history in fits:
             spent = time.monotonic() - started
-            write_companions(output / companions.spec.prefix.folder, companions, history, attributes)
+            prefix = companions.spec.prefix
+            steps = {"source_step": str(prefix.steps), "validation_step": str(prefix.validation_steps)}
+            write_companions(output / prefix.folder, companions, history, attributes | steps)
+            log_best(output / prefix.folder, companions.spec)
             started = time.monotonic()
     if options.cost:
-        write_cost(options.cost, Cost(seconds=spent, items=len(companions.members), device=device_name()))
+        write_cost(options.cost, Cost(seconds=spent, items=len(companions.members), device=device_name()), attributes)
 
 
 def _states(words: str) -> tuple[int, list[str]]:

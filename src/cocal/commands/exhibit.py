@@ -32,16 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Read the inputs, prepare the numbers, and write the exhibit in all its forms."""
-    import logging
-
     from cocal.config import parse_settings
     from cocal.errors import ConfigError, ContractError
-    from cocal.exhibits.base.inputs import check_inputs, read_inputs
+    from cocal.exhibits.base.inputs import check_inputs, origin_of, read_inputs
     from cocal.exhibits.base.output import write_figure, write_table
     from cocal.exhibits.base.registry import module_of
 
-    for library in ("fontTools", "matplotlib"):  # they log every glyph at INFO
-        logging.getLogger(library).setLevel(logging.WARNING)
     module = module_of(options.exhibit)
     write, ending = (write_table, ".tex") if hasattr(module, "grid") else (write_figure, ".pdf")
     if options.output.suffix != ending:
@@ -63,8 +59,9 @@ def run(options: argparse.Namespace) -> None:
     files |= {kind: [Path(path) for path in paths] for kind, *paths in options.inputs}
     check_inputs(module, files)
     inputs = read_inputs(files)
+    origin = origin_of(layout, files, options.output) if layout else {}
     try:
-        write(module, layout, inputs, options.output)
+        write(module, layout, inputs, options.output, origin)
     except ContractError as error:
         given = [*options.input, *(f"{kind}={' '.join(paths)}" for kind, *paths in options.inputs)]
         raise ContractError(f"{error} (read: {'; '.join(given)})") from None

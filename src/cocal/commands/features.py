@@ -28,21 +28,30 @@ def run(options: argparse.Namespace) -> None:
     from cocal.features.extract import extract_features
     from cocal.features.span import task_responses
     from cocal.runtime.machine import fix_threads
-    from cocal.store import provenance, read_frame
+    from cocal.store import read_frame
     from cocal.store.contracts import RESPONSES
+    from cocal.study.lineage import Source, descent, inherited
 
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
     policy = load_policy(options.checkpoint)
     columns = ["dataset", "question_id", "response_id", "sample", "prompt_ids", "response_ids", "length"]
     for name, samples in json.loads(options.samples).items():
-        frame = read_frame(options.responses / f"{name}.parquet", RESPONSES, columns)
+        table, output = options.responses / f"{name}.parquet", options.output / f"{name}.zarr"
+        frame = read_frame(table, RESPONSES, columns)
         frame = frame[frame["sample"] < samples].reset_index(drop=True)
         extract_features(
             policy,
             task_responses(frame, policy.tokenizer) if options.task_response else frame,
             settings,
-            output=options.output / f"{name}.zarr",
-            attributes=provenance("features", settings, task_response=options.task_response),
+            output=output,
+            attributes=descent(
+                output,
+                "features",
+                settings,
+                [Source(table), Source(options.checkpoint)],
+                task_response=options.task_response,
+                **inherited(table, "backbone", "algorithm", "step", "prompt_format", "dataset"),
+            ),
             poolings=(*RESPONSE_POOLINGS, PROMPT) if options.prompt else RESPONSE_POOLINGS,
         )

@@ -117,3 +117,58 @@ def judging_of(options: argparse.Namespace, domains: Sequence[str]) -> "Judging"
     verifier = parse_settings(VerifierSettings, options.verifier, "--verifier")
     judge = parse_settings(JudgeChoice, options.judge, "--judge").root
     return Judging.of(verifier, judge, domains)
+
+
+def add_model(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the flags of a language model that is a folder or lies on the Hub."""
+    parser.add_argument("--model", required=True, metavar="MODEL", help=f"{what}; a folder, or a name on the Hub")
+    parser.add_argument("--revision", help="commit or branch of a model on the Hub (default: main)")
+
+
+def add_numerics(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of the numerics, for confidences that equal those of a study to the last bit."""
+    parser.add_argument(
+        "--numerics",
+        default="native",
+        choices=["native", "portable"],
+        help="portable: the same bytes on every x86-64 processor with AVX2, as `numerics` of a study (default: native)",
+    )
+
+
+def set_numerics(options: argparse.Namespace) -> None:
+    """Put the variables of the numerics into the environment, before the libraries that read them are loaded.
+
+    Raises:
+        ConfigError: if the processor cannot compute so.
+    """
+    from cocal.runtime.numerics import check_processor, environment
+
+    os.environ.update(environment(options.numerics))
+    check_processor()
+
+
+def add_fields(parser: argparse.ArgumentParser, example: str) -> None:
+    """Add the flag that says which fields of a file mean what."""
+    parser.add_argument(
+        "--field",
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="MEANING=NAME",
+        help=f"name of a field where it is not found by itself, {example}",
+    )
+
+
+def field_mapping(words: Sequence[str]) -> dict[str, str]:
+    """Names of fields by their meaning, from words of the form MEANING=NAME.
+
+    Raises:
+        ConfigError: if a word has another form.
+    """
+    mapping = {}
+    for word in words:
+        meaning, equals, name = word.partition("=")
+        if not equals or not meaning or not name:
+            raise ConfigError(f"--field: {word!r} is not MEANING=NAME, such as response=output")
+        mapping[meaning] = name
+    return mapping

@@ -7,6 +7,7 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--backbone", required=True, help="JSON: the backbone's settings")
+    parser.add_argument("--algorithm", default="grpo", help="algorithm that trained them (default: grpo)")
     parser.add_argument("--base", required=True, type=Path, help="base policy, whose vocabulary the stages must have")
     parser.add_argument("--stages", required=True, nargs="+", metavar="STEP=FOLDER", help="checkpoint of each stage")
     parser.add_argument("--output", required=True, type=Path, help="folder for step-N checkpoints")
@@ -17,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.checkpoints.importing import import_checkpoint
     from cocal.config import ConfigError, parse_settings
     from cocal.config.backbone import BackboneChoice
-    from cocal.store import provenance
+    from cocal.study.lineage import Source, descent, inherited
 
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
     stages = {}
@@ -26,12 +27,15 @@ def run(options: argparse.Namespace) -> None:
         if not equals or not step.isdecimal():
             raise ConfigError(f"--stages: {word!r} is not STEP=FOLDER")
         stages[int(step)] = Path(folder)
+    base = Source(options.base, algorithm="base", step=0)
+    facts = inherited(options.base, "backbone") | {"algorithm": options.algorithm, "experience": "rollouts"}
     for step, source in stages.items():
+        output = options.output / f"step-{step}"
         import_checkpoint(
             source,
-            options.output / f"step-{step}",
+            output,
             depth=backbone.depth,
             width=backbone.width,
-            attributes=provenance("import-checkpoints", {"source": str(source)}, step=step),
+            attributes=descent(output, "import-checkpoints", {"source": str(source)}, [base], step=step, **facts),
             base=options.base,
         )

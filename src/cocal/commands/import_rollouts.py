@@ -51,9 +51,10 @@ def run(options: argparse.Namespace) -> None:
     from cocal.replay.checkpoints import StepCheckpoints
     from cocal.replay.rollouts import Rescorer
     from cocal.runtime.machine import fix_threads
-    from cocal.store import digest, provenance, read_frame
+    from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder
+    from cocal.study.lineage import Source, descent, identities, inherited
 
     fix_threads()
     settings = parse_settings(PolicySettings, options.settings)
@@ -74,6 +75,9 @@ def run(options: argparse.Namespace) -> None:
         "missing_logprobs": "computed" if checkpoints else "refused",
     }
     inputs = {"dumps": dumps.state(), "checkpoints": checkpoints and checkpoints.state()} | questions_digests(questions)
+    sources = [Source(options.policy, algorithm="base", step=0), Source(options.questions)]
+    facts = inherited(options.policy, "backbone") | {"algorithm": options.algorithm, "experience": "rollouts"}
+    attributes = descent(options.output, "import-rollouts", depends_on, sources, **facts)
     with Verifier(bounds) if options.correctness == "verifier" else nullcontext() as judge:
         tables = StepTables(
             settings,
@@ -84,6 +88,5 @@ def run(options: argparse.Namespace) -> None:
             scorer=checkpoints and Rescorer(checkpoints, features.batch_tokens),
             prompts=prompts,
         )
-        run_folder = RunFolder(options.run_folder, digest(depends_on | inputs))
-        attributes = provenance("import", depends_on, algorithm=options.algorithm)
+        run_folder = RunFolder(options.run_folder, digest(depends_on | inputs | {"parents": identities(attributes)}))
         import_rollouts(dumps, tables, run_folder, Outputs({}, options.output, attributes=attributes))

@@ -23,8 +23,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import judging_of
     from cocal.judging.verdicts import judge_set
     from cocal.runtime.machine import fix_threads
-    from cocal.store import provenance, read_frame, read_provenance, write_frame
+    from cocal.store import read_frame, read_provenance, write_frame
     from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+    from cocal.study.lineage import FACTS, Source, descent, inherited
 
     questions = read_frame(options.questions, QUESTIONS)
     sampled = read_frame(options.responses, SAMPLED)
@@ -39,5 +40,7 @@ def run(options: argparse.Namespace) -> None:
         "responses": read_provenance(options.responses).get("digest"),
         "pool": options.pool,
     } | judging.settings
-    write_frame(options.output, table, RESPONSES, provenance("judge", depends_on, **facts))
+    facts |= inherited(options.responses, *FACTS)
+    sources = [Source(options.responses), Source(options.questions)]
+    write_frame(options.output, table, RESPONSES, descent(options.output, "judge", depends_on, sources, **facts))
     logging.info("%s: %d responses, accuracy %.3f", options.output, len(table), table["correct"].mean())

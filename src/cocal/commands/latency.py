@@ -66,10 +66,21 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.study.costs import write_cost
+    from cocal.study.lineage import Source, descent, inherited
 
     fix_threads()
     lengths = parse_settings(ResponseLengths, options.datasets, "--datasets").root
     questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS)["question"] for name in lengths}
+    cell = inherited(options.checkpoint, "backbone", "algorithm", "step")
+    steps = {"source_step": cell["step"]} if "step" in cell else {}
+    sources = [
+        Source(options.checkpoint),
+        Source(options.companions, experience="rollouts", **steps),
+        Source(options.prompt_companions, experience="prompts", **steps),
+        *(Source(options.questions / f"{name}.parquet") for name in lengths),
+    ]
+    depends_on = {"generation": settings, "lengths": lengths, "prompts": prompts.identity("answer")}
+    attributes = descent(options.output, "latency", depends_on, sources, **cell)
     policy = load_policy(options.checkpoint)
     pre, post = (
         SingleCompanion(load_companions(path), policy, poolings, path)
@@ -93,4 +104,4 @@ def run(options: argparse.Namespace) -> None:
             concurrent=options.concurrent,
             seed=options.seed,
         )
-    write_cost(options.output, latency)
+    write_cost(options.output, latency, attributes)

@@ -22,7 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="confidence metrics cover only responses for which all methods that share them have a valid confidence",
     )
+    parser.add_argument(
+        "--scores",
+        action="store_true",
+        help="add the scores beyond the paper's metrics, such as the Brier score and the area under the risk",
+    )
     parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
+    parser.add_argument("--resamples", metavar="FILE.nc", help="file for the paper's metrics of every resample")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -31,10 +37,14 @@ def run(options: argparse.Namespace) -> None:
 
     from cocal.config import parse_settings
     from cocal.config.evaluation import MacroAverages, MetricSettings
+    from cocal.metrics.calibration import METRICS
     from cocal.metrics.common import on_common_responses
-    from cocal.metrics.cube import metric_cube
-    from cocal.store import provenance, read_frame, write_dataset
+    from cocal.metrics.cube import evaluate_cells
+    from cocal.metrics.resamples import resamples_of
+    from cocal.metrics.scores import ALL
+    from cocal.store import read_frame, write_dataset
     from cocal.store.contracts import PREDICTIONS
+    from cocal.study.lineage import Source, descent, inherited
 
     settings = parse_settings(MetricSettings, options.settings)
     groups = parse_settings(MacroAverages, options.groups, "--groups")
@@ -46,8 +56,15 @@ def run(options: argparse.Namespace) -> None:
     for group, members in groups.root.items():
         for name in sorted(set(members) - present):
             logging.warning("no predictions on %s, so %s stays empty", name, group)
-    cube = metric_cube(predictions, settings, groups.root, options.seeds, options.sweep)
+    metrics = ALL if options.scores else METRICS
+    evaluated = evaluate_cells(predictions, settings, groups.root, options.seeds, options.sweep, metrics)
     depends_on = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
-    depends_on["common_responses"] = options.common_responses
-    write_dataset(options.output, cube, provenance("metrics", depends_on))
+    depends_on |= {"common_responses": options.common_responses, "scores": options.scores}
+    sources = list(map(Source, options.predictions))
+    facts = inherited(options.predictions[0], "backbone")
+    write_dataset(options.output, evaluated.cube(), descent(options.output, "metrics", depends_on, sources, **facts))
     logging.info("wrote %s", options.output)
+    if options.resamples:
+        made = descent(options.resamples, "metrics", depends_on, sources, **facts)
+        write_dataset(options.resamples, resamples_of(evaluated), made)
+        logging.info("wrote %s", options.resamples)

@@ -1,4 +1,4 @@
-"""`cocal plan`: print jobs, GPU-hours and storage of a study by stage, before anything is submitted."""
+"""`cocal plan`: print jobs, GPU-hours, storage and GPU memory of a study by stage, before anything is submitted."""
 
 import argparse
 from pathlib import Path
@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store.owner import owner_of
     from cocal.study.estimate import Assumptions
     from cocal.study.forecast import assumptions_listed, forecast, jobs_left
+    from cocal.study.outlook import outlook
 
     study = counted(load_study(options.study))
     beside = Path("studies") / study.study
@@ -32,5 +33,11 @@ def run(options: argparse.Namespace) -> None:
     assumed = parse_settings(Assumptions, options.assumptions, "--assumptions")
     lines = forecast(study, assumed, jobs_left(options.snakefile, options.study, directory))
     print(f"{options.study}: {study.study}", *lines, sep="\n")
+    if elsewhere := outlook(study, lambda card: counted(load_study(options.study, {"card": card})), assumed):
+        print(
+            "\nOn GPUs of one kind each, with the settings of the card that fits it; a training takes the time of its"
+        )
+        print("sampling and its passes there, since the paper does not say on which GPUs its hours were taken:")
+        print(*elsewhere, sep="\n")
     print(f"\nJobs: those left to do in {directory.absolute()}. Hours and storage: the complete study, estimated from")
     print(*assumptions_listed(assumed), sep="\n")

@@ -2,9 +2,14 @@
 
 import argparse
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cocal.commands.flags import add_cell
+
+if TYPE_CHECKING:
+    from cocal.companion.spec import Experience
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Estimate the confidences and write them. Torch is loaded only for companions."""
+    from cocal.commands.flags import named_folders
+    from cocal.companion.spec import ORDERS
     from cocal.config import parse_settings
     from cocal.config.evaluation import EstimatorSettings
     from cocal.config.methods import METHODS
     from cocal.estimators.predictions import predict
     from cocal.estimators.responses import EvaluationSets, Inputs
-    from cocal.store import provenance, write_frame
+    from cocal.store import write_frame
     from cocal.store.contracts import PREDICTIONS
+    from cocal.study.lineage import Source, descent
 
     settings = parse_settings(EstimatorSettings, options.settings)
     sets = parse_settings(EvaluationSets, options.samples, "--samples")
@@ -53,11 +61,29 @@ def run(options: argparse.Namespace) -> None:
     else:
         names = [name for name in settings.methods if METHODS[name].policy == options.algorithm]
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
-    features = _formats("--features", options.features)
-    inputs = Inputs(settings, options.pool, features, _companions(options.companions))
-    table = predict(names, sets, _formats("--responses", options.responses), inputs, **cell)
+    responses, features = _formats("--responses", options.responses), _formats("--features", options.features)
+    chosen = [METHODS[name] for name in names if name in METHODS]
+    formats = {method.prompt_format for method in chosen}
+    read_by_companions = {method.prompt_format for method in chosen if method.experience}
+    sources = [
+        Source(folder / f"{name}{ending}", prompt_format=prompt_format, dataset=name)
+        for folders, ending, needed in ((responses, ".parquet", formats), (features, ".zarr", read_by_companions))
+        for prompt_format, folder in folders.items()
+        if prompt_format in needed
+        for name in sets.root
+    ]
+    companions = named_folders("--companions", options.companions, list(ORDERS))
+    # companions learn from GRPO's rollouts, also where RLCR or DCPO trained the policy (appendix D)
+    sources += [
+        Source(folder, experience=experience, algorithm="grpo")
+        for experience, folders in companions.items()
+        for folder in folders
+    ]
     depends_on = {"estimators": settings, "samples": sets, "pool": options.pool, "methods": names}
-    write_frame(options.output, table, PREDICTIONS, provenance("predictions", depends_on, **cell))
+    attributes = descent(options.output, "predictions", depends_on, sources, **cell)
+    inputs = Inputs(settings, options.pool, features, _loaded(companions))
+    table = predict(names, sets, responses, inputs, **cell)
+    write_frame(options.output, table, PREDICTIONS, attributes)
     logging.info("%s: %d rows", options.output, len(table))
 
 
@@ -75,14 +101,12 @@ def _formats(flag: str, words: list[str]) -> dict[str, Path]:
     return {name: given[0] for name, given in folders.items()}
 
 
-def _companions(words: list[str]):
+def _loaded(folders: "Mapping[Experience, Sequence[Path]]"):
     """The fitted companions by experience, if there are any to load."""
-    if not words:
+    if not folders:
         return {}
-    from cocal.commands.flags import named_folders
-    from cocal.companion.spec import ORDERS
     from cocal.estimators.companion_scores import load_experiences
     from cocal.runtime.machine import fix_threads
 
     fix_threads()
-    return load_experiences(named_folders("--companions", words, list(ORDERS)))
+    return load_experiences(folders)

@@ -21,8 +21,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.replay.checkpoints import StepCheckpoints
     from cocal.replay.prompts import extract_prompts
     from cocal.runtime.machine import fix_threads
-    from cocal.store import provenance, read_frame
+    from cocal.store import read_frame
     from cocal.store.contracts import RESPONSES
+    from cocal.study.lineage import Source, descent, inherited
 
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
@@ -30,10 +31,12 @@ def run(options: argparse.Namespace) -> None:
     columns = ["dataset", "question_id", "response_id", "step", "sample", "prompt_ids"]
     # the responses to a question share its prompt, so only the first of them is read
     rollouts = read_frame(options.rollouts, RESPONSES, columns, where=[("sample", "=", 0)])
+    facts = inherited(options.rollouts, "backbone", "algorithm") | {"experience": "prompts"}
+    sources = [Source(path, experience="rollouts") for path in (options.rollouts, *checkpoints.folders)]
     extract_prompts(
         checkpoints,
         rollouts[rollouts["step"] <= checkpoints.last],
         settings,
         output=options.output,
-        attributes=provenance("prompts", settings),
+        attributes=descent(options.output, "prompts", settings, sources, **facts),
     )

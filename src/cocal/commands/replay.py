@@ -22,21 +22,24 @@ def run(options: argparse.Namespace) -> None:
     from cocal.replay.checkpoints import StepCheckpoints
     from cocal.replay.rollouts import replay, step_tables
     from cocal.runtime.machine import fix_threads
-    from cocal.store import digest, provenance
+    from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
+    from cocal.study.lineage import Source, descent, identities, inherited
 
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
     checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)
     tables = file_states(step_tables(options.rollouts).values())
     depends_on = {"features": settings, "weights": "of every step" if options.exact else "of the stage that follows"}
+    sources = [Source(options.rollouts), *map(Source, checkpoints.folders)]
+    facts = inherited(options.rollouts, "backbone", "algorithm", "experience")
+    attributes = descent(options.output, "replay", depends_on, sources, **facts)
+    inputs = {"rollouts": tables, "checkpoints": checkpoints.state(), "parents": identities(attributes)}
     replay(
         checkpoints,
         options.rollouts,
         settings,
-        run=RunFolder(
-            options.run_folder, digest(depends_on | {"rollouts": tables, "checkpoints": checkpoints.state()})
-        ),
+        run=RunFolder(options.run_folder, digest(depends_on | inputs)),
         output=options.output,
-        attributes=provenance("replay", depends_on),
+        attributes=attributes,
     )

@@ -16,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", required=True, type=Path, help="final policy")
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--questions", required=True, type=Path, help="training set")
+    parser.add_argument(
+        "--like",
+        type=Path,
+        metavar="FOLDER",
+        help="rollouts whose questions are repeated, step by step; by default those of the schedule of --policy",
+    )
     add_prompts(parser)
     add_run_folder(parser)
     parser.add_argument("--rollouts", required=True, type=Path, help="folder for the response tables, one per step")
@@ -34,9 +40,10 @@ def run(options: argparse.Namespace) -> None:
     from cocal.prompts import Prompts
     from cocal.questions.identity import questions_digests
     from cocal.runtime.machine import fix_threads
-    from cocal.store import digest, provenance, read_frame
-    from cocal.store.contracts import QUESTIONS
+    from cocal.store import digest, read_frame
+    from cocal.store.contracts import QUESTIONS, RESPONSES
     from cocal.store.run_folder import RunFolder
+    from cocal.study.lineage import Source, descent, identities
 
     settings = parse_settings(PostCalSettings, options.settings)
     training = parse_settings(PolicySettings, options.policy, "--policy")
@@ -50,11 +57,23 @@ def run(options: argparse.Namespace) -> None:
     from cocal.generation.responses import Sampler
     from cocal.policy.recorder import Outputs
     from cocal.policy.resample import resample
+    from cocal.policy.schedule import asked_questions, question_schedule
 
     fix_threads()
     depends_on = {"postcal": settings, "policy": training, "features": features, "verifier": bounds}
     depends_on["prompts"] = prompts.identity("answer")
     inputs = {"checkpoint": fingerprint(options.checkpoint), "engine": engine_settings} | questions_digests(questions)
+    sources = [Source(options.checkpoint, experience="rollouts"), Source(options.questions)]
+    if options.like:
+        sources.append(Source(options.like, experience="rollouts"))
+        columns = ["step", "question_id", "response_id"]
+        rollouts = read_frame(options.like, RESPONSES, columns)
+        schedule = asked_questions(rollouts, questions, training.steps, training.responses_per_question)
+    else:
+        schedule = question_schedule(len(questions), training.steps, training.questions_per_step, training.seed)
+    facts = {"backbone": options.backbone, "algorithm": "grpo", "step": training.steps, "experience": "resampled"}
+    attributes = descent(options.rollouts, "resample", depends_on, sources, **facts)
+    inputs["parents"] = identities(attributes)
     loaded = load_policy(options.checkpoint)
     with Verifier(bounds) as verifier, open_engine(engine_settings, options.checkpoint, loaded) as engine:
         inputs["decoder"] = engine.label
@@ -65,6 +84,7 @@ def run(options: argparse.Namespace) -> None:
             sampler=Sampler(engine, loaded.tokenizer, prompts),
             identity=f"{options.backbone}/postcal",
             questions=questions,
+            schedule=schedule,
             verifier=verifier,
             features=features,
             run=RunFolder(options.run_folder, digest(depends_on | inputs)),
@@ -73,6 +93,6 @@ def run(options: argparse.Namespace) -> None:
                 options.rollouts,
                 options.output_features,
                 options.cost,
-                provenance("resample", depends_on, backbone=options.backbone, engine=engine.label),
+                {**attributes, "engine": engine.label},
             ),
         )

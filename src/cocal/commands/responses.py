@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder
+    from cocal.study.lineage import Source, descent
     from cocal.study.plan import ResponsePlan
 
     settings = parse_settings(GenerationSettings, options.settings)
@@ -49,13 +50,26 @@ def run(options: argparse.Namespace) -> None:
         "prompts": {d: prompts.identity(*plan.formats(options.prompt_format), domain=d) for d in domains},
         "prompt_format": options.prompt_format,
     }
+    cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
+    attributes = {
+        name: descent(
+            options.output / f"{name}.parquet",
+            "responses",
+            depends_on | judging.settings,
+            [Source(options.checkpoint), Source(options.questions / f"{name}.parquet")],
+            prompt_format=options.prompt_format,
+            dataset=name,
+            **cell,
+        )
+        for name in plan.sets
+    }
     inputs = {
         "checkpoint": fingerprint(options.checkpoint),
         "questions": {name: texts_digest(of_set) for name, of_set in questions.items()},
     }
     folder = RunFolder(options.run_folder, digest(depends_on | inputs))
-    wanted = Evaluated(options.backbone, options.algorithm, options.step, options.prompt_format, plan, questions)
+    wanted = Evaluated(**cell, prompt_format=options.prompt_format, plan=plan, questions=questions)
     sample_sets(wanted, options.checkpoint, settings, prompts, folder)
     golds = {name: golds_digest(of_set) for name, of_set in questions.items()}
-    files = judge_sets(wanted, judging, golds, depends_on, folder, options.judgements)
+    files = judge_sets(wanted, judging, golds, attributes, folder, options.judgements)
     folder.publish({file: options.output / f"{name}.parquet" for name, file in files.items()})

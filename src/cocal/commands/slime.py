@@ -27,11 +27,12 @@ def run(options: argparse.Namespace) -> None:
     from cocal.policy.recorder import Outputs
     from cocal.prompts import Prompts
     from cocal.questions.identity import questions_digests
-    from cocal.store import digest, provenance, read_frame
+    from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder
+    from cocal.study.lineage import Source, descent, identities
 
-    settings = parse_settings(PolicySettings, options.settings)
+    settings = parse_settings(PolicySettings, options.settings).for_training(options.algorithm)
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     questions = read_frame(options.questions, QUESTIONS)
@@ -44,7 +45,10 @@ def run(options: argparse.Namespace) -> None:
     }
     # a run may resume with slime on other machines, but not with another computation
     computed = depends_on | {"policy": settings.rollout_settings(options.algorithm)}
-    inputs = {"base": fingerprint(options.base)} | questions_digests(questions)
+    sources = [Source(options.base, algorithm="base", step=0), Source(options.questions)]
+    facts = {"backbone": options.backbone_name, "algorithm": options.algorithm, "experience": "rollouts"}
+    attributes = descent(options.rollouts, "slime", depends_on, sources, **facts)
+    inputs = {"base": fingerprint(options.base), "parents": identities(attributes)} | questions_digests(questions)
     folder = RunFolder(options.run_folder.absolute(), digest(computed | inputs))
     train_with_slime(
         settings,
@@ -60,6 +64,6 @@ def run(options: argparse.Namespace) -> None:
             {step: options.stages / f"step-{step}" for step in settings.stages},
             options.rollouts,
             cost=options.cost,
-            attributes=provenance("slime", depends_on, algorithm=options.algorithm),
+            attributes=attributes,
         ),
     )

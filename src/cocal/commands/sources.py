@@ -25,12 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Fetch the files that the cache lacks, verify all files, and report them."""
-    import json
-
     from cocal.config import parse_settings
     from cocal.questions.registry import Registry
     from cocal.questions.sources import describe, fetch
-    from cocal.store import provenance, write_text
+    from cocal.store import provenance, write_document
 
     registry = parse_settings(Registry, options.registry, "--registry")
     registry = registry.slice(options.sets or registry.sets)
@@ -41,5 +39,4 @@ def run(options: argparse.Namespace) -> None:
             report.setdefault(name, {})[entry.source.place(file)] = describe(path)
         logging.info("%s: %d file(s) verified; licence: %s", name, len(report[name]), entry.licence)
     if options.output:
-        content = {"files": report, "provenance": provenance("sources", registry)}
-        write_text(options.output, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_document(options.output, {"files": report}, provenance("sources", registry))

@@ -1,6 +1,8 @@
 """`cocal train`: train a policy and record its rollouts; `accelerate launch` starts it on several GPUs."""
 
 import argparse
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from cocal.commands.flags import add_training
@@ -11,25 +13,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_training(parser)
     parser.add_argument("--features", default="{}", help="JSON: layers and dtype of the live features")
     parser.add_argument("--output-features", type=Path, help="feature store of the rollouts, for companions")
+    parser.add_argument(
+        "--online",
+        metavar="JSON",
+        help="companions that learn from each rollout step inside the training, for which no feature store is needed: "
+        "their settings and the window of steps, such as '{}' or '{\"window\": 10}'",
+    )
+    parser.add_argument("--output-online", type=Path, help="folder for these companions and their scores on each step")
 
 
 def run(options: argparse.Namespace) -> None:
     """Train the policy, or resume its training, and publish the results."""
     from cocal.answers.equivalence import Verifier
     from cocal.checkpoints.loading import fingerprint
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import FeatureSettings, VerifierSettings
+    from cocal.config import ConfigError, parse_settings
+    from cocal.config.evaluation import FeatureSettings, OnlineSettings, VerifierSettings
     from cocal.config.policy import PolicySettings
     from cocal.policy.objectives import PROMPT_FORMATS
     from cocal.prompts import Prompts
     from cocal.questions.identity import questions_digests
     from cocal.runtime.machine import fix_threads
-    from cocal.store import digest, provenance, read_frame
+    from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
+    from cocal.study.lineage import Source, descent, identities, inherited
 
-    settings = parse_settings(PolicySettings, options.settings)
+    settings = parse_settings(PolicySettings, options.settings).for_training(options.algorithm)
     features = parse_settings(FeatureSettings, options.features)
     bounds = parse_settings(VerifierSettings, options.verifier)
+    online = None if options.online is None else parse_settings(OnlineSettings, options.online, "--online")
+    if (online is None) != (options.output_online is None):
+        raise ConfigError("--online and --output-online belong together: give both or none")
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
 
@@ -39,19 +52,30 @@ def run(options: argparse.Namespace) -> None:
     fix_threads()
     depends_on = {
         "policy": settings,
-        "features": features if options.output_features else None,
+        "features": features if options.output_features or online else None,
         "verifier": bounds,
         "algorithm": options.algorithm,
         "prompts": prompts.identity(PROMPT_FORMATS[options.algorithm]),
     }
-    run_digest = digest(depends_on | {"base": fingerprint(options.base)} | questions_digests(questions))
+    if online:
+        depends_on["online"] = online
+    sources = [Source(options.base, algorithm="base", step=0), Source(options.questions)]
+    facts = inherited(options.base, "backbone") | {"algorithm": options.algorithm, "experience": "rollouts"}
+    attributes = descent(options.rollouts, "train", depends_on, sources, **facts)
+    inputs = {"base": fingerprint(options.base), "parents": identities(attributes)} | questions_digests(questions)
     outputs = Outputs(
         {step: options.stages / f"step-{step}" for step in settings.stages},
         options.rollouts,
         options.output_features,
         options.cost,
-        provenance("train", depends_on, algorithm=options.algorithm),
+        attributes,
+        options.output_online,
     )
+    open_learner = None
+    if online:
+        # It is found by its name: the policies of the workflow train without it, and an edit of companions must not
+        # train them anew.
+        open_learner = partial(import_module("cocal.policy.online").OnlineLearner, online)
     with Verifier(bounds) as verifier:
         train_policy(
             settings,
@@ -62,6 +86,7 @@ def run(options: argparse.Namespace) -> None:
             features=features,
             verifier=verifier,
             run_folder=options.run_folder,
-            run_digest=run_digest,
+            run_digest=digest(depends_on | inputs),
             outputs=outputs,
+            open_learner=open_learner,
         )

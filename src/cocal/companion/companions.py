@@ -15,7 +15,9 @@ from cocal.companion.model import CompanionMLP
 from cocal.companion.spec import CompanionSpec, parse_spec
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
+from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, unreadable
+from cocal.store.seal import BLANK, KEY, check_seal, seal
 
 _PREDICTION_BATCH = {"cpu": 512, "cuda": 8192}
 """Number of responses scored at a time; on a processor, the states of small companions then fit into its cache."""
@@ -78,28 +80,28 @@ class Companions:
         return confidences.double().cpu().numpy()
 
 
-def save_companions(path: Path, companions: Companions, attributes: Mapping[str, str]) -> str:
-    """Write the weights as safetensors, with spec and provenance in the metadata.
+def save_companions(path: Path, companions: Companions, attributes: Mapping[str, str]) -> None:
+    """Write the weights as safetensors, with spec and provenance in the metadata, and seal the file.
 
     Args:
         path: File to write, inside `cocal.store.atomic_path`.
         companions: Fitted companions.
         attributes: Provenance.
-
-    Returns:
-        The metadata as indented JSON text.
     """
-    metadata = {"spec": companions.spec.model_dump(mode="json"), "provenance": dict(attributes)}
+    spec = companions.spec.model_dump(mode="json")
+    metadata = {"spec": spec, "provenance": {**attributes, KEY: BLANK}}
     # There is only one key, since safetensors does not fix the order of keys and equal fits must give equal bytes.
     save_file(companions.model.state_dict(), path, {"cocal": json.dumps(metadata, sort_keys=True)})
-    return json.dumps(metadata, indent=2, sort_keys=True) + "\n"
+    usual_mode(path)
+    seal(path)
 
 
 def load_companions(path: str | Path) -> Companions:
     """Load companions from their output folder or from its companions.safetensors.
 
     Raises:
-        ContractError: if the file is missing or truncated, has no spec, or its weights do not fit the spec.
+        ContractError: if the file is missing or truncated, has changed since it was written, has no spec, or its
+            weights do not fit the spec.
     """
     path = Path(path)
     path = path / "companions.safetensors" if path.is_dir() else path
@@ -107,9 +109,10 @@ def load_companions(path: str | Path) -> Companions:
         raise ContractError(absent(path, maker="the rule that fits the companions"))
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = (file.metadata() or {}).get("cocal", "{}")
+            metadata = json.loads((file.metadata() or {}).get("cocal", "{}"))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as error:
+        check_seal(path)
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
         raise ContractError(unreadable(path, "safetensors file", error)) from None
     spec = parse_spec(metadata, path)
     model = build_model(spec.settings, spec.inputs).eval()

@@ -32,6 +32,15 @@ class Dropout:
         self._layers = list(zip(widths, rates, strict=False))
         self._device = device
 
+    def state(self) -> list[Tensor]:
+        """State of each seed's generator."""
+        return [generator.get_state() for generator in self._generators]
+
+    def restore(self, state: Sequence[Tensor]) -> None:
+        """Go on from what `state` returned."""
+        for generator, one in zip(self._generators, state, strict=True):
+            generator.set_state(one.cpu())
+
     def draw(self, count: int) -> list[Tensor]:
         """Draw each layer's factors, float32 (seeds, width, count): 0 with probability `rate`, else 1 / (1 - rate)."""
         masks = []

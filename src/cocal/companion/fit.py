@@ -11,10 +11,11 @@ from torch import Tensor
 from cocal.companion.batches import Batches, loader
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import CompanionMLP
+from cocal.companion.precision import matmul_precision
 from cocal.companion.spec import CompanionSpec, Order, companion_members
 from cocal.companion.split import in_validation
 from cocal.companion.targets import confidence_targets
-from cocal.companion.training import Training, matmul_precision
+from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cocal.companion.precision import matmul_precision
+
 EPSILON = 1e-5
 """The default epsilon of `torch.nn.LayerNorm`."""
 
@@ -74,7 +76,8 @@ class _LayerNorm(torch.autograd.Function):
         normal, scale, weight = ctx.saved_tensors
         along = gradient * normal
         row = weight[:, None] / weight.shape[1]
-        means = (normal * torch.bmm(row, along)).add_(torch.bmm(row, gradient))
+        with matmul_precision("float32"):  # these products are means, which the plain LayerNorm never rounds
+            means = (normal * torch.bmm(row, along)).add_(torch.bmm(row, gradient))
         before = (gradient * weight[:, :, None]).sub_(means).mul_(scale)
         return before, along.sum(2), gradient.sum(2)
 

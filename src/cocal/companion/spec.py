@@ -1,23 +1,30 @@
 """The spec of a set of companions, which can be read without their weights and without torch."""
 
-import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from cocal.config.base import Count, Model, Share
 from cocal.config.evaluation import CompanionSettings
 from cocal.config.method import Experience, Target
 from cocal.errors import ContractError
-from cocal.store.damage import absent
+from cocal.store import read_document
 from cocal.study.prefix import Prefix
 
-Order = Literal["chronological", "shuffled"]
+Order = Literal["chronological", "shuffled", "online"]
 
-ORDERS: dict[Experience, Order] = {"rollouts": "chronological", "resampled": "shuffled", "prompts": "chronological"}
+ORDERS: dict[Experience, Order] = {
+    "rollouts": "chronological",
+    "resampled": "shuffled",
+    "prompts": "chronological",
+    "online": "online",
+}
 """Order of the training data of each experience: CoCal replays the policy's rollouts or their prompts in chronological
-order, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4)."""
+order, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4), and online companions see each
+rollout step when it is produced (section 4.1)."""
 
 
 class CompanionSpec(Model):
@@ -37,7 +44,8 @@ class CompanionSpec(Model):
     shuffle_seed: int | None
     training_responses: Count
     """Number of training responses; of groups, if the companion learnt from prompts."""
-    validation_responses: Count
+    validation_responses: Annotated[int, Field(ge=0)]
+    """Number of responses to validation questions, which no gradient step has seen."""
     training_error_share: Share
     """Share of incorrect responses among the training responses."""
     best_pass: tuple[Count, ...]
@@ -64,19 +72,30 @@ def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
     return [(target, seed) for target in settings.targets for seed in settings.seeds]
 
 
-def parse_spec(metadata: str, source: str | Path) -> CompanionSpec:
+def parameters(inputs: int, widths: Sequence[int]) -> int:
+    """Number of parameters of one companion: a linear layer and a LayerNorm for each hidden layer, and the output's.
+
+    Args:
+        inputs: Width of the features.
+        widths: Widths of the hidden layers.
+    """
+    sizes = (inputs, *widths)
+    return sum((a + 1) * b + 2 * b for a, b in pairwise(sizes)) + sizes[-1] + 1
+
+
+def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:
     """Parse the spec in the metadata of companions.
 
     Args:
-        metadata: JSON text with the key `spec`.
+        metadata: Content of a JSON object with the key `spec`.
         source: File name for error messages.
 
     Raises:
         ContractError: if the spec is missing or invalid.
     """
     try:
-        return CompanionSpec.model_validate(json.loads(metadata)["spec"])
-    except (KeyError, TypeError, json.JSONDecodeError, ValidationError) as error:
+        return CompanionSpec.model_validate(metadata["spec"])
+    except (KeyError, TypeError, ValidationError) as error:
         raise ContractError(f"{source}: contains no valid spec of companions ({error})") from None
 
 
@@ -84,9 +103,7 @@ def read_spec(folder: str | Path) -> CompanionSpec:
     """Read the spec from an output folder of `cocal companions`.
 
     Raises:
-        ContractError: if the spec is missing or invalid.
+        ContractError: if the spec is missing or invalid, or has changed since it was written.
     """
     path = Path(folder) / "spec.json"
-    if not path.exists():
-        raise ContractError(absent(path, maker="the rule that fits the companions"))
-    return parse_spec(path.read_text(encoding="utf-8"), path)
+    return parse_spec(read_document(path, maker="the rule that fits the companions"), path)

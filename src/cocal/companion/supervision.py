@@ -76,6 +76,19 @@ def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
     return groups.assign(response_id=groups.index, truncated=False, correct=groups["group_accuracy"])
 
 
+def groups_of(responses: pd.DataFrame) -> np.ndarray:
+    """Number the groups of responses to the same question in the same step, int64 (n,).
+
+    A question that occurs twice in a step, because an epoch ends there, has two groups.
+
+    Args:
+        responses: Table with the columns step, dataset, question_id and sample, in the order of the rollouts.
+    """
+    question = ["step", "dataset", "question_id"]
+    occurrence = responses.groupby([*question, "sample"], sort=False).cumcount()
+    return responses.groupby([*question, occurrence], sort=False).ngroup().to_numpy()
+
+
 def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
     """Check that, from row to row, steps never decrease and response ids increase (section 4.1).
 

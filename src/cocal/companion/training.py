@@ -6,9 +6,8 @@ CUDA graphs would save kernel launches, which are estimated to take less time th
 widths. Neither has been measured on a GPU.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +36,15 @@ class Training:
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
 
+    def state(self) -> dict[str, Any]:
+        """What training needs, beside the weights, to go on from here."""
+        return {"optimiser": self._optimiser.state_dict(), "dropout": self._dropout.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._dropout.restore(state["dropout"])
+
     def run(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
         """Run one pass of gradient steps and return each member's mean loss with dropout, float64 (members,).
 
@@ -54,15 +62,3 @@ class Training:
             total += errors.detach().sum(2)
             count += len(features)
         return total.flatten() / count
-
-
-@contextmanager
-def matmul_precision(precision: Literal["float32", "tf32"]) -> Iterator[None]:
-    """Set the precision of float32 matrix products on a GPU within the context."""
-    products = torch.backends.cuda.matmul
-    before = products.fp32_precision
-    products.fp32_precision = "tf32" if precision == "tf32" else "ieee"
-    try:
-        yield
-    finally:
-        products.fp32_precision = before

@@ -10,7 +10,7 @@ from cocal.config.policy import Algorithm
 
 
 class ArchitectureSettings(Model):
-    """Shape of a Qwen3 decoder with untied embeddings."""
+    """Shape of a Qwen3 decoder."""
 
     hidden_size: Count = 96
     layers: Count = 3
@@ -20,9 +20,36 @@ class ArchitectureSettings(Model):
     """Width of an attention head, limited to the sizes that vLLM's attention kernels support."""
     intermediate_size: Count = 288
     vocabulary: Annotated[int, Field(ge=320)] = 512
-    """Number of tokens of the byte-level BPE tokenizer; every digit is a separate token."""
+    """Number of tokens of the byte-level BPE tokenizer; every number of one or two digits is a token."""
     max_length: Count = 512
     """Longest sequence (prompt and response) in tokens."""
+    tied: bool = False
+    """Whether the output layer is the embedding itself, as in Qwen3 models of up to 4B."""
+
+
+class DecoderSettings(Model):
+    """Shape of the blocks of a checkpoint that exists, from which its parameters and its memory are computed before it
+    is downloaded; the import compares it with the checkpoint. The defaults are those of all dense Qwen3 models."""
+
+    heads: Count
+    """Number of attention heads."""
+    key_value_heads: Count = 8
+    head_dim: Count = 128
+    intermediate_size: Count
+    """Width of the feed-forward layers."""
+    vocabulary: Count = 151_936
+    """Number of rows of the embedding."""
+    tied: bool = False
+    """Whether the output layer is the embedding itself."""
+
+
+class WordingSettings(Model):
+    """How much the wording of worked solutions varies, whether they are right or not."""
+
+    paraphrases: Share
+    """Share of the places for a paraphrase that take one: the equations and the last line."""
+    remarks: Annotated[float, Field(ge=0, lt=1)]
+    """Probability of a remark after a step, and of another one after each remark."""
 
 
 class CorpusSettings(Model):
@@ -30,10 +57,9 @@ class CorpusSettings(Model):
 
     facts: Share = 0.15
     """Share of factual documents; the rest is mathematics."""
-    worksheets: Share = 0.35
-    """Share of the mathematical documents that only list steps of unrelated solutions. Without them, the corpus is too
-    small to teach arithmetic."""
-    direct_answers: Share = 0.30
+    mathematics_wording: WordingSettings = WordingSettings(paraphrases=0.8, remarks=0.15)
+    facts_wording: WordingSettings = WordingSettings(paraphrases=0.3, remarks=0.03)
+    direct_answers: Share = 0.35
     """Share of the mathematical answers that show no working."""
     wrong_steps: Share = 0.10
     """Share of the worked answers that carry one wrong step to the end."""
@@ -92,9 +118,9 @@ class PretrainingSettings(Model):
     steps: Count = 1200
     batch_size: Count = 64
     """Number of documents per step."""
-    matrix_learning_rate: Positive = 0.02
+    matrix_learning_rate: Positive = 0.03
     """Learning rate of Muon, which trains the matrices of the blocks."""
-    learning_rate: Positive = 3.0e-3
+    learning_rate: Positive = 6.0e-3
     """Learning rate of AdamW, which trains embeddings, head and norms."""
     warmup: Share = 0.05
     """Share of the steps in which the learning rate rises; afterwards it falls linearly to zero."""
@@ -125,6 +151,9 @@ class CheckpointSettings(Model):
     """Number of transformer blocks. It is given here because jobs are planned before the checkpoint is downloaded."""
     width: Count
     """Size of a hidden state."""
+    architecture: DecoderSettings | None = None
+    """Shape of the blocks. Without it, estimates assume 12 x width^2 parameters in a block, untied embeddings, and
+    eight key-value heads of 128."""
     imported: dict[Algorithm, ImportedSettings] = {}
     """Trainings that another engine ran, by algorithm; no training job runs for these."""
 

@@ -16,4 +16,5 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.]*(-[a-z0-9.]+)*$")]
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+OpenShare = Annotated[float, Field(gt=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]

@@ -51,12 +51,17 @@ class GivenSettings(Model):
     """Number of questions; a source with another number is refused. Jobs are planned from it before the files of a
     registered set are downloaded, so only a registered training set that the registry has not counted may omit it."""
     limit: Count | None = None
-    """Number of questions to use from the beginning of the set, for trials; by default all."""
+    """Number of questions to use, from the beginning of the set; by default all."""
+    spread: bool = False
+    """Whether the `limit` questions are spread evenly over the set. Sets in the order of their articles or subjects
+    begin with few of them."""
 
     @model_validator(mode="after")
     def _limit(self) -> "GivenSettings":
         if None not in (self.limit, self.questions) and self.limit > self.questions:
             raise ValueError(f"limit = {self.limit} exceeds questions = {self.questions}")
+        if self.spread and self.limit is None:
+            raise ValueError("spread needs limit, the number of questions that are spread over the set")
         return self
 
 

@@ -7,6 +7,9 @@ from pydantic import Field, RootModel
 
 from cocal.config.base import Count, Model, Positive
 
+AttentionBackend = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+"""A name of vLLM's `AttentionBackendEnum`."""
+
 
 class TransformersSettings(Model):
     """Decoding with transformers in this process."""
@@ -43,6 +46,12 @@ class VllmSettings(Model):
     """Longest sequence (prompt and response) in tokens; by default the model's own limit."""
     max_sequences: Count = 256
     """Largest number of responses that are decoded together."""
+    prefix_caching: bool = True
+    """Whether responses to one question share the encoding of its prompt. The measurement of latency switches it off
+    (appendix E.2)."""
+    attention_backend: AttentionBackend | None = None
+    """Name of vLLM's attention kernels, such as FLASH_ATTN; by default vLLM chooses them. On B200 it chooses
+    FlashInfer, which compiles its kernels on the node and needs a CUDA toolkit (nvcc) there; FLASH_ATTN needs none."""
     batch_invariant: bool = False
     """Whether to use slower kernels whose sums do not depend on the batch, so that a response does not depend on those
     decoded with it. They need GPUs of compute capability 9.0 or newer. Equal jobs give equal responses in any case."""
@@ -50,8 +59,8 @@ class VllmSettings(Model):
     """Seconds that loading the checkpoint may take."""
 
     def of_concurrency(self, responses: int) -> "VllmSettings":
-        """This engine, decoding at most `responses` responses together."""
-        return self.model_copy(update={"max_sequences": responses})
+        """This engine, decoding at most `responses` responses together, each of which encodes its own prompt."""
+        return self.model_copy(update={"max_sequences": responses, "prefix_caching": False})
 
 
 EngineSettings = Annotated[TransformersSettings | VllmSettings, Field(discriminator="kind")]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel, model_validator
 
-from cocal.config.base import Count, Model, Name, Positive, Share
+from cocal.config.base import Count, Model, Name, OpenShare, Positive, Share
 from cocal.config.engine import EngineSettings, TransformersSettings
 from cocal.config.method import Target
 from cocal.config.methods import MethodName, built_in
@@ -149,6 +149,16 @@ class MacroAverages(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_l
     root: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
 
 
+class OnlineSettings(Model):
+    """Companions that learn inside the training of the policy (`cocal train --online`)."""
+
+    companion: CompanionSettings = CompanionSettings()
+    window: Count = 1
+    """Number of the last rollout steps that are learnt from with every new one; with 1, no states are kept."""
+    bins: Count = 10
+    """Number of bins of the calibration error in the progress."""
+
+
 class TimingSettings(Model):
     """Measurements of inference time (appendices E.2 and F.4)."""
 
@@ -160,6 +170,19 @@ class TimingSettings(Model):
     """Number of timed companion predictions, each for one response."""
     seed: int = 42
     """Seed of the choice of questions."""
+
+
+class DecisionSettings(Model):
+    """Abstention in tables/decisions: thresholds are certified on one half of the questions and tried on the other."""
+
+    max_risk: OpenShare = 0.1
+    """Bound of the share of wrong answers among the answered questions."""
+    delta: OpenShare = 0.1
+    """Largest probability, over the questions that certify a threshold, that the threshold breaks the bound."""
+    splits: Count = 100
+    """Number of random splits of the questions into halves, over which coverage and risk are averaged."""
+    seed: int = 42
+    """Seed of the splits."""
 
 
 class ReportSettings(Model):
@@ -177,3 +200,15 @@ class ReportSettings(Model):
     """Numbers of rollout steps in figures/early_steps, whose companions are evaluated on the first stage's policy."""
     budgets: tuple[Count, ...] = (1, 2, 5, 10, 20, 40, 80, 120)
     """Matched budgets of figures/budgets and figures/composition, in rollout steps."""
+    online_window: Annotated[int, Field(ge=2)] | None = None
+    """Number of the last rollout steps that the online companions with a buffer in figures/online learn from with every
+    new step. By default as many as `companion.passes`, so that each response is learnt from as often as when it is
+    replayed."""
+    mirrors: dict[Name, str] = {}
+    """The paper's data set that an evaluation set stands for, by the title of its columns in the paper's tables;
+    tables/conditions compares the accuracies on them, and tables/claims judges claims about them."""
+    decisions: DecisionSettings = DecisionSettings()
+    """Abstention in tables/decisions."""
+    replicates: str | None = None
+    """Folder of what `cocal spread` has gathered of the study's replicates, for tables/claims; without it, or if it is
+    not there, replicates have no say."""

@@ -9,7 +9,7 @@ from cocal.errors import ConfigError
 PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
 Target = Literal["group", "binary", "question"]
-Experience = Literal["rollouts", "resampled", "prompts"]
+Experience = Literal["rollouts", "resampled", "prompts", "online"]
 
 
 @dataclass(frozen=True, kw_only=True)

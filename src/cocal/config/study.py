@@ -1,9 +1,13 @@
 """The configuration of a study."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from cocal.config.backbone import BackboneSettings
 from cocal.config.base import Model, Name
+from cocal.config.card import CardSettings, with_card
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings, SourceSettings
 from cocal.config.evaluation import (
     CompanionSettings,
@@ -19,6 +23,7 @@ from cocal.config.evaluation import (
 )
 from cocal.config.judge import ExactMatchSettings, JudgeSettings
 from cocal.config.policy import PolicySettings
+from cocal.runtime.numerics import Numerics
 
 
 class Study(Model):
@@ -30,6 +35,10 @@ class Study(Model):
     """Sentence in every caption that says what was measured."""
     seed: int = 42
     """Seed of the synthetic questions and of the facts world."""
+    numerics: Numerics = "native"
+    """Whether the results of computations shall be the same bytes on every x86-64 processor with AVX2 ("portable"), or
+    each library uses the fastest code for the processor ("native"). Portable numerics are for studies on processors;
+    results of a GPU depend on its model."""
     prompts: Name = "tiny"
     """Name of the prompt set, a folder of cocal/prompts."""
     world: FactsWorldSettings = FactsWorldSettings()
@@ -37,6 +46,11 @@ class Study(Model):
     sources: SourceSettings = SourceSettings()
     backbones: dict[Name, BackboneSettings]
     """Backbones by name; the first one is that of the main table."""
+    card: Name | None = None
+    """Graphics card on which the study runs, one of `cards`; its settings are then those of the study. A run whose GPUs
+    have less memory is refused before its first job."""
+    cards: dict[Name, CardSettings] = {}
+    """Graphics cards by name, each with the settings that depend on its memory."""
     policy: PolicySettings
     generation: GenerationSettings = GenerationSettings()
     features: FeatureSettings = FeatureSettings()
@@ -49,6 +63,11 @@ class Study(Model):
     quality: QualitySettings = QualitySettings()
     timing: TimingSettings = TimingSettings()
     reports: ReportSettings
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_card(cls, content: Any) -> Any:
+        return with_card(content) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
     def _references(self) -> "Study":

@@ -69,7 +69,8 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
         )
     rows = match_features(reader, responses.evaluated, responses.path, whole=whole)
     experiences = dict.fromkeys(method.experience for method in methods)
-    scored = {experience: _score(inputs.companions[experience], reader) for experience in experiences}
+    every = np.arange(len(reader))
+    scored = {experience: score_rows(inputs.companions[experience], reader, every) for experience in experiences}
     estimates = {}
     for method in methods:
         for companions, scores in zip(inputs.companions[method.experience], scored[method.experience], strict=True):
@@ -131,11 +132,18 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
     return rows
 
 
-def _score(companions: Sequence[Companions], reader: FeatureReader) -> list[np.ndarray]:
-    """Return each companion's confidences of all feature rows, float64 (members, rows), computed on the GPU if there is
-    one. Companions that read the same states share one pass over the store."""
+def score_rows(companions: Sequence[Companions], reader: FeatureReader, rows: np.ndarray) -> list[np.ndarray]:
+    """Return each companion's confidences of feature rows, float64 (members, n), computed on the GPU if there is one.
+
+    Companions that read the same states share one pass over the store.
+
+    Args:
+        companions: Fitted companions.
+        reader: Feature store.
+        rows: int64 (n,), ascending row numbers.
+    """
     device = best_device()
-    scores = [np.empty((len(one.members), len(reader))) for one in companions]
+    scores = [np.empty((len(one.members), len(rows))) for one in companions]
     by_states: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for place, one in enumerate(companions):
         by_states.setdefault((one.spec.layer, one.spec.poolings), []).append(place)
@@ -143,12 +151,12 @@ def _score(companions: Sequence[Companions], reader: FeatureReader) -> list[np.n
         here = {place: companions[place].to(device) for place in places}
         batches = Batches(
             loader(reader, layer, poolings),
-            np.arange(len(reader)),
+            rows,
             _ROWS,
             per_slice=reader.rows_per_read(len(poolings)),
             device=device,
         )
-        for rows, states in batches.of(len(reader)):
+        for span, states in batches.of(len(rows)):
             for place, one in here.items():
-                scores[place][:, rows] = one.predict(states)
+                scores[place][:, span] = one.predict(states)
     return scores

@@ -39,6 +39,18 @@ def token_probability(mean_logprob: ArrayLike) -> np.ndarray:
     return np.exp(np.asarray(mean_logprob, dtype=np.float64))
 
 
+def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:
+    """Compute the probability of the least likely token of each response, float64 (n,) in [0, 1].
+
+    Args:
+        logprobs: For each of n responses the raw log-probabilities of its tokens, float32 (length,), with that of the
+            generated end-of-sequence token.
+    """
+    import numpy as np
+
+    return np.exp(np.array([values.min() for values in logprobs], dtype=np.float64))
+
+
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """Compute `token_probability` of the evaluated responses."""
     from cocal.estimators.responses import Estimator

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from cocal.config.base import Count
+from cocal.config.base import Count, Name
 from cocal.config.study import Study
+from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.layouts import BackboneLayout, of_backbone
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
@@ -16,15 +17,17 @@ from cocal.study.costs import Cost, Latency
 from cocal.study.plan import generated_set, has_methods
 from cocal.study.results import cost_file
 
-_TRAINING = ("LLM", "Sampling", "MLP")
+_TRAINING = ("LLM", "Sampling", "States", "MLP")
 _INFERENCE = ("LLM", "MLP")
 
 
 class Layout(BackboneLayout):
     """What the table shows."""
 
+    generation_dataset: Name
+    """Set whose questions were generated to time inference."""
     generation_label: str
-    """Name, in print, of the set whose questions were generated to time inference."""
+    """Its name in print."""
     step: Count
     """Step of the policy that was timed."""
 
@@ -50,11 +53,13 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             position=20,
             caption="Cost of training and inference (the paper's table 2, appendix E.2), measured by the run itself on "
             "the device that the caption names: these numbers differ from run to run. The LLM's training is the GRPO "
-            "run; sampling is what PostCal needs on top; the training of the companion, an MLP, is the fit of all "
-            "companions of the full budget together. On a small machine other jobs may run beside sampling and fits. "
-            "The responses to one question share the encoding of its prompt.",
+            "run; sampling is what PostCal needs on top; states is the pass over the responses that reads what "
+            "companions learn from, CoCal's within the GRPO run and timed apart; the training of the companion, an "
+            "MLP, is the fit of all companions of the full budget together. On a small machine other jobs may run "
+            f"beside sampling and fits. {_prompts(study)}",
             layout=Layout(
                 **of_backbone(study, study.main_backbone),
+                generation_dataset=generated_set(study),
                 generation_label=study.datasets[generated_set(study)].label,
                 step=study.policy.steps,
             ),
@@ -63,13 +68,20 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
+def _prompts(study: Study) -> str:
+    """How often the engine that is timed encodes a prompt."""
+    if study.generation.engine.kind == "vllm":
+        return "Every response encodes its own prompt: prefix caching is off."
+    return "The responses to one question share the encoding of its prompt."
+
+
 @dataclass(frozen=True)
 class Costs:
     """Measured costs of one backbone.
 
     Attributes:
-        training: Training of the policy; its items are rollout steps.
-        sampling: Sampling of PostCal's responses.
+        training: Training of the policy, and the states of its rollouts; its items are rollout steps.
+        sampling: Sampling of PostCal's responses, and their states.
         fit: Joint fit of the companions on all rollouts; its items are companions.
         postcal_fit: The same on PostCal's responses.
         latency: Inference.
@@ -92,24 +104,39 @@ def prepare(
         training: See `Costs`, which also explains the others.
 
     Returns:
-        Columns method, training_llm, training_sampling, training_mlp, inference_llm, inference_mlp (float64; NaN
-        where a method has no such cost). Inference is per question.
+        Columns method, training_llm, training_sampling, training_states, training_mlp, inference_llm, inference_mlp
+        (float64; NaN where a method has no such cost, or it was not timed). Inference is per question.
+
+    Raises:
+        ContractError: if inference was timed on another set than the layout's.
     """
+    if latency.generation_dataset != layout.generation_dataset:
+        raise ContractError(
+            f"latency: generation was timed on {latency.generation_dataset}, not on {layout.generation_dataset}; "
+            "measure it anew"
+        )
     policy = training.seconds
     one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     nothing = float("nan")
+    live, later = (part.states_seconds or nothing for part in (training, sampling))
     return pd.DataFrame(
         [
-            ("CoCal", policy, nothing, fit.seconds, one, prediction),
-            ("PostCal", policy, sampling.seconds, postcal_fit.seconds, one, prediction),
-            ("SelfConsis", policy, nothing, nothing, pool, nothing),
+            ("CoCal", policy, nothing, live, fit.seconds, one, prediction),
+            ("PostCal", policy, sampling.seconds, later, postcal_fit.seconds, one, prediction),
+            ("SelfConsis", policy, nothing, nothing, nothing, pool, nothing),
         ],
-        columns=["method", "training_llm", "training_sampling", "training_mlp", "inference_llm", "inference_mlp"],
+        columns=[
+            *("method", "training_llm", "training_sampling", "training_states", "training_mlp"),
+            *("inference_llm", "inference_mlp"),
+        ],
     )
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, **costs: Cost | Latency) -> Grid:
     """The table of the prepared numbers; every column has the unit that suits its longest time."""
+    if numbers["training_states"].isna().all():  # an imported training, whose states are read by a job of their own
+        numbers = numbers.drop(columns="training_states")
+    training = [part for part in _TRAINING if f"training_{part.lower()}" in numbers]
     columns = [
         times(list(numbers[name]), LONG if name.startswith("training") else SHORT) for name in numbers.columns[1:]
     ]
@@ -117,8 +144,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, **costs: Cost | 
     block = Block(
         corner="Method",
         heads=(
-            (Head("Training", len(_TRAINING)), Head("Inference", len(_INFERENCE))),
-            tuple(Head(part) for part in (*_TRAINING, *_INFERENCE)),
+            (Head("Training", len(training)), Head("Inference", len(_INFERENCE))),
+            tuple(Head(part) for part in (*training, *_INFERENCE)),
             tuple(Head(f"({unit.name})") for unit, _ in columns),
         ),
         groups=(Group(tuple(Row(method, tuple(map(Cell, texts))) for method, *texts in rows)),),

@@ -1,13 +1,15 @@
 """The hyperparameters of a study (tab:hyperparameters), and those that the paper leaves open."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 import pandas as pd
 
+from cocal.companion.spec import parameters
 from cocal.config.base import Count, Name
 from cocal.config.data import RegisteredSettings
 from cocal.config.methods import METHODS
+from cocal.config.policy import PolicySettings
 from cocal.config.study import Study
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import TableExhibit
@@ -105,7 +107,9 @@ def _policy(study: Study) -> Iterator[tuple[str, str]]:
     lengths = {name.upper(): f"{policy.max_response_length[name]:,}" for name in policy.algorithms}
     yield from _grouped("Maximum response length", lengths)
     yield "Rollout temperature", _decimal(policy.temperature)
-    yield "Clip ratio (lower / upper)", f"{_decimal(policy.clip_low, 2)} / {_decimal(policy.clip_high, 2)}"
+    yield from _by_algorithm(
+        policy, "Clip ratio (lower / upper)", lambda p: f"{_decimal(p.clip_low, 2)} / {_decimal(p.clip_high, 2)}"
+    )
     yield "KL coefficient", f"{policy.kl_coefficient:g}"
     if "dcpo" in policy.algorithms:
         yield "DCPO weight of the group accuracy", _decimal(policy.dcpo_group_weight)
@@ -117,6 +121,8 @@ def _companion(study: Study) -> Iterator[tuple[str, str]]:
     widths = {backbone.label: f"{_STATES * backbone.width:,}" for backbone in study.backbones.values()}
     yield f"Input dimension ({' / '.join(widths)})", " / ".join(widths.values())
     yield "MLP hidden-layer widths", " / ".join(f"{width:,}" for width in companion.widths)
+    sizes = {b.label: f"{parameters(_STATES * b.width, companion.widths):,}" for b in study.backbones.values()}
+    yield f"Parameters of a companion ({' / '.join(sizes)})", " / ".join(sizes.values())
     yield "Dropout after the first hidden layers", " / ".join(f"{rate:g}" for rate in companion.dropout)
     held = 100 * companion.validation_share
     yield "Train / validation split", f"{100 - held:g}% / {held:g}% by question"
@@ -153,12 +159,19 @@ def _evaluation(study: Study, wrong: Mapping[str, int]) -> Iterator[tuple[str, s
 
 def _open(study: Study) -> Iterator[tuple[str, str]]:
     policy, postcal = study.policy, study.postcal
-    yield "Policy learning rate", _scientific(policy.learning_rate)
-    yield "Policy Adam betas", " / ".join(f"{beta:g}" for beta in policy.adam_betas)
-    yield "Policy weight decay", f"{policy.weight_decay:g}"
-    yield "Policy gradient clipping", _decimal(policy.max_gradient_norm)
-    yield "Averaging of the policy loss", _LOSSES[policy.loss]
-    yield "Optimizer updates per step", f"{policy.updates_per_step:,}"
+    for setting, text in (
+        ("Policy learning rate", lambda p: _scientific(p.learning_rate)),
+        ("Policy Adam betas", lambda p: " / ".join(f"{beta:g}" for beta in p.adam_betas)),
+        ("Policy weight decay", lambda p: f"{p.weight_decay:g}"),
+        ("Policy gradient clipping", lambda p: _decimal(p.max_gradient_norm)),
+        ("Averaging of the policy loss", lambda p: _LOSSES[p.loss]),
+        ("Optimizer updates per step", lambda p: f"{p.updates_per_step:,}"),
+    ):
+        yield from _by_algorithm(policy, setting, text)
+    if policy.engine == "slime" or policy.trl.vllm:  # training on GPUs
+        yield "Precision of rollout states", _precision(policy)
+    if policy.engine == "trl" and policy.trl.shard:
+        yield "Precision of sums of gradients over GPUs", policy.trl.reduce_dtype
     yield (
         "Standard deviation of a group",
         f"Divisor {policy.responses_per_question - 1}, plus {_scientific(GROUP_EPSILON)}",
@@ -193,6 +206,20 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         if any(d.role == "evaluation" and d.domain == "factual" for d in study.datasets.values()):
             yield "SelfConsis classes of factual answers", _CLASSES[study.judge.kind]
     yield "Prompt set", study.prompts
+
+
+def _precision(policy: PolicySettings) -> str:
+    """Number formats of the passes that read rollouts; evaluation's weights and residual stream are bfloat16."""
+    if policy.engine == "trl" and not policy.trl.shard:
+        return "bfloat16 products, float32 residual stream"
+    return "bfloat16, as in evaluation"
+
+
+def _by_algorithm(
+    policy: PolicySettings, setting: str, text: Callable[[PolicySettings], str]
+) -> Iterator[tuple[str, str]]:
+    """One row for each value that the algorithms of a study have."""
+    return _grouped(setting, {name.upper(): text(policy.for_training(name)) for name in policy.algorithms})
 
 
 def _grouped(setting: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:

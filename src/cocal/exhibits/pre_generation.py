@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cocal.config.base import Count, Name
+from cocal.config.base import Count
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import seeds_of
@@ -28,7 +28,6 @@ _DOMAINS = {"mathematics": (MATHEMATICS, "Mathematics"), "factual": (FACTUAL, "F
 class Layout(BackboneLayout):
     """What the table shows, with one pair of columns per domain."""
 
-    backbone: Name
     domains: Labels
     """Macro averages, in order."""
     step: Count
@@ -48,7 +47,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "prompt token's state; states of earlier steps are approximated by the next stage's checkpoint.",
             layout=Layout(
                 **of_backbone(study, study.main_backbone),
-                backbone=study.main_backbone,
                 domains=tuple(
                     Labelled(name=name, label=label)
                     for domain, (name, label) in _DOMAINS.items()

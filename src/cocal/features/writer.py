@@ -130,6 +130,8 @@ def create_features(
         different = [f"{key} {theirs[key]!r}, now {ours[key]!r}" for key in ours if theirs[key] != ours[key]]
         if different:
             raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; give another path")
+        for left in path.rglob("*.partial"):  # zarr writes chunks under such a name, which a killed run leaves
+            left.unlink()
         return FeatureWriter(path, group, layout)
     with atomic_path(path) as partial:
         _create(partial, layout)

@@ -6,9 +6,10 @@ from pathlib import Path
 from types import ModuleType
 
 from cocal.errors import ContractError
-from cocal.integrations import jsonl, trl
+from cocal.integrations import jsonl
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.tables import StepTables
+from cocal.integrations.trl import dumps as trl
 from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder, file_states
@@ -65,10 +66,11 @@ def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: O
     recorder = RolloutRecorder(run, steps, outputs.attributes)
     todo = recorder.missing()
     progress = Progress("step", steps, done=steps - len(todo))
-    for step in todo:
-        path = dumps.files[step]
-        frame = tables.table(step, FORMATS[dumps.format].read(path, dumps.reward_key), str(path))
-        recorder.write(frame)
-        accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
-        progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")
+    with recorder:
+        for step in todo:
+            path = dumps.files[step]
+            frame = tables.table(step, FORMATS[dumps.format].read(path, dumps.reward_key), str(path))
+            recorder.write(frame)
+            accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
+            progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")
     recorder.publish(outputs, items=steps)

@@ -15,7 +15,8 @@ class Sample:
 
     Attributes:
         where: File and place in it, for error messages.
-        group: Number of the group, equal for the responses to one question of the step.
+        group: Number or name of the group, equal for the responses to one question of the step; None where the dump
+            does not say.
         prompt: Text that holds the question, where the dump does not give its id.
         question_id: Id of the question, or None.
         prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
@@ -25,10 +26,13 @@ class Sample:
         truncated: Whether the response was cut at the length limit; None where the dump does not say.
         logprobs: Raw log-probabilities, float32 (length,), or None.
         reward: Reward from the dump's verifier, or None.
+        messages: The prompt as a chat, each message with `role` and `content`, where the dump has it so.
+        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
+        step: Rollout step, where the dump says it for every response.
     """
 
     where: str
-    group: int
+    group: int | str | None
     prompt: str | None = None
     question_id: str | None = None
     prompt_ids: np.ndarray | None = None
@@ -37,6 +41,9 @@ class Sample:
     truncated: bool | None = None
     logprobs: np.ndarray | None = None
     reward: float | None = None
+    messages: tuple[Mapping[str, str], ...] | None = None
+    raw: bool = False
+    step: int | None = None
 
 
 def required(entry: Mapping[str, Any], name: str, where: str) -> Any:

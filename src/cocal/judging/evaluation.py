@@ -11,7 +11,7 @@ from cocal.config.evaluation import GenerationSettings
 from cocal.judging.opening import Judging
 from cocal.judging.verdicts import judge_set
 from cocal.prompts import Prompts
-from cocal.store import digest, provenance, read_frame, read_provenance, write_frame
+from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES, SAMPLED
 from cocal.store.run_folder import RunFolder
 from cocal.study.plan import ResponsePlan
@@ -90,7 +90,12 @@ def sample_sets(
 
 
 def judge_sets(
-    wanted: Evaluated, judging: Judging, golds: Mapping[str, str], depends_on: dict, run: RunFolder, cache: Path
+    wanted: Evaluated,
+    judging: Judging,
+    golds: Mapping[str, str],
+    attributes: Mapping[str, Mapping[str, str]],
+    run: RunFolder,
+    cache: Path,
 ) -> dict[str, str]:
     """Judge the sets that were not judged yet; a new judge or a corrected answer needs no new responses.
 
@@ -98,7 +103,7 @@ def judge_sets(
         wanted: Question sets.
         judging: Judges and the settings that verdicts depend on.
         golds: Digest of the accepted answers of each set.
-        depends_on: Everything that the responses depend on, for the provenance.
+        attributes: Provenance of each set's responses; the engine and the judge are added to it.
         run: Working folder with the files of `sample_sets`; the verdicts of each judge get their own subfolder.
         cache: Folder of a language model's replies.
 
@@ -106,7 +111,6 @@ def judge_sets(
         The file of each set, relative to the working folder.
     """
     folder = f"judged-{digest(judging.settings | {'golds': golds})}"
-    cell = {"backbone": wanted.backbone, "algorithm": wanted.algorithm, "step": wanted.step}
     with judging.open(cache) as judges:
         for name, how in wanted.plan.sets.items():
             file, questions = run.path / folder / f"{name}.parquet", wanted.questions[name]
@@ -116,7 +120,7 @@ def judge_sets(
             source = run.path / f"sampled/{name}.parquet"
             judge = judges[questions["domain"].iloc[0]]
             frame = judge_set(read_frame(source, SAMPLED), questions, judge, pool=how.pool, source=str(source))
-            facts = cell | read_provenance(source) | judging.provenance(judge)
-            write_frame(file, frame, RESPONSES, provenance("responses", depends_on | judging.settings, **facts))
+            made_by = read_provenance(source) | judging.provenance(judge)
+            write_frame(file, frame, RESPONSES, {**attributes[name], **made_by})
             logging.info("%s: accuracy %.3f", name, frame["correct"].mean())
     return {name: f"{folder}/{name}.parquet" for name in wanted.plan.sets}

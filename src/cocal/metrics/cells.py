@@ -7,6 +7,7 @@ import pandas as pd
 
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
+from cocal.metrics.calibration import METRICS
 from cocal.metrics.quality import RATES
 
 if TYPE_CHECKING:
@@ -22,19 +23,20 @@ def policy_cell(method: str, step: int) -> tuple[str, int]:
     return (algorithm, 0) if algorithm == "base" else (algorithm, step)
 
 
-def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame:
-    """Read all metrics of one cell.
+def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int], metrics: Sequence[str] = METRICS) -> pd.DataFrame:
+    """Read metrics of one cell.
 
     Args:
         cube: Metric cube (`cocal.metrics.cube`), with or without dimensions of a sweep.
         cell: One label for each dimension of the cube except `metric`.
+        metrics: Names of the metrics; by default those of the paper.
 
     Returns:
-        One row for each metric, in the cube's order, with the columns metric, value, lower, upper, n, those of
+        One row for each metric, with the columns metric, value, lower, upper, n, those of
         `cocal.metrics.quality.RATES`, and seed_sd.
 
     Raises:
-        ContractError: if the cube has other dimensions, or lacks the cell.
+        ContractError: if the cube has other dimensions, or lacks the cell or a metric.
     """
     file = cube.encoding.get("source", "metrics")  # xarray records the path of the file here
     found = [str(name) for name in cube["n"].dims]
@@ -43,12 +45,14 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
             f"{file}: the cube has the dimensions {', '.join(found)}, but {', '.join(cell)} are needed. A sweep over "
             "companions has its own cube: give the other one"
         )
+    if missing := [name for name in metrics if name not in cube.indexes["metric"]]:
+        raise ContractError(f"{file}: the cube has no metric {missing[0]}; make it anew with `cocal metrics --scores`")
     where = ", ".join(f"{name} {label}" for name, label in cell.items() if name != "seed")
     for name, label in cell.items():
         if label not in cube.indexes[name]:
             known = ", ".join(map(str, cube.indexes[name]))
             raise ContractError(f"{file}: there is nothing for {where}: no such {name} (there are: {known})")
-    one = cube.sel(cell)
+    one = cube.sel({**cell, "metric": list(metrics)})
     if int(one["n"]) == 0:
         raise ContractError(f"{file}: there is nothing for {where}; run its predictions, or leave it out of the layout")
     return pd.DataFrame(
@@ -63,17 +67,21 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int]) -> pd.DataFrame
 
 
 def read_cells(
-    cube: "xr.Dataset", cells: Mapping[tuple[str | int, ...], Mapping[str, str | int]], names: Sequence[str]
+    cube: "xr.Dataset",
+    cells: Mapping[tuple[str | int, ...], Mapping[str, str | int]],
+    names: Sequence[str],
+    metrics: Sequence[str] = METRICS,
 ) -> pd.DataFrame:
-    """Read all metrics of several cells and stack the rows of `read_cell`.
+    """Read metrics of several cells and stack the rows of `read_cell`.
 
     Args:
         cube: Metric cube (`cocal.metrics.cube`).
         cells: Cells by key, in the order of the rows.
         names: Names of the first columns, which hold the parts of the keys.
+        metrics: Names of the metrics; by default those of the paper.
 
     Raises:
-        ContractError: if the cube lacks a cell.
+        ContractError: if the cube lacks a cell or a metric.
     """
-    read = {key: read_cell(cube, cell) for key, cell in cells.items()}
+    read = {key: read_cell(cube, cell, metrics) for key, cell in cells.items()}
     return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)

@@ -15,11 +15,13 @@ import xarray as xr
 from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.metrics.bootstrap import Sample, centred_interval, generator_for, resampled_metrics
+from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.quality import RATES, rates_of
+from cocal.metrics.scores import LEAST, MOST, Sample, scores
 from cocal.runtime.progress import Progress
 from cocal.store.contracts import PREDICTIONS
+from cocal.store.provenance import digest
 
 MEAN = "mean"
 """Seed label of the average over the companion seeds, and the only seed label of a method without seeds."""
@@ -65,6 +67,7 @@ class _Evaluation:
         n: Number of responses, the same for all seeds.
         n_valid: int64 [seeds], number of responses with a valid confidence.
         rates: float64 [seeds, rates], in the order of `RATES`.
+        questions: Digest of the questions, which tells evaluations that share their resamples.
     """
 
     seeds: tuple[int, ...]
@@ -73,6 +76,29 @@ class _Evaluation:
     n: int
     n_valid: np.ndarray
     rates: np.ndarray
+    questions: str
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The metrics of all cells, with those of their resamples, before they are arranged.
+
+    Attributes:
+        cells: The evaluations by cell and by dataset or macro average.
+        coordinates: The labels of each dimension of the cube.
+        level: Confidence level of the intervals.
+        sweep: The dimensions that are swept.
+    """
+
+    cells: dict[tuple[_Cell, str], _Evaluation]
+    coordinates: dict[str, list]
+    level: float
+    sweep: tuple[str, ...]
+
+    def cube(self) -> xr.Dataset:
+        """Arrange values and intervals as `metric_cube` describes."""
+        cube = _assemble(self.cells, self.coordinates, self.level)
+        return cube.isel({name: 0 for name in _SWEPT if name not in self.sweep}, drop=True)
 
 
 def metric_cube(
@@ -81,8 +107,38 @@ def metric_cube(
     groups: Mapping[str, Sequence[str]] | None = None,
     seeds: Sequence[int] | None = None,
     sweep: Sequence[str] = (),
+    metrics: Sequence[str] = METRICS,
 ) -> xr.Dataset:
     """Compute metrics with bootstrap intervals (section 5, evaluation protocol; appendix A.2).
+
+    See `evaluate_cells` for the arguments, for how the metrics are computed, and for the errors.
+
+    Returns:
+        A data set with the dimensions backbone, algorithm, step, those of the sweep (source_step, validation_step and
+        layer int64, pooling text; -1, -1, -1 and "" for methods without a companion), dataset (macro averages last),
+        method, seed ("mean", then the seeds) and metric (those of `metrics`), and the variables
+
+        - `value`, `lower`, `upper`: float64 in all dimensions, NaN if absent or undefined. The interval leaves out the
+          resamples in which the metric is undefined.
+        - `seed_sd`: float64 without `seed`, standard deviation over the seeds (n - 1), NaN without seeds.
+        - `n`, `n_valid`: int64 without `metric`, numbers of responses and of valid confidences, 0 if absent. `mean`
+          holds the minimum over the seeds, a macro average the sum over the datasets.
+        - `valid_rate`, `answered_rate`, `decided_rate`, `truncation_rate`, `p_true_mass`, `exact_match_accuracy`:
+          float64 without `metric` (`cocal.metrics.quality.RATES`), NaN if they do not apply. `mean` and macro averages
+          hold unweighted means.
+    """
+    return evaluate_cells(predictions, settings, groups, seeds, sweep, metrics).cube()
+
+
+def evaluate_cells(
+    predictions: pd.DataFrame,
+    settings: MetricSettings,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    seeds: Sequence[int] | None = None,
+    sweep: Sequence[str] = (),
+    metrics: Sequence[str] = METRICS,
+) -> Evaluated:
+    """Compute the metrics of every cell, on its responses and on the resamples.
 
     A metric is first computed for each dataset and seed. The seed label `mean` holds the mean over the seeds, and a
     macro average is the unweighted mean over its datasets; it is absent if one of them is. The intervals come from
@@ -95,20 +151,7 @@ def metric_cube(
         groups: The datasets of each macro average, by its label in the `dataset` dimension.
         seeds: Companion seeds that every method with seeds must have; by default all that occur.
         sweep: Dimensions among source_step, validation_step, layer and pooling in which a method's companions differ.
-
-    Returns:
-        A data set with the dimensions backbone, algorithm, step, those of the sweep (source_step, validation_step and
-        layer int64, pooling text; -1, -1, -1 and "" for methods without a companion), dataset (macro averages last),
-        method, seed ("mean", then the seeds) and metric (accuracy, mean_confidence, ece, auroc), and the variables
-
-        - `value`, `lower`, `upper`: float64 in all dimensions, NaN if absent or undefined. The interval leaves out the
-          resamples in which the metric is undefined.
-        - `seed_sd`: float64 without `seed`, standard deviation over the seeds (n - 1), NaN without seeds.
-        - `n`, `n_valid`: int64 without `metric`, numbers of responses and of valid confidences, 0 if absent. `mean`
-          holds the minimum over the seeds, a macro average the sum over the datasets.
-        - `valid_rate`, `answered_rate`, `decided_rate`, `truncation_rate`, `p_true_mass`, `exact_match_accuracy`:
-          float64 without `metric` (`cocal.metrics.quality.RATES`), NaN if they do not apply. `mean` and macro averages
-          hold unweighted means.
+        metrics: Names of the metrics: the paper's `METRICS`, or `ALL`, which take several times as long.
 
     Raises:
         ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in their
@@ -130,7 +173,7 @@ def metric_cube(
     evaluations: dict[tuple[_Cell, str], _Evaluation] = {}
     progress = Progress("prediction", len(frame))
     for dataset, part in frame.groupby("dataset", sort=True):
-        for cell, evaluation in _evaluate_dataset(str(dataset), part, settings, expected):
+        for cell, evaluation in _evaluate_dataset(str(dataset), part, settings, expected, metrics):
             evaluations[cell, str(dataset)] = evaluation
         progress.add(len(part), str(dataset))
     cells = sorted({cell for cell, _ in evaluations})
@@ -150,10 +193,9 @@ def metric_cube(
         "dataset": [*datasets, *groups],
         "method": methods,
         "seed": [MEAN, *map(str, expected)],
-        "metric": list(METRICS),
+        "metric": list(metrics),
     }
-    cube = _assemble(evaluations, coordinates, settings.level)
-    return cube.isel({name: 0 for name in _SWEPT if name not in sweep}, drop=True)
+    return Evaluated(evaluations, coordinates, settings.level, tuple(sweep))
 
 
 def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.DataFrame:
@@ -174,7 +216,7 @@ def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.
 
 
 def _evaluate_dataset(
-    dataset: str, part: pd.DataFrame, settings: MetricSettings, expected: tuple[int, ...]
+    dataset: str, part: pd.DataFrame, settings: MetricSettings, expected: tuple[int, ...], metrics: Sequence[str]
 ) -> Iterator[tuple[_Cell, _Evaluation]]:
     """Evaluate every cell of one dataset; cells that answer the same questions share their resamples."""
     part = part.assign(question=pd.factorize(part["question_id"], sort=True)[0])
@@ -194,10 +236,11 @@ def _evaluate_dataset(
             bins=settings.bins,
             resamples=settings.resamples,
             generator=generator_for(settings.seed, dataset),
+            names=metrics,
         )
         start = 0
         for cell, tables, _ in members:
-            yield cell, _evaluation(tables, resampled[start : start + len(tables)], settings.bins)
+            yield cell, _evaluation(tables, resampled[start : start + len(tables)], settings.bins, metrics)
             start += len(tables)
 
 
@@ -220,9 +263,9 @@ def _seed_tables(cell: _Cell, dataset: str, rows: pd.DataFrame, expected: tuple[
     return tables
 
 
-def _evaluation(tables: list[pd.DataFrame], resampled: np.ndarray, bins: int) -> _Evaluation:
+def _evaluation(tables: list[pd.DataFrame], resampled: np.ndarray, bins: int, metrics: Sequence[str]) -> _Evaluation:
     arrays = [[t[name].to_numpy() for name in ("confidence", "valid", "correct")] for t in tables]
-    values = [list(evaluate(confidence, valid, correct, bins).values()) for confidence, valid, correct in arrays]
+    values = [_values(*columns, bins, metrics) for columns in arrays]
     valid = np.array([valid for _, valid, _ in arrays])
     return _Evaluation(
         tuple(int(t["seed"].iloc[0]) for t in tables),
@@ -231,7 +274,17 @@ def _evaluation(tables: list[pd.DataFrame], resampled: np.ndarray, bins: int) ->
         valid.shape[1],
         valid.sum(axis=1),
         np.array([list(rates_of(table).values()) for table in tables]),
+        digest(sorted(tables[0]["question_id"].unique())),
     )
+
+
+def _values(
+    confidence: np.ndarray, valid: np.ndarray, correct: np.ndarray, bins: int, metrics: Sequence[str]
+) -> list[float]:
+    found = evaluate(confidence, valid, correct, bins)
+    if metrics != METRICS:
+        found |= scores(np.where(valid, confidence, np.nan), correct, bins)
+    return [found[name] for name in metrics]
 
 
 def _macro(parts: Sequence[_Evaluation]) -> _Evaluation:
@@ -243,6 +296,7 @@ def _macro(parts: Sequence[_Evaluation]) -> _Evaluation:
         sum(part.n for part in parts),
         np.sum([part.n_valid for part in parts], axis=0),
         np.mean([part.rates for part in parts], axis=0),
+        digest([part.questions for part in parts]),
     )
 
 
@@ -251,10 +305,12 @@ def _assemble(
 ) -> xr.Dataset:
     position = {name: {label: i for i, label in enumerate(labels)} for name, labels in coordinates.items()}
     shape = tuple(len(coordinates[name]) for name in _DIMENSIONS)
-    value, lower, upper = (np.full((*shape, len(METRICS)), np.nan) for _ in range(3))
+    value, lower, upper = (np.full((*shape, len(coordinates["metric"])), np.nan) for _ in range(3))
     n, n_valid = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     rates = np.full((*shape, len(RATES)), np.nan)
-    seed_sd = np.full((*shape[:-1], len(METRICS)), np.nan)
+    seed_sd = np.full((*shape[:-1], len(coordinates["metric"])), np.nan)
+
+    ranges = [[bounds[name] for name in coordinates["metric"]] for bounds in (LEAST, MOST)]
 
     for (cell, dataset), one in evaluations.items():
         at = tuple(position[name][dataset if name == "dataset" else getattr(cell, name)] for name in _DIMENSIONS[:-1])
@@ -267,7 +323,7 @@ def _assemble(
         estimates = with_mean(one.values)
         resampled = np.moveaxis(with_mean(one.resampled), 1, -1)
         value[at][rows] = estimates
-        lower[at][rows], upper[at][rows] = centred_interval(estimates, resampled, level)
+        lower[at][rows], upper[at][rows] = centred_interval(estimates, resampled, level, *ranges)
         n[at][rows] = one.n
         n_valid[at][rows] = with_mean(one.n_valid, np.min)
         rates[at][rows] = with_mean(one.rates)

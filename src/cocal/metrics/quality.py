@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.config.evaluation import QualitySettings
+from cocal.metrics.scores import SCORES
 
 RATES = (
     "valid_rate",
@@ -19,11 +20,11 @@ RATES = (
 truncated responses, the mean probability of "True" or "False" in P(True), and the accuracy by exact match instead of
 the judge. A rate that does not apply is NaN."""
 
+_CORRECTNESS, _CONFIDENCE = ("answered_rate", "decided_rate"), ("valid_rate", "p_true_mass")
 RESTS_ON: dict[str, tuple[str, ...]] = {
-    "accuracy": ("answered_rate", "decided_rate"),
-    "mean_confidence": ("valid_rate", "p_true_mass"),
-    "ece": ("valid_rate", "p_true_mass", "answered_rate", "decided_rate"),
-    "auroc": ("valid_rate", "p_true_mass", "answered_rate", "decided_rate"),
+    "accuracy": _CORRECTNESS,
+    "mean_confidence": _CONFIDENCE,
+    **dict.fromkeys(("ece", "auroc", *SCORES), (*_CONFIDENCE, *_CORRECTNESS)),
 }
 """The rates that each metric depends on: correctness needs answers and verdicts, confidence needs valid confidences."""
 

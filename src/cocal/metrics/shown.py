@@ -16,16 +16,29 @@ BETTER: dict[str, Better | None] = {
     "mean_confidence": None,
     "ece": "lower",
     "auroc": "higher",
+    "brier": "lower",
+    "brier_reliability": "lower",
+    "brier_resolution": "higher",
+    "brier_uncertainty": None,
+    "log_loss": "lower",
+    "adaptive_ece": "lower",
+    "smooth_ece": "lower",
+    "aurc": "lower",
+    "augrc": "lower",
+    "prr": "higher",
+    "accuracy_at_80": "higher",
+    "accuracy_at_50": "higher",
 }
-"""Direction of each metric; mean confidence is neither good nor bad."""
+"""Direction of each metric; mean confidence is neither good nor bad, and the uncertainty belongs to the responses."""
 
 
 def metric_text(metric: str, value: float) -> str:
-    """Format a metric: accuracy in percent with one decimal, the others with three decimals."""
+    """Format a metric: accuracies in percent with one decimal, the others with three decimals."""
     if math.isnan(value):
         return UNDEFINED
     # Rounding to 9 decimals first makes equal accuracies print alike even if one is an average over seeds near x.x5.
-    return f"{round(100 * value, 9):.1f}" if metric == "accuracy" else f"{round(value, 9):.3f}"
+    percent = metric.startswith("accuracy")
+    return f"{round(100 * value, 9):.1f}" if percent else f"{round(value, 9):z.3f}"
 
 
 def csv_text(numbers: "pd.DataFrame") -> str:

@@ -1,13 +1,26 @@
 """The command that starts `cocal train`: directly, or through a launcher on every GPU of every node."""
 
+from pathlib import Path
+
 from cocal.config.policy import TrlSettings
 
 _FSDP = (
     *("--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
     *("--fsdp_cpu_ram_efficient_loading", "false"),  # it would fill host memory with an empty model per process
-    *("--fsdp_reshard_after_forward", "true", "--fsdp_state_dict_type", "FULL_STATE_DICT"),
+    *("--fsdp_reshard_after_forward", "true", "--fsdp_state_dict_type", "SHARDED_STATE_DICT"),
 )
-"""Flags that shard the weights. Saving gathers them, so that every checkpoint is an ordinary one."""
+"""Flags that shard the weights. Every process writes its own shards of a checkpoint to resume from; the policies of
+stages are ordinary checkpoints (`cocal.policy.trainer`)."""
+
+
+def on_each_node(nodes: int, per_node: str) -> list[str]:
+    """The words in front of a command that SLURM starts once on each node of a job.
+
+    Args:
+        nodes: Number of nodes.
+        per_node: A script beside `each_node.sh`, which calls SLURM.
+    """
+    return ["bash", str(Path(per_node).with_name("each_node.sh")), str(nodes)]
 
 
 def train_command(settings: TrlSettings, per_node: str) -> list[str]:
@@ -25,8 +38,7 @@ def train_command(settings: TrlSettings, per_node: str) -> list[str]:
         return ["cocal", "train"]
     start = ["accelerate", "launch", "--main_process_port", "0"]  # any free port: jobs may share a node
     if settings.nodes > 1:
-        # --overlap: Snakemake's own job step holds the whole allocation
-        start = ["srun", "--overlap", "--nodes", str(settings.nodes), "--ntasks-per-node", "1", "bash", per_node]
+        start = [*on_each_node(settings.nodes, per_node), "bash", per_node]
     return [
         *start,
         *("--num_machines", str(settings.nodes), "--num_processes", str(processes)),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from cocal.features.writer import FeatureWriter, create_features
 from cocal.policy.rewards import Rewards, group_accuracy
 from cocal.policy.seconds import StepSeconds
 from cocal.store import write_frame
+from cocal.store.behind import WriteBehind
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
 from cocal.store.run_folder import RunFolder
@@ -31,9 +33,10 @@ class Outputs:
     Attributes:
         stages: Checkpoint folder by rollout step; empty where no policy is trained.
         rollouts: Folder of the rollout tables, one per step.
-        features: Feature store of all rollouts; None where no companion learns from them.
+        features: Feature store of all rollouts; None where no companion learns from them later.
         cost: File for the time of all steps; None if it is not wanted.
         attributes: Provenance of all results.
+        online: Folder of the companions that have learnt inside the training; None without such.
     """
 
     stages: Mapping[int, Path]
@@ -41,6 +44,7 @@ class Outputs:
     features: Path | None = None
     cost: Path | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    online: Path | None = None
 
 
 def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
@@ -66,7 +70,10 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
 
 
 class RolloutRecorder:
-    """Writes the rollouts of a run. A step that a resumed run writes again replaces the earlier one.
+    """Writes the rollouts of a run, each step's while the next is computed.
+
+    A step that a resumed run writes again replaces the earlier one. As a context manager it waits at the end for the
+    last write, whether the work in it succeeded or not.
 
     Args:
         run: Working folder; it gets `rollouts` with `step-00001.parquet` and so on, and `seconds.json`.
@@ -87,14 +94,38 @@ class RolloutRecorder:
         self._attributes = dict(attributes)
         self.features = features
         self.seconds = StepSeconds(run.path / "seconds.json")
+        self._behind = WriteBehind()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        """Wait, after an error too, so that the steps given before it are there when the work is resumed."""
+        self.wait()
 
     def write(self, frame: pd.DataFrame, features: np.ndarray | None = None) -> None:
-        """Record the rollouts of one step; all steps have the same number of rollouts.
+        """Begin to record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
             frame: Rollouts in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
-            features: Pooled states, float32 (rollouts, layers, poolings, hidden); None without a store.
+                The caller does not change it afterwards.
+            features: Pooled states, float32 (rollouts, layers, poolings, hidden), which the caller does not change
+                afterwards; None without a store.
+
+        Raises:
+            Exception: what writing the step before raised, such as a ContractError or an OSError.
         """
+        self._behind.start(lambda: self._write(frame, features))
+
+    def wait(self) -> None:
+        """Wait until all steps that were given are on disk.
+
+        Raises:
+            Exception: what writing the last step raised.
+        """
+        self._behind.wait()
+
+    def _write(self, frame: pd.DataFrame, features: np.ndarray | None) -> None:
         if self.features is not None:
             self.features.write_rows(int(frame["response_id"].iloc[0]), frame, features)
         write_frame(self._file(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
@@ -107,12 +138,15 @@ class RolloutRecorder:
         """Move all results to their places, and remove the working folder.
 
         Args:
-            outputs: Places of the results; the working folder holds a policy `step-N` for each of the stages.
+            outputs: Places of the results; the working folder holds a policy `step-N` for each of the stages, and the
+                folder `online` if there is a place for it.
             items: Number of items that all steps processed, for the cost.
 
         Raises:
             ContractError: if rollouts or features of a step are missing.
+            Exception: what writing the last step raised.
         """
+        self.wait()
         if missing := self.missing():
             folder = self._run.path / "rollouts"
             advice = remedy(folder, "delete the run, rerun")
@@ -121,8 +155,10 @@ class RolloutRecorder:
         if self.features is not None:
             open_features(self.features.path)  # raises an error if the store has gaps
             places["features.zarr"] = outputs.features
+        if outputs.online is not None:
+            places["online"] = outputs.online
         if outputs.cost is not None:
-            write_cost(outputs.cost, self.seconds.cost(items))
+            write_cost(outputs.cost, self.seconds.cost(items), outputs.attributes)
         self._run.publish(places | {f"step-{step}": folder for step, folder in outputs.stages.items()})
 
     def _file(self, step: int) -> Path:

@@ -14,7 +14,6 @@ from cocal.generation.engine import Sampling
 from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.judging.verdicts import with_verdicts
 from cocal.policy.recorder import Outputs, open_recorder
-from cocal.policy.schedule import question_schedule
 from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder
 
@@ -27,6 +26,7 @@ def resample(
     sampler: Sampler,
     identity: str,
     questions: pd.DataFrame,
+    schedule: np.ndarray,
     verifier: Verifier,
     features: FeatureSettings,
     run: RunFolder,
@@ -39,33 +39,37 @@ def resample(
 
     Args:
         settings: Sampling settings of PostCal.
-        training: Settings of the training whose schedule and response length are repeated.
+        training: Settings of the training whose number and length of responses are repeated.
         policy: Final policy, which computes the features.
         sampler: Sampler of the final policy.
         identity: Name of backbone and policy, from which the sampling seeds are derived.
         questions: Training set (cocal.store.contracts.QUESTIONS).
+        schedule: Indices of the questions that each step of the training asked, int64 (steps, questions per step).
         verifier: Judge of correctness.
         features: Layers and number format of the store, and the batch size.
         run: Working folder.
-        outputs: Places of tables, features and the time of the sampling alone; there are no stages.
+        outputs: Places of tables, features and the times of sampling and of passes over states; there are no stages.
     """
     recorder = open_recorder(run, training, policy, features, outputs)
     size = training.responses_per_question
     count = training.questions_per_step * size
     sampling = Sampling.of(settings, training.max_response_length["grpo"], size)
-    schedule = question_schedule(len(questions), training.steps, training.questions_per_step, training.seed)
     seeds = np.array(sampling_seeds(identity, settings.seed, schedule.size, size)).reshape(schedule.shape)
     todo = recorder.missing()
     progress = Progress("step", training.steps, done=training.steps - len(todo))
-    for step in todo:
-        asked = questions.iloc[schedule[step - 1]]
-        began = time.monotonic()
-        drawn = sampler.draw(asked, "answer", sampling, seeds[step - 1].tolist())
-        recorder.seconds.record(step, time.monotonic() - began)
-        frame = sampler.table(drawn, asked, "answer", step=step, first=(step - 1) * count)
-        groups = np.arange(len(asked)).repeat(size)
-        frame = with_verdicts(frame, asked.iloc[groups], groups, verifier, pool=False)
-        ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-        recorder.write(frame, pooled_states(policy, recorder.features.layout, *ids, features.batch_tokens))
-        progress.add(detail=f"accuracy {frame['correct'].mean():.3f}")
+    with recorder:
+        for step in todo:
+            asked = questions.iloc[schedule[step - 1]]
+            began = time.monotonic()
+            drawn = sampler.draw(asked, "answer", sampling, seeds[step - 1].tolist())
+            sampled = time.monotonic() - began
+            frame = sampler.table(drawn, asked, "answer", step=step, first=(step - 1) * count)
+            groups = np.arange(len(asked)).repeat(size)
+            frame = with_verdicts(frame, asked.iloc[groups], groups, verifier, pool=False)
+            ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
+            began = time.monotonic()
+            states = pooled_states(policy, recorder.features.layout, *ids, features.batch_tokens)
+            recorder.seconds.record(step, sampled, time.monotonic() - began)
+            recorder.write(frame, states)
+            progress.add(detail=f"accuracy {frame['correct'].mean():.3f}")
     recorder.publish(outputs, items=training.steps * count)

@@ -1,6 +1,9 @@
 """The schedule of the training questions."""
 
 import numpy as np
+import pandas as pd
+
+from cocal.errors import ContractError
 
 
 def question_schedule(questions: int, steps: int, per_step: int, seed: int) -> np.ndarray:
@@ -26,3 +29,34 @@ def question_schedule(questions: int, steps: int, per_step: int, seed: int) -> n
     epochs = -(-steps * per_step // questions)
     order = np.concatenate([draw.permutation(questions) for _ in range(epochs)])
     return order[: steps * per_step].reshape(steps, per_step)
+
+
+def asked_questions(rollouts: pd.DataFrame, questions: pd.DataFrame, steps: int, group_size: int) -> np.ndarray:
+    """Indices of the questions that each step of a training asked, int64 (steps, questions per step), in their order.
+
+    Args:
+        rollouts: Columns step, question_id and response_id of the training's rollouts; the responses of a group follow
+            one another.
+        questions: Training set (cocal.store.contracts.QUESTIONS).
+        steps: Number of rollout steps.
+        group_size: Number of responses per question.
+
+    Raises:
+        ContractError: if steps or groups are incomplete, or a question is not in the training set.
+    """
+    ordered = rollouts.sort_values("response_id")
+    if len(ordered) % (steps * group_size) or ordered["step"].nunique() != steps:
+        raise ContractError(
+            f"the rollouts hold {len(ordered)} responses of {ordered['step'].nunique()} steps, which are no {steps} "
+            f"steps with {group_size} responses per question; give the rollouts of this policy's training"
+        )
+    groups = ordered["question_id"].to_numpy().reshape(-1, group_size)
+    if (groups != groups[:, :1]).any():
+        raise ContractError("the responses to one question do not follow one another in the rollouts; import them anew")
+    places = pd.Index(questions["question_id"]).get_indexer(groups[:, 0])
+    if (places < 0).any():
+        raise ContractError(
+            f"the rollouts answer question {groups[places < 0][0, 0]!r}, which is not in the training set; give the "
+            "set that the policy was trained on"
+        )
+    return places.reshape(steps, -1)

@@ -16,13 +16,14 @@ class StepSeconds:
 
     def __init__(self, path: Path):
         self._path = path
-        self._seconds: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self._seconds: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
-    def record(self, step: int, seconds: float) -> None:
-        """Record the seconds that `step` took."""
-        self._seconds[str(step)] = seconds
+    def record(self, step: int, seconds: float, states: float = 0.0) -> None:
+        """Record the seconds that `step` took, and those of its passes over states, which are not among them."""
+        self._seconds[str(step)] = [seconds, states]
         write_text(self._path, json.dumps(self._seconds))
 
     def cost(self, items: int) -> Cost:
         """Cost of all steps, which processed this number of items."""
-        return Cost(seconds=sum(self._seconds.values()), items=items, device=device_name())
+        seconds, states = map(sum, zip(*self._seconds.values(), strict=True))
+        return Cost(seconds=seconds, items=items, states_seconds=states or None, device=device_name())

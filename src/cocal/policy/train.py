@@ -2,12 +2,14 @@
 
 import logging
 import os
-from importlib.util import find_spec
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from trl import GRPOConfig
 
@@ -16,15 +18,20 @@ from cocal.answers.extraction import extract_answer
 from cocal.checkpoints.loading import load_policy, stored_dtype
 from cocal.checkpoints.resumable import last_resumable
 from cocal.config.evaluation import FeatureSettings
-from cocal.config.policy import Algorithm, PolicySettings, TrlSettings
+from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ConfigError
 from cocal.features.capture import resolve_layers
+from cocal.policy.colocated import opening_vllm, require_vllm, vllm_arguments
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs, open_recorder
 from cocal.policy.schedule import question_schedule
+from cocal.policy.sharding import accumulation, sum_gradients_in
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
 from cocal.store.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from cocal.policy.online import OpenLearner
 
 
 def train_policy(
@@ -39,6 +46,7 @@ def train_policy(
     run_folder: Path,
     run_digest: str,
     outputs: Outputs,
+    open_learner: "OpenLearner | None" = None,
 ) -> None:
     """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
 
@@ -53,53 +61,57 @@ def train_policy(
         run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
         run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
         outputs: Places of the results, and their provenance.
+        open_learner: What makes companions that learn inside the training, where the outputs have a place for them.
 
     Raises:
         ConfigError: if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share
             the rollouts of a step evenly.
+        BusyError: if another process still works in the run folder.
     """
     if settings.trl.vllm:
-        _require_vllm()
+        require_vllm()
     processes = PartialState(cpu=not torch.cuda.is_available())
     policy = load_policy(base, training=True)
-    with processes.main_process_first():
+    kept = resolve_layers(features.layers, policy.blocks) if outputs.features else ()
+    layers = kept or ((policy.blocks - 1,) if open_learner is not None else ())
+    recorder = resume = learner = None
+    if processes.is_main_process:  # the others neither lock the folder nor delete anything in it
         run = RunFolder(run_folder, run_digest)
         resume = last_resumable(run.path)
-    recorder = None
-    if processes.is_main_process:
+        if open_learner is not None:
+            learner = open_learner(questions, layers[-1], policy.hidden, features.dtype)
         recorder = open_recorder(run, settings, policy, features, outputs)
         if resume:
             logging.info("resuming from %s", resume)
+            if learner:
+                learner.restore(resume)
+    (resume,) = broadcast_object_list([resume])
     schedule = question_schedule(len(questions), settings.steps, settings.questions_per_step, settings.seed)
-    trainer = RecordingGRPOTrainer(
-        recorder=recorder,
-        layers=resolve_layers(features.layers, policy.blocks) if outputs.features else (),
-        policy=settings,
-        algorithm=algorithm,
-        stages={step: run.path / f"step-{step}" for step in settings.stages},
-        dtype=stored_dtype(base),
-        attributes=outputs.attributes,
-        model=policy.model,
-        processing_class=policy.tokenizer,
-        reward_funcs=[_correctness(verifier)],
-        args=trl_arguments(settings, algorithm, run.path),
-        train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
-    )
-    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    with opening_vllm(settings.trl):
+        trainer = RecordingGRPOTrainer(
+            recorder=recorder,
+            online=learner,
+            layers=layers,
+            states_dtype=getattr(torch, features.dtype),
+            policy=settings,
+            algorithm=algorithm,
+            stages={step: run_folder / f"step-{step}" for step in settings.stages},
+            dtype=stored_dtype(base),
+            attributes=outputs.attributes,
+            model=policy.model,
+            processing_class=policy.tokenizer,
+            reward_funcs=[_correctness(verifier)],
+            args=trl_arguments(settings, algorithm, run_folder),
+            train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
+        )
+    sum_gradients_in(trainer.accelerator, settings.trl)
+    with recorder or nullcontext():
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
     if processes.is_main_process:
+        if learner:
+            learner.write(run_folder / "online", outputs.attributes)
         recorder.publish(outputs, items=settings.steps)
-
-
-def _require_vllm() -> None:
-    """Raise ConfigError where vLLM cannot run in this process."""
-    if find_spec("vllm") is None:
-        raise ConfigError(
-            "policy.trl.vllm: vLLM is not installed for this Python; run with --sdm conda, or in the environment of "
-            "envs/train.yaml"
-        )
-    if not torch.cuda.is_available():
-        raise ConfigError("policy.trl.vllm: there is no GPU here; train on a node with GPUs, or switch vllm off")
 
 
 def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) -> GRPOConfig:
@@ -143,29 +155,16 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         shuffle_dataset=False,  # the data set is in the order of the schedule
         save_strategy="steps",
         save_steps=settings.checkpoint_every * settings.updates_per_step,
-        save_total_limit=1,
+        save_total_limit=None,  # TRL would delete the older checkpoint before the newer one has its mark
         logging_strategy="no",
         report_to="none",
-        **_vllm(settings.trl),
+        **vllm_arguments(settings.trl),
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
         ddp_find_unused_parameters=False,
+        accelerator_config={"gradient_accumulation_kwargs": accumulation(settings.trl)},
         dataloader_pin_memory=torch.cuda.is_available(),
     )
-
-
-def _vllm(settings: TrlSettings) -> dict[str, object]:
-    """Arguments for vLLM in the training processes. TRL's importance-sampling correction is off: slime has none."""
-    if not settings.vllm:
-        return {}
-    return {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_gpu_memory_utilization": settings.vllm_memory_share,
-        "vllm_max_model_length": settings.vllm_max_length,
-        "vllm_enable_sleep_mode": True,
-        "vllm_importance_sampling_correction": False,
-    }
 
 
 def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, prompt_format: str) -> Dataset:

@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,15 +15,16 @@ from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.checkpoints.loading import cast_weights
-from cocal.checkpoints.resumable import COMPLETE
+from cocal.checkpoints.resumable import complete
 from cocal.checkpoints.text import plain_texts
 from cocal.config.policy import Algorithm, PolicySettings
-from cocal.features.forward import batches_of_rows, score
-from cocal.generation.engine import Completion, Sampling
+from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.rows import sampled_rows, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
+from cocal.policy.capture import RolloutCapture
 from cocal.policy.micro_batches import sorted_by_length
+from cocal.policy.moments import HostAdamW
 from cocal.policy.objectives import PROMPT_FORMATS, confidence_start, step_advantages, step_rewards
 from cocal.policy.recorder import RolloutRecorder, rollout_rows
 from cocal.policy.rewards import Rewards
@@ -30,8 +32,11 @@ from cocal.policy.seconds import StepSeconds
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
 
+if TYPE_CHECKING:
+    from cocal.policy.online import OnlineLearner
 
-class RecordingGRPOTrainer(GRPOTrainer):
+
+class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     """Trains by GRPO, RLCR or DCPO and records the rollouts, on one CPU or several GPUs.
 
     The update is TRL's own; rewards and advantages come from `cocal.policy.objectives`. Rollouts and their
@@ -41,8 +46,10 @@ class RecordingGRPOTrainer(GRPOTrainer):
 
     Args:
         recorder: Writer of rollouts and step times in the main process; None in the others. The time of a step covers
-            generation, recording and update, but no checkpoints.
+            generation, recording and update, but no checkpoints; the passes over states are timed apart.
+        online: What learns from the rollouts of each step, in the main process; None without it, and in the others.
         layers: Zero-based indices of the blocks whose states are kept; empty if no companion learns from the rollouts.
+        states_dtype: Number format in which these states are stored.
         policy: Settings of the training.
         algorithm: Algorithm of the training.
         stages: Checkpoint folder of each policy that is kept, by rollout step.
@@ -56,7 +63,9 @@ class RecordingGRPOTrainer(GRPOTrainer):
         self,
         *,
         recorder: RolloutRecorder | None,
+        online: "OnlineLearner | None" = None,
         layers: Sequence[int],
+        states_dtype: torch.dtype = torch.float32,
         policy: PolicySettings,
         algorithm: Algorithm,
         stages: Mapping[int, Path],
@@ -68,10 +77,11 @@ class RecordingGRPOTrainer(GRPOTrainer):
         if self.use_vllm:  # TRL's set-up of vLLM has seeded every process with its rank alone
             set_seed(self.args.seed, device_specific=True)
         self._recorder = recorder
+        self.online = online
         self._layers = tuple(layers)
+        self._states_dtype = states_dtype
         self._policy = policy
         self._algorithm = algorithm
-        self._rewards_of_step: torch.Tensor | None = None
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
@@ -87,6 +97,13 @@ class RecordingGRPOTrainer(GRPOTrainer):
     def _own_engine(self) -> bool:
         """Whether our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
         return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    def create_optimizer(self, model=None):
+        """TRL's optimiser, whose moments lie where the settings say."""
+        if self._policy.trl.moments == "host":
+            _, arguments = self.get_optimizer_cls_and_kwargs(self.args, model or self.model)
+            self.optimizer_cls_and_kwargs = HostAdamW, arguments
+        return super().create_optimizer(model)
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
         """Completions and their log-probabilities; our engine's depend only on seed, step and place in the step."""
@@ -137,11 +154,6 @@ class RecordingGRPOTrainer(GRPOTrainer):
             entropies = -(logprobs.exp() * logprobs).sum(dim=2)
         return logprobs.gather(2, input_ids[:, -logits_to_keep:, None])[..., 0], entropies, None
 
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """TRL's rewards (rollouts of all processes, functions), which are kept for recording."""
-        self._rewards_of_step = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        return self._rewards_of_step
-
     def _generate_and_score_completions(self, inputs):
         """Return TRL's batch with the advantages of our objectives, and record the rollouts."""
         batch = super()._generate_and_score_completions(inputs)
@@ -161,70 +173,25 @@ class RecordingGRPOTrainer(GRPOTrainer):
             self._record(rows, verdicts, rewards)
         return batch
 
-    def _gathered(self, rows: list[dict]) -> list[dict]:
-        """All rollouts in the main process, and none in the others."""
-        count = self.accelerator.num_processes
-        if count == 1:
-            return rows
-        parts = [None] * count if self.accelerator.is_main_process else None
-        torch.distributed.gather_object(rows, parts, dst=0)
-        return [row for part in parts or () for row in part]
+    def settle(self) -> None:
+        """Wait until the rollouts so far are on disk, which a run that resumes after them does not sample again."""
+        if self._recorder is not None:
+            self._recorder.wait()
 
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
         """What is recorded of this process's rollouts and, for DCPO, where their confidence statements start."""
-        prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
-        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
-        states = logprobs = [None] * len(inputs)
-        if self._layers or not self._own_engine:
-            states, logprobs = self._scored(prompts, responses)
-        if self._own_engine:
-            values = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
-            logprobs = [np.array(row, dtype=np.float32) for row in values]
-        texts = plain_texts(self._tokenizer, responses)
-        confidence = stated_confidences(texts, PROMPT_FORMATS[self._algorithm])
-        starts = [0] * len(inputs)
+        rows = self._captured(batch)
+        confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
+        starts = [0] * len(rows)
         if self._algorithm == "dcpo":
-            starts = [confidence_start(ids, lambda part: plain_texts(self._tokenizer, [part])[0]) for ids in responses]
-        ends = set(self.eos_token_ids)
+            starts = [
+                confidence_start(row["completion"].token_ids, lambda part: plain_texts(self._tokenizer, [part])[0])
+                for row in rows
+            ]
         return [
-            {
-                "question_id": inputs[k]["question_id"],
-                "prompt_ids": prompts[k],
-                "completion": Completion(ids, logprobs[k], "stop" if ids[-1] in ends else "length"),
-                "states": states[k],
-                "text": texts[k],
-                "confidence": confidence[k],
-                "start": starts[k],
-            }
-            for k, ids in enumerate(responses)
+            row | {"question_id": inputs[k]["question_id"], "confidence": confidence[k], "start": starts[k]}
+            for k, row in enumerate(rows)
         ]
-
-    def _scored(
-        self, prompts: list[list[int]], responses: list[list[int]]
-    ) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
-        """Each response's pooled states (layers, 2, hidden), and log-probabilities unless our engine has given them."""
-        lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        # Every process takes the same number of batches, since sharded parameters are gathered in step.
-        batches = batches_of_rows(lengths, self.args.per_device_train_batch_size)
-        states: list = [None] * len(responses)
-        logprobs: list = [None] * len(responses)
-        scored = score(
-            self.model,
-            prompts,
-            responses,
-            batches,
-            layers=self._layers or (0,),
-            pad=self._tokenizer.pad_token_id,
-            unwrapped=self.accelerator.unwrap_model(self.model),
-            logprobs=not self._own_engine,
-        )
-        with self.accelerator.autocast():  # the update's precision, which accelerate sets for the whole model only
-            for part in scored:
-                for k, i in enumerate(part.rows):
-                    states[i] = part.features[k]
-                    if part.logprobs is not None:
-                        logprobs[i] = part.logprobs[k]
-        return states, logprobs
 
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
         sampled = sampled_rows(
@@ -239,7 +206,12 @@ class RecordingGRPOTrainer(GRPOTrainer):
             first=(self._rollout_step - 1) * len(rows),
         )
         frame = rollout_rows(sampled, verdicts, rewards, self.num_generations)
-        self._recorder.write(frame, np.stack([row["states"] for row in rows]) if self._layers else None)
+        states = np.stack([row["states"] for row in rows]) if self._layers else None
+        self._recorder.write(frame, states)
+        if self.online is not None:
+            began = time.monotonic()
+            self.online.learn(frame, states)
+            self.states_seconds += time.monotonic() - began
         self.summary = (
             f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "
             f"accuracy {verdicts.values.mean():.3f}, "
@@ -249,6 +221,8 @@ class RecordingGRPOTrainer(GRPOTrainer):
         if self._algorithm != "grpo":
             stated = frame["confidence"]
             self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
+        if self.online is not None and self.online.summary:
+            self.summary += f"; companion {self.online.summary}"
 
 
 class _StepCallback(TrainerCallback):
@@ -287,22 +261,33 @@ class _StepCallback(TrainerCallback):
             return
         step = state.global_step // self._updates
         if self._seconds is not None:
-            self._seconds.record(step, self._spent)
-        self._spent = 0.0
+            states = self._trainer.states_seconds
+            self._seconds.record(step, self._spent - states, states)
+        self._spent = self._trainer.states_seconds = 0.0
         if self._progress is not None:
             self._progress.add(detail=self._trainer.summary)
         if step in self._stages:
-            self._save(self._stages[step])
+            self._save(step, self._stages[step])
+        if state.global_step >= state.max_steps:
+            control.should_save = False  # nothing is left to resume but the publication, which the last step precedes
 
-    def _save(self, folder: Path) -> None:
+    def _save(self, step: int, folder: Path) -> None:
         trainer = self._trainer
         partial = folder.with_name(f".{folder.name}.partial")
-        trainer.save_model(str(partial))  # every process takes part: weights may be sharded
+        if trainer.accelerator.is_main_process:
+            shutil.rmtree(partial, ignore_errors=True)  # a killed run may have left one
+        trainer.accelerator.wait_for_everyone()
+        if trainer.is_fsdp_enabled:  # TRL would save whole weights only if those to resume from were whole, too
+            weights = trainer.accelerator.get_state_dict(trainer.model)  # every process takes part
+            if trainer.accelerator.is_main_process:
+                trainer._save(str(partial), state_dict=weights)
+        else:
+            trainer.save_model(str(partial))
         trainer.accelerator.wait_for_everyone()
         if trainer.accelerator.is_main_process:
             if self._dtype != torch.float32:
                 cast_weights(partial, self._dtype)
-            label_folder(partial, self._attributes)
+            label_folder(partial, {**self._attributes, "step": str(step)})
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         trainer.accelerator.wait_for_everyone()
@@ -310,8 +295,8 @@ class _StepCallback(TrainerCallback):
     def on_save(self, args, state, control, **kwargs):
         self._trainer.accelerator.wait_for_everyone()  # each process writes a part
         if state.is_world_process_zero:
-            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
-
-
-def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:
-    return [row[keep].tolist() for row, keep in zip(values.cpu(), mask.bool().cpu(), strict=True)]
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            if self._trainer.online is not None:
+                self._trainer.online.save(folder)
+            self._trainer.settle()
+            complete(folder)

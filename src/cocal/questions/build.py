@@ -107,8 +107,15 @@ def _given(name: str, source: GivenSettings, questions: Sequence[Question]) -> l
             "subject": row.subject,
             "level": row.level,
         }
-        for row in questions[: source.limit]
+        for row in _used(source, questions)
     ]
+
+
+def _used(source: GivenSettings, questions: Sequence[Question]) -> Sequence[Question]:
+    """The questions of a set that a study uses, in the order of the set."""
+    if source.spread and source.limit < len(questions):
+        return [questions[k * len(questions) // source.limit] for k in range(source.limit)]
+    return questions[: source.limit]
 
 
 def _mathematics(source: SyntheticMathematicsSettings, draw: random.Random) -> Iterator[dict]:

@@ -52,16 +52,22 @@ class World:
         names = [f"{start}{end}" for start in _STARTS for end in _ENDS]
         pairs = [f"{first} {last}" for first in names[:60] for last in names[60:120]]
         self.people = draw.sample(pairs, people)
+        self.mentions = [(rank + 1.0) ** -popularity_exponent for rank in range(people)]
         self.facts = {
             "city": [draw.choice(_CITIES) for _ in self.people],
             "job": [draw.choice(_JOBS) for _ in self.people],
-            "mentor": [self.people[(i + draw.randrange(1, people)) % people] for i in range(people)],
+            "mentor": [self.people[self._mentor(rank, draw)] for rank in range(people)],
         }
-        self.mentions = [(rank + 1.0) ** -popularity_exponent for rank in range(people)]
 
     @cached_property
     def _rank(self) -> dict[str, int]:
         return {name: rank for rank, name in enumerate(self.people)}
+
+    def _mentor(self, rank: int, draw: random.Random) -> int:
+        """Rank of a mentor, somebody else. Popular people have more pupils, by the root of their popularity."""
+        others = [(other, weight**0.5) for other, weight in enumerate(self.mentions) if other != rank]
+        ranks, weights = zip(*others, strict=True)
+        return draw.choices(ranks, weights)[0]
 
     def mentioned(self, draw: random.Random) -> int:
         """Rank of a person, drawn by popularity."""

@@ -41,80 +41,91 @@ class _Working:
         self._wrong_at = wrong_at
         self._slip = slip
 
-    def step(self, expression: str, value: int) -> int:
+    def step(self, expression: str, value: int, label: str = "") -> int:
         if len(self.steps) == self._wrong_at:
             value += self._slip
-        self.steps.append(f"{expression}={value}")
+        self.steps.append(f"{label}: {expression}={value}" if label else f"{expression}={value}")
         return value
 
-    def add(self, a: int, b: int) -> int:
-        return self.step(f"{a}+{b}", a + b)
+    def add(self, a: int, b: int, label: str = "") -> int:
+        return self.step(f"{a}+{b}", a + b, label)
 
-    def subtract(self, a: int, b: int) -> int:
-        return self.step(f"{a}-{b}", a - b)
+    def subtract(self, a: int, b: int, label: str = "") -> int:
+        return self.step(f"{a}-{b}", a - b, label)
 
     def multiply(self, a: int, b: int) -> int:
-        """Long multiplication by the tens and ones of `b` if it has two digits, otherwise of `a` if it exceeds 12."""
-        if b > 9:
-            parts = [(a, b // 10 * 10), (a, b % 10)]
-        elif a > 12:
-            parts = [(a // 10 * 10, b), (a % 10, b)]
-        else:
-            parts = [(a, b)]
+        """Multiply by a digit; tens and ones of `a` apart if it exceeds 12."""
+        parts = [(a // 10 * 10, b), (a % 10, b)] if a > 12 else [(a, b)]
         values = [self.step(f"{x}*{y}", x * y) for x, y in parts if x and y]
         return values[0] if len(values) == 1 else self.add(*values)
 
+    def shift(self, value: int, shifts: list[int]) -> int:
+        """Add or subtract numbers, each step under the letter that the question gives to its number."""
+        for label, by in zip(_LABELS, shifts, strict=False):
+            value = self.add(value, by, label) if by > 0 else self.subtract(value, -by, label)
+        return value
+
+
+_LABELS = "abcdefgh"
+
+
+def _shifts(draw: random.Random, start: int, count: int) -> list[int]:
+    """Numbers from 1 to 9 to add or subtract one after the other, with totals from 1 to 99."""
+    shifts: list[int] = []
+    for _ in range(count):
+        number, total = draw.randint(1, 9), start + sum(shifts)
+        minus = total + number > 99 or (draw.random() < 0.5 and number < total)
+        shifts.append(-number if minus else number)
+    return shifts
+
+
+def _written(shifts: list[int], plus: str = "+", minus: str = "-") -> str:
+    """The numbers as a question states them, such as `, a+7, b-3`."""
+    parts = zip(_LABELS, shifts, strict=False)
+    return "".join(f", {label}{plus if by > 0 else minus}{abs(by)}" for label, by in parts)
+
 
 def _sums(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    terms, high = ((2, 20), (2, 50), (3, 30), (3, 60), (4, 90))[level - 1]
-    first = draw.randint(2, high)
-    question, total, value = str(first), first, first
-    for _ in range(terms - 1):
-        term = draw.randint(1, high)
-        minus = term < total and draw.random() < 0.4
-        question += f"{'-' if minus else '+'}{term}"
-        total += -term if minus else term
-        value = work.subtract(value, term) if minus else work.add(value, term)
-    return f"Compute {question}.", value
+    first = draw.randint(2, 20)
+    shifts = _shifts(draw, first, (1, 2, 3, 5, 7)[level - 1])
+    return f"Compute {first}{_written(shifts)}.", work.shift(first, shifts)
 
 
 def _products(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    ranges = ((2, 9, 2, 9), (11, 19, 2, 5), (11, 29, 2, 6), (11, 49, 3, 9), (11, 19, 11, 19))
-    low, high, small, large = ranges[level - 1]
-    a, b = draw.randint(low, high), draw.randint(small, large)
-    return f"Compute {a}*{b}.", work.multiply(a, b)
+    low, high = ((2, 6), (2, 9), (2, 9), (2, 12), (13, 19))[level - 1]
+    a, b = draw.randint(low, high), draw.randint(2, 5 if level == 5 else 8)
+    shifts = _shifts(draw, a * b, (0, 1, 2, 4, 4)[level - 1])
+    return f"Compute {a}*{b}{_written(shifts)}.", work.shift(work.multiply(a, b), shifts)
 
 
 def _equations(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    factor = draw.randint(2, (3, 5, 9, 9, 9)[level - 1])
-    x = draw.randint(2, (9, 9, 9, 12, 19)[level - 1])
-    shift = draw.randint(1, (9, 9, 20, 30, 60)[level - 1])
-    minus = shift < factor * x and draw.random() < 0.5
-    total = factor * x - shift if minus else factor * x + shift
-    question = f"Solve {factor}x{'-' if minus else '+'}{shift}={total}."
-    product = work.add(total, shift) if minus else work.subtract(total, shift)
+    factor, x = draw.randint(2, (4, 6, 9, 9, 9)[level - 1]), draw.randint(2, 9)
+    shifts = _shifts(draw, factor * x, (0, 1, 2, 4, 6)[level - 1])
+    start, undone = factor * x + sum(shifts), [-by for by in reversed(shifts)]
+    product = work.shift(start, undone)
     # after a slip, the factor may not divide the product; the solution then rounds down
-    return question, work.step(f"{product}/{factor}", product // factor)
+    return f"Solve {factor}x={start}{_written(undone)}.", work.step(f"{product}/{factor}", product // factor)
 
 
 def _remainders(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    divisor = draw.randint(3, (5, 6, 9, 9, 12)[level - 1])
-    number = draw.randint(divisor + 1, (20, 40, 60, 99, 160)[level - 1])
+    divisor = draw.randint(3, (4, 5, 6, 9, 9)[level - 1])
+    start = draw.randint(divisor + 1, (12, 20, 30, 40, 60)[level - 1])
+    shifts = _shifts(draw, start, (0, 0, 1, 2, 4)[level - 1])
+    number = work.shift(start, shifts)
     quotient = work.step(f"{number}/{divisor}", number // divisor)
-    multiple = work.step(f"{divisor}*{quotient}", divisor * quotient)
-    return f"Find {number} mod {divisor}.", work.subtract(number, multiple)
+    multiple = work.step(f"{quotient}*{divisor}", quotient * divisor)
+    return f"Find {start}{_written(shifts)}, mod {divisor}.", work.subtract(number, multiple)
 
 
 def _sequences(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
-    factor, terms = ((1, 3), (1, 4), (2, 3), (2, 4), (3, 4))[level - 1]
-    shift = draw.randint(2, (9, 19, 9, 9, 9)[level - 1])
-    value = draw.randint(1, (12, 30, 9, 9, 5)[level - 1])
+    factor, terms = ((1, 1), (1, 2), (1, 3), (2, 2), (2, 3))[level - 1]
+    shift, value = draw.randint(1, 9 if level < 5 else 7), draw.randint(1, (20, 20, 20, 9, 6)[level - 1])
     rule = f"add {shift}" if factor == 1 else f"times {factor} add {shift}"
-    question = f"Start {value}, {rule}. Find term {terms}."
-    for _ in range(terms - 1):
+    question = f"Start {value}, {rule}. Find {_LABELS[terms - 1]}."
+    for label in _LABELS[:terms]:
         if factor > 1:
             value = work.step(f"{value}*{factor}", value * factor)
-        value = work.add(value, shift)
+        value = work.add(value, shift, label)
     return question, value
 
 
@@ -124,16 +135,11 @@ _THINGS = ("pens", "nuts", "cards", "coins")
 
 def _stories(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
     name, thing = draw.choice(_NAMES), draw.choice(_THINGS)
-    start = draw.randint(2, (9, 20, 30, 50, 90)[level - 1])
-    boxes = draw.randint(2, (3, 5, 9, 9, 9)[level - 1])
-    content = draw.randint(2, (5, 6, 9, 12, 19)[level - 1])
-    given = draw.randint(1, min(start + boxes * content - 1, (9, 9, 20, 40, 60)[level - 1]))
-    text = f"{name} has {start} {thing}, buys {boxes} boxes of {content}"
-    value = work.add(start, work.multiply(content, boxes))
-    if level > 2:
-        text += f", loses {given}"
-        value = work.subtract(value, given)
-    return f"{text}. How many {thing}?", value
+    start, boxes, content = draw.randint(2, 9), draw.randint(2, 9), draw.randint(2, (3, 5, 7, 9, 9)[level - 1])
+    shifts = _shifts(draw, start + boxes * content, (0, 0, 1, 3, 5)[level - 1])
+    value = work.shift(work.add(work.multiply(boxes, content), start), shifts)
+    events = _written(shifts, " finds ", " loses ")
+    return f"{name} has {start} {thing}, buys {boxes} boxes of {content}{events}. How many {thing}?", value
 
 
 _FAMILIES: dict[str, Callable[[random.Random, int, _Working], tuple[str, int]]] = {

@@ -4,7 +4,6 @@ The cache and mirrors have the layout of the hosts (`Source.place`). A cache can
 may be put into the cache by hand.
 """
 
-import hashlib
 import http.client
 import logging
 import shutil
@@ -16,8 +15,10 @@ from pathlib import Path
 
 from cocal.errors import ConfigError, ContractError
 from cocal.questions.registry import HOSTS, File, Source
+from cocal.runtime.lock import one_writer
 from cocal.store.atomic import write_text
 from cocal.store.damage import remedy
+from cocal.store.provenance import file_digest
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ class _Broken(Exception):
 def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = None, pause: float = _PAUSE) -> Path:
     """The path of the verified file in the cache; the file is downloaded if it is not there.
 
+    Sets may share a file, and studies the cache: while another process downloads the file, this one waits.
+
     Args:
         cache: Folder of all sources.
         mirror: Base URL that replaces the host: `https://...`, `http://...`, or a folder as `file://...`.
@@ -51,14 +54,22 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
     if target.exists():
         return stored(source, file, cache)
     base = mirror or HOSTS[source.host]
-    url = f"{base.rstrip('/')}/{source.place(file)}"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    with one_writer(target):  # two downloads would write into one partial file
+        if not target.exists():
+            _fetch(base, source.place(file), file, target, pause)
+            return target
+    return stored(source, file, cache)  # another process has downloaded it
+
+
+def _fetch(base: str, place: str, file: File, target: Path, pause: float) -> None:
+    """Download a file, or resume its download, and verify it."""
+    url = f"{base.rstrip('/')}/{place}"
     partial = target.with_name(f".{target.name}.partial")
     resumed = partial.exists()
     logger.info("%s: %s", target, "resuming the download" if resumed else f"downloading from {base}")
     try:
         _transfer(url, partial, pause)
-        if resumed and file.sha256 not in (None, _sha256(partial)):
+        if resumed and file.sha256 not in (None, file_digest(partial)):
             logger.warning("%s: the part of an earlier download does not fit; downloading the whole file", target)
             partial.unlink()
             _transfer(url, partial, pause)
@@ -66,7 +77,7 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
         raise ConfigError(
             f"{url}: {error}. Run this again to resume the download; or name a mirror that this machine can reach "
             "(sources.mirror of the study, the environment variable COCAL_MIRROR or --mirror: an http(s):// or file:// "
-            f"base of {source.place(file)}); or copy the file to {target}"
+            f"base of {place}); or copy the file to {target}"
         ) from None
     try:
         _verify(partial, file, url)
@@ -74,9 +85,8 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
         partial.unlink()
         raise
     if file.sha256 is None:
-        write_text(_record(target), _sha256(partial) + "\n")
+        write_text(_record(target), file_digest(partial) + "\n")
     partial.replace(target)
-    return target
 
 
 def stored(source: Source, file: File, cache: str | Path) -> Path:
@@ -91,8 +101,8 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
     _verify(target, file, str(target), f"; {remedy(target, 'delete it and run `cocal sources` again')}")
     if file.sha256 is None:
         if not _record(target).exists():
-            write_text(_record(target), _sha256(target) + "\n")
-        recorded, found = _record(target).read_text(encoding="utf-8").strip(), _sha256(target)
+            write_text(_record(target), file_digest(target) + "\n")
+        recorded, found = _record(target).read_text(encoding="utf-8").strip(), file_digest(target)
         if recorded != found:
             raise ContractError(
                 f"{target}: sha256 {found}, but {recorded} was recorded when it came ({_record(target)}); "
@@ -103,7 +113,7 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
 
 def describe(path: Path) -> dict[str, str | int]:
     """Checksum and size of a file."""
-    return {"sha256": _sha256(path), "bytes": path.stat().st_size}
+    return {"sha256": file_digest(path), "bytes": path.stat().st_size}
 
 
 def _record(target: Path) -> Path:
@@ -113,16 +123,11 @@ def _record(target: Path) -> Path:
 
 def _verify(path: Path, file: File, name: str, remedy: str = "") -> None:
     size = path.stat().st_size
-    found = _sha256(path)
+    found = file_digest(path)
     if file.sha256 not in (None, found):
         raise ContractError(f"{name}: sha256 is {found}, expected {file.sha256} ({size} bytes){remedy}")
     if file.bytes not in (None, size):
         raise ContractError(f"{name}: {size} bytes, expected {file.bytes}{remedy}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _transfer(url: str, partial: Path, pause: float) -> None:

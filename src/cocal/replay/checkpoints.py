@@ -73,10 +73,14 @@ class StepCheckpoints:
         """The last step that has a checkpoint."""
         return max(self._exact or self._stages)
 
+    @property
+    def folders(self) -> list[Path]:
+        """The checkpoints, in the order of their steps."""
+        return list((self._exact or self._stages).values())
+
     def state(self) -> dict[str, tuple[int, int]]:
         """Return the states of all weight files, which differ between sets of policies."""
-        folders = self._exact.values() if self._folder else self._stages.values()
-        return file_states(file for folder in folders for file in sorted(folder.glob("*.safetensors")))
+        return file_states(file for folder in self.folders for file in sorted(folder.glob("*.safetensors")))
 
 
 def _by_step(folder: Path) -> dict[int, Path]:

@@ -1,9 +1,14 @@
 """The process of a job: its number of threads, its device and the memory that it has used."""
 
 import os
+import platform
 import resource
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cocal.runtime.granted import check_gpus
+from cocal.runtime.numerics import active, check_torch
 
 if TYPE_CHECKING:
     import torch
@@ -13,11 +18,26 @@ def fix_threads() -> None:
     """Use as many compute threads as OMP_NUM_THREADS says (Snakemake sets it from a rule's `threads`), by default one.
 
     The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores.
-    Moreover, jobs that run at the same time must not stall each other.
+    Moreover, jobs that run at the same time must not stall each other. With portable numerics, matrix products are
+    OpenBLAS's in this process from here on.
+
+    Raises:
+        ConfigError: if the study's numerics are portable, and PyTorch's are not, or if GPUs were granted to the job and
+            PyTorch sees none.
     """
     import torch
 
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    check_torch()
+    check_gpus()
+    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    torch.set_num_threads(threads)
+    if active() == "portable":
+        from threadpoolctl import threadpool_limits
+
+        from cocal.runtime.products import use_openblas
+
+        use_openblas()
+        threadpool_limits(threads, user_api="blas")
 
 
 def peak_memory() -> int:
@@ -35,3 +55,11 @@ def best_device() -> "torch.device":
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def processor() -> str:
+    """The model of the processor as Linux names it; elsewhere its architecture."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cocal.errors import ClusterError
+from cocal.runtime.lock import busy
 
 JOB_PREFIX = "cocal_"
 """Beginning of the names of our jobs: `slurm-jobname-prefix` of the profile."""
@@ -34,6 +35,8 @@ class Site(NamedTuple):
     """Longest time limit of a job."""
     account: str
     """Account that is charged; if it is empty, jobs name none."""
+    nodes: int = 1
+    """Number of nodes of a training."""
 
 
 class Partition(NamedTuple):
@@ -64,6 +67,7 @@ def site_of(environment: Mapping[str, str]) -> Site | None:
             node_gpus=int(environment["COCAL_SLURM_NODE_GPUS"]),
             minutes=int(environment["COCAL_SLURM_MAX_MINUTES"]),
             account=environment["COCAL_SLURM_ACCOUNT"],
+            nodes=int(environment.get("COCAL_SLURM_NODES", "1")),
         )
     except KeyError:
         return None
@@ -184,11 +188,8 @@ def refuse_orphans(jobs: list[Job], folder: Path) -> None:
         ClusterError: if there are such jobs; the message names them and the command that cancels them.
     """
     if jobs:
-        raise ClusterError(
-            f"{len(jobs)} job(s) of an earlier run of {folder} are in the queue and would write the same files:\n"
-            + "\n".join(f"  {job.id} {job.state} {job.what}" for job in jobs)
-            + f"\nwait until they have ended (squeue --me), or cancel them: cocal slurm --cancel --directory {folder}"
-        )
+        listed = [f"job {job.id} {job.state} {job.what}" for job in jobs]
+        raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
 
 
 def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:

@@ -156,6 +156,7 @@ def measure_latency(
         device=device_name(),
         questions=questions,
         engine=generator.label,
+        generation_dataset=name,
         generation_questions=len(prompts),
         generation_seconds=generate(1),
         pool=settings.pool,

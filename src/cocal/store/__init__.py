@@ -3,19 +3,24 @@
 from cocal.errors import ContractError
 from cocal.store.arrays import read_dataset, write_dataset
 from cocal.store.atomic import atomic_path, write_text
+from cocal.store.documents import read_document, write_document
+from cocal.store.folders import check_folder, label_folder
 from cocal.store.frames import read_frame, read_provenance, write_frame
-from cocal.store.provenance import digest, label_folder, provenance
+from cocal.store.provenance import digest, provenance
 
 __all__ = [
     "ContractError",
     "atomic_path",
+    "check_folder",
     "digest",
     "label_folder",
     "provenance",
     "read_dataset",
+    "read_document",
     "read_frame",
     "read_provenance",
     "write_dataset",
+    "write_document",
     "write_frame",
     "write_text",
 ]

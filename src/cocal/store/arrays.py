@@ -7,29 +7,36 @@ from typing import TYPE_CHECKING
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
 from cocal.store.damage import absent, unreadable
+from cocal.store.seal import BLANK, KEY, check_seal, seal
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
 def write_dataset(path: str | Path, dataset: "xr.Dataset", attributes: Mapping[str, str]) -> None:
-    """Write an xarray data set atomically as NetCDF 4 with its provenance attributes."""
+    """Write an xarray data set atomically as NetCDF 4 with its provenance attributes, and seal it."""
     with atomic_path(path) as partial:
-        dataset.assign_attrs(attributes).to_netcdf(partial, engine="h5netcdf")
+        dataset.assign_attrs({**attributes, KEY: BLANK}).to_netcdf(partial, engine="h5netcdf")
+        seal(partial)
 
 
 def read_dataset(path: str | Path) -> "xr.Dataset":
     """Read a whole NetCDF file into memory.
 
     Raises:
-        ContractError: if the file is missing or is not NetCDF.
+        ContractError: if the file is missing, has changed since it was written, or is not NetCDF.
     """
     import xarray as xr
 
     if not Path(path).exists():
         raise ContractError(absent(path))
     try:
-        with xr.open_dataset(path, engine="h5netcdf") as dataset:
-            return dataset.load()
+        check_seal(path)
+        with xr.open_dataset(path, engine="h5netcdf") as opened:
+            dataset = opened.load()
+    except ContractError:
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise ContractError(unreadable(path, "NetCDF file", error)) from None
+    dataset.attrs.pop(KEY, None)
+    return dataset

@@ -1,10 +1,17 @@
 """Atomic writing: a reader finds either the whole file or none."""
 
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from cocal.runtime import lock
+
+_LOCK = ".lock"
+"""Name of the file in a scratch folder that its writer has locked, so that nobody takes the folder for a left one."""
 
 
 @contextmanager
@@ -12,11 +19,15 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     """A temporary path for a file or folder, which replaces `target` when the block ends without an error.
 
     It lies beside the target in a folder whose name starts with a dot, so that a killed process leaves nothing that a
-    later rule would take for a result.
+    later rule would take for a result. The next write of the same target deletes what killed processes have left.
+
+    Raises:
+        OSError: if the file cannot be written, with the name of the target where the system gives no name.
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+    _sweep(target)
+    scratch, descriptor = _scratch(target)
     try:
         partial = scratch / target.name
         yield partial
@@ -25,11 +36,57 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         if target.is_dir() and not target.is_symlink():
             target.rename(scratch / "replaced")  # a folder cannot be renamed over another
         partial.replace(target)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # the system does not name a file that is open already
+            error.filename = str(target)
+        raise
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        _delete(scratch, descriptor)
 
 
 def write_text(target: str | Path, text: str) -> None:
     """Write a text file atomically in UTF-8 and keep its line ends as they are."""
     with atomic_path(target) as partial:
         partial.write_bytes(text.encode("utf-8"))
+
+
+def usual_mode(file: Path) -> None:
+    """Give a file the mode of a file that `open` creates; safetensors writes files that only their owner may read."""
+    mask = os.umask(0o077)  # it can be read only by setting it
+    os.umask(mask)
+    file.chmod(0o666 & ~mask)
+
+
+def _scratch(target: Path) -> tuple[Path, int | None]:
+    """A new folder beside the target, and its lock; None where the file system has no locks."""
+    while True:
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+        try:
+            descriptor = lock.take(scratch / _LOCK, wait=True)
+        except FileNotFoundError:  # another process has swept it before it was locked
+            continue
+        except OSError as error:
+            if not lock.unsupported(error):
+                raise
+            return scratch, None
+        if descriptor is not None:
+            return scratch, descriptor
+
+
+def _sweep(target: Path) -> None:
+    """Delete the scratch folders of this target that no living process has locked."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.\w+\.partial")
+    for entry in list(os.scandir(target.parent)):
+        if pattern.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            try:
+                descriptor = lock.take(Path(entry.path) / _LOCK, wait=False)
+            except OSError:  # it has a writer, or just vanished, or there are no locks
+                continue
+            _delete(Path(entry.path), descriptor)
+
+
+def _delete(scratch: Path, descriptor: int | None) -> None:
+    shutil.rmtree(scratch, ignore_errors=True)
+    if descriptor is not None:
+        lock.close(descriptor)
+        shutil.rmtree(scratch, ignore_errors=True)  # NFS keeps an open file in its folder until it is closed

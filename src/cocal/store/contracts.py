@@ -190,6 +190,48 @@ JUDGEMENTS = Contract(
 )
 """Each row is one reply of a judge. `key` is the digest of the message, `engine` the engine's name and version."""
 
+PREQUENTIAL = Contract(
+    name="prequential scores",
+    types={
+        "window": pa.int64(),
+        "source_step": pa.int64(),
+        "step": pa.int64(),
+        "target": pa.string(),
+        "seed": pa.int64(),
+        "responses": pa.int64(),
+        "accuracy": pa.float64(),
+        "mean_confidence": pa.float64(),
+        "ece": pa.float64(),
+        "auroc": pa.float64(),
+        "kept_bytes": pa.int64(),
+    },
+    checks={
+        "window": _integer(0),
+        "source_step": _integer(1),
+        "step": _integer(2),
+        "target": _text(),
+        "seed": _integer(0),
+        "responses": _integer(1),
+        "accuracy": _share(),
+        "mean_confidence": _share(),
+        "ece": _share(),
+        "auroc": _share(nullable=True),
+        "kept_bytes": _integer(0),
+    },
+    unique=("window", "source_step", "target", "seed"),
+    rules=(
+        Rule(
+            "step must be the one after source_step",
+            ("step", "source_step"),
+            lambda frame: (frame["step"] == frame["source_step"] + 1).to_numpy(),
+        ),
+    ),
+)
+"""Each row scores one companion on the rollouts of the step after those that it has learnt from (`source_step`).
+
+`window` is the number of rollout steps that an online companion learns from together, or 0 for a companion that was
+fitted by replaying stored states. `kept_bytes` is the size of the states that this way of learning keeps."""
+
 PREDICTIONS = Contract(
     name="predictions",
     types={

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
 from cocal.store.damage import absent, remedy, unreadable
+from cocal.store.seal import BLANK, KEY, check_seal, seal
 
 if TYPE_CHECKING:
     from cocal.store.contract import Contract
@@ -20,16 +21,17 @@ _KEY = b"cocal"
 
 
 def write_frame(path: str | Path, frame: pd.DataFrame, contract: "Contract", attributes: Mapping[str, str]) -> None:
-    """Check `frame` against `contract` and write it atomically with its provenance attributes.
+    """Check `frame` against `contract` and write it atomically with its provenance attributes, page checksums and seal.
 
     Raises:
         ContractError: if it breaks the contract; the message names the file, the column and the first bad rows.
     """
     checked = contract.check(frame, str(path))
     table = pa.Table.from_pandas(checked, schema=contract.arrow_schema(), preserve_index=False)
-    table = table.replace_schema_metadata({_KEY: json.dumps(dict(attributes), sort_keys=True).encode()})
+    table = table.replace_schema_metadata({_KEY: json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
     with atomic_path(path) as partial:
-        pq.write_table(table, partial, compression="zstd")
+        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
+        seal(partial)
 
 
 def read_frame(
@@ -48,7 +50,8 @@ def read_frame(
         The rows in file order with index 0 to n - 1; a list column holds NumPy arrays.
 
     Raises:
-        ContractError: if the file is missing or unreadable, lacks a column or breaks the contract.
+        ContractError: if the file is missing or unreadable, has changed since it was written, lacks a column or breaks
+            the contract.
     """
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -61,11 +64,14 @@ def read_frame(
         if not file.exists():
             raise ContractError(absent(file))
         try:
+            check_seal(file)
             present = pq.read_schema(file).names
             missing = [name for name in wanted if name not in present]
             if missing:
                 raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
-            tables.append(pq.read_table(file, columns=wanted, filters=where, partitioning=None))
+            tables.append(
+                pq.read_table(file, columns=wanted, filters=where, partitioning=None, page_checksum_verification=True)
+            )
         except (pa.ArrowInvalid, OSError) as error:
             raise ContractError(unreadable(file, "Parquet file", error)) from None
     table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
@@ -73,6 +79,16 @@ def read_frame(
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
-    """Provenance attributes of a Parquet file; empty if it carries none."""
-    metadata = pq.read_schema(path).metadata or {}
-    return json.loads(metadata.get(_KEY, b"{}"))
+    """Provenance attributes of a Parquet file; empty if it carries none.
+
+    Raises:
+        ContractError: if the file is missing or unreadable.
+    """
+    if not Path(path).exists():
+        raise ContractError(absent(path))
+    try:
+        attributes = json.loads((pq.read_schema(path).metadata or {}).get(_KEY, b"{}"))
+    except (pa.ArrowInvalid, OSError, ValueError) as error:
+        raise ContractError(unreadable(path, "Parquet file", error)) from None
+    attributes.pop(KEY, None)
+    return attributes

@@ -1,14 +1,18 @@
-"""Provenance of files: stage, digest of the settings and versions, but no time, so that equal runs give equal files."""
+"""Provenance of files: stage, digest of the settings, versions and numerics, but no time, so that equal runs give equal
+files."""
 
 import hashlib
 import json
 import platform
+import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+
+from cocal.runtime.numerics import active
 
 _PACKAGES = ("cocal", "numpy", "pandas", "pyarrow", "torch", "transformers", "trl", "xarray")
 
@@ -33,6 +37,12 @@ def digest(settings: Any) -> str:
     return hashlib.sha256(canonical(settings).encode()).hexdigest()[:16]
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, 64 hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a result may depend on."""
     found = {"python": platform.python_version()}
@@ -42,6 +52,16 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def commit() -> str:
+    """The commit of the checkout that this package lies in, with "-dirty" after it if files have been changed since;
+    "unknown" if the package is installed without one."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:
@@ -54,11 +74,6 @@ def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str
     """
     attributes = {"stage": stage, "digest": digest(settings), "settings": canonical(settings)}
     attributes["versions"] = canonical(versions())
+    attributes["numerics"] = active()
     attributes |= {key: str(value) for key, value in facts.items() if value is not None}
     return attributes
-
-
-def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
-    """Put provenance attributes into a folder whose files cannot carry them, such as a checkpoint."""
-    text = json.dumps(dict(attributes), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    (folder / "provenance.json").write_text(text, encoding="utf-8")

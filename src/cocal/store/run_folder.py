@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from cocal.runtime import lock
+from cocal.runtime.numerics import active
 from cocal.store.atomic import write_text
 
 _MARK = "settings.digest"
@@ -13,23 +15,31 @@ _MARK = "settings.digest"
 class RunFolder:
     """Files of an unfinished job, outside the outputs that a workflow manager deletes when a job fails.
 
+    One process at a time has the folder: until its files are published, or until it ends. Of a training's processes,
+    only the main one opens it.
+
     Args:
         path: The folder.
         settings_digest: Digest of everything that the files depend on. A folder with another digest is emptied, so that
-            no run resumes from files of other settings.
+            no run resumes from files of other settings; nor does one from files of other numerics.
+
+    Raises:
+        BusyError: if another process, such as a job whose Snakemake was killed, has the folder.
     """
 
     def __init__(self, path: str | Path, settings_digest: str):
         self.path = Path(path)
         self.settings_digest = settings_digest
-        mark = self.path / _MARK
-        if self.path.exists() and (not mark.exists() or mark.read_text() != settings_digest):
+        lock.hold(self.path)
+        shutil.rmtree(self._discarded, ignore_errors=True)
+        mark, made_with = self.path / _MARK, f"{settings_digest} {active()}"
+        if self.path.exists() and (not mark.exists() or mark.read_text() != made_with):
             logging.warning("%s: deleted, because it was made with other settings", self.path)
-            shutil.rmtree(self.path)
+            self._discard()
         self.resumed = mark.exists()
         if not self.resumed:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_text(mark, settings_digest)
+            write_text(mark, made_with)
 
     def publish(self, outputs: Mapping[str, Path]) -> None:
         """Put each named file or folder of the run at the path of its output, then delete the run folder.
@@ -47,7 +57,18 @@ class RunFolder:
             else:
                 target.unlink(missing_ok=True)
                 link_file(source, target)
-        shutil.rmtree(self.path)
+        self._discard()
+        lock.release(self.path)
+
+    @property
+    def _discarded(self) -> Path:
+        """The path to which the folder is moved to be deleted."""
+        return self.path.with_name(f".{self.path.name}.discarded")
+
+    def _discard(self) -> None:
+        """Delete the folder. It loses its name first: a kill must not leave half a folder from which a run resumes."""
+        self.path.rename(self._discarded)
+        shutil.rmtree(self._discarded)
 
 
 def file_states(files: Iterable[Path]) -> dict[str, tuple[int, int]]:

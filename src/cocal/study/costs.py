@@ -1,7 +1,7 @@
 """Measured costs of parts of a study: wall-clock time and device, recorded by the job that did the work."""
 
-import json
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,9 +9,7 @@ from pydantic import model_validator
 
 from cocal.config.base import Count, Model, Name, Positive
 from cocal.config.load import validate
-from cocal.errors import ContractError
-from cocal.store import write_text
-from cocal.store.damage import unreadable
+from cocal.store import read_document, write_document
 
 M = TypeVar("M", bound=Model)
 
@@ -23,6 +21,9 @@ class Cost(Model):
     """Wall-clock time."""
     items: Count
     """Number of rollout steps, responses or companions that were computed in that time."""
+    states_seconds: Positive | None = None
+    """Wall-clock time of the passes that read the states of the responses, which `seconds` leaves out; None where no
+    such pass was timed."""
     device: str
     """Device name."""
 
@@ -46,6 +47,8 @@ class Latency(Model):
     """Number of questions of each set whose time to confidence was measured, one after another."""
     engine: str
     """Name and version of the engine that generated the batches; all other times are measured in transformers."""
+    generation_dataset: Name
+    """Question set whose questions were answered in one batch."""
     generation_questions: Count
     """Number of questions whose responses were generated in one batch."""
     generation_seconds: Positive
@@ -77,23 +80,19 @@ def device_name() -> str:
     return f"{_processor()}, {threads} thread{'s' * (threads > 1)}"
 
 
-def write_cost(path: Path, cost: Model) -> None:
-    """Write a cost atomically as JSON."""
-    write_text(path, cost.model_dump_json(indent=2) + "\n")
+def write_cost(path: Path, cost: Model, attributes: Mapping[str, str]) -> None:
+    """Write a cost atomically as JSON with its provenance attributes."""
+    write_document(path, cost.model_dump(mode="json"), attributes)
 
 
 def read_cost(path: Path, model: type[M]) -> M:
     """The cost in a file.
 
     Raises:
-        ContractError: if the file is missing or is not JSON.
+        ContractError: if the file is missing, is not JSON, or has changed since it was written.
         ConfigError: if it does not fit the model.
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise ContractError(unreadable(path, "JSON file", error)) from None
-    return validate(model, content, str(path))
+    return validate(model, read_document(path), str(path))
 
 
 def _processor() -> str:

@@ -16,6 +16,7 @@ SHORT = {
     "questions": 2,
     "overlap": 2,
     "predictions": 4,
+    "recalibrate": 10,
     "latency": 60,
     "metrics": 4,
     "checks": 3,

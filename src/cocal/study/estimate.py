@@ -8,7 +8,7 @@ from typing import Literal
 from cocal.config.backbone import BackboneSettings, PretrainingSettings
 from cocal.config.base import Count, Model, Positive, Share
 from cocal.config.study import Study
-from cocal.study import plan
+from cocal.study import online, plan, rivals
 
 Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
 
@@ -17,10 +17,16 @@ STAGES: dict[Stage, tuple[str, ...]] = {
     "policies": ("backbone", "existing_backbone", "train", "train_coupled", "slime", "import_", "resample"),
     "responses": ("judge_checkpoint", "responses", "factual_responses"),
     "features": ("features", "factual_features", "prompt_features", "replay"),
-    "companions": ("companions", "postcal_companions", "prompt_companions", "ablation_companions"),
-    "predictions": ("predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "latency"),
+    "companions": (
+        *("companions", "postcal_companions", "prompt_companions", "ablation_companions", "one_layer_companions"),
+        "online",
+    ),
+    "predictions": (
+        *("predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "recalibrate", "latency"),
+    ),
     "results": (
         *("metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"),
+        "recalibrated_metrics",
         *("table_", "figure_", "all"),
     ),
 }
@@ -125,12 +131,12 @@ def stage_of(rule: str) -> Stage | None:
 
 
 def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
-    """Number of parameters; a checkpoint is assumed to have untied embeddings and 12 x width^2 parameters per block."""
-    if isinstance(backbone, PretrainingSettings):
-        shape = backbone.architecture
+    """Number of parameters without those of the norms. A checkpoint whose shape is not stated is assumed to have untied
+    embeddings of `vocabulary` rows and 12 x width^2 parameters per block."""
+    if (shape := backbone.architecture) is not None:
         attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
-        block = shape.hidden_size * (attention + 3 * shape.intermediate_size)
-        return shape.layers * block + 2 * shape.vocabulary * shape.hidden_size
+        block = backbone.width * (attention + 3 * shape.intermediate_size)
+        return backbone.depth * block + (1 if shape.tied else 2) * shape.vocabulary * backbone.width
     return 12 * backbone.depth * backbone.width**2 + 2 * vocabulary * backbone.width
 
 
@@ -169,8 +175,8 @@ class _Backbone:
         weights = _HALF * self._parameters
         text = sum(self._text_bytes(self._rollouts, self._training_tokens(name)) for name in policy.algorithms)
         stored = weights * (1 + runs * len(policy.stages)) + text
-        # two resumable checkpoints, each with float32 weights (whole and to be resumed) and both moments of Adam
-        transient = 2 * runs * self._parameters * 4 * _SINGLE
+        # two resumable checkpoints, each with float32 weights and both moments of Adam
+        transient = 2 * runs * self._parameters * 3 * _SINGLE
         stored += self._state_bytes(self._rollouts, len(self._layers))
         return Workload("train", hours, gpus, stored, transient, jobs=runs)
 
@@ -195,7 +201,7 @@ class _Backbone:
                     sets = plan.response_plan(
                         study, self._name, algorithm, step, prompt_format, study.evaluation_sets(domain)
                     ).sets
-                    asked = {name: study.datasets[name].source.questions for name in sets}
+                    asked = {name: study.datasets[name].size for name in sets}
                     sampled = sum(asked[name] * one.sampled for name, one in sets.items())
                     longest = max(one.max_response_length for one in sets.values())
                     tokens = min(self._tokens(domain), longest)
@@ -231,6 +237,13 @@ class _Backbone:
             yield self._fits(rule, [step / size for step in steps], targets, width=1 if experience == "prompts" else 2)
         states = len(plan.ablation_states(study, self._name))
         yield self._fits("ablation_companions", [study.policy.steps] * states, 1, width=2)
+        if self._name == study.main_backbone and rivals.reads_states(study, "grpo"):
+            # as long as a whole companion, for the time of one of its layers is not known
+            yield self._fits("one_layer_companions", [study.policy.steps], len(study.companion.targets), width=2)
+        if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):
+            # a window of one step is one of the replay's passes, and one of as many steps as passes is as long
+            share = sum(online.windows(study)) / study.companion.passes
+            yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), width=2)
 
     def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
         members = targets * len(self._study.companion.seeds)

@@ -6,12 +6,19 @@ from typing import Literal, get_args
 
 from cocal.exhibits.base.layouts import Layout
 
-Chapter = Literal["Main results", "Transfer", "Analysis", "Cost", "Study"]
+Chapter = Literal["Claims", "Main results", "Transfer", "Analysis", "Cost", "Study"]
 CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 """Chapters of the report, the most important first."""
 
 Files = str | Sequence[str]
 """One file, or several of one kind."""
+
+
+PUBLISHED, LEDGER, REPLICATES = "published", "ledger", "replicates"
+"""The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
+the ledger of its claims, and what replicates of the study have found."""
+OF_REPOSITORY = (PUBLISHED, LEDGER, REPLICATES)
+"""These kinds. A study whose replicates have not been gathered goes without them."""
 
 
 @dataclass(frozen=True, kw_only=True)

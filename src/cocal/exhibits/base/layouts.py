@@ -63,8 +63,10 @@ class Layout(Model):
 class BackboneLayout(Layout):
     """What every table and figure of one backbone names."""
 
+    backbone: Name
+    """Backbone whose numbers are shown."""
     backbone_label: str
-    """Name of the backbone in print."""
+    """Its name in print."""
 
 
 class MethodsLayout(BackboneLayout):
@@ -83,7 +85,6 @@ class MethodsLayout(BackboneLayout):
 class CurvesLayout(MethodsLayout):
     """Layout of the figures that show a macro average over training steps."""
 
-    backbone: Name
     macro: Name = MATHEMATICS
     """Group of data sets whose macro average is drawn."""
     macro_label: str = "macro average"
@@ -126,7 +127,7 @@ def origin(study: Study) -> dict[str, str]:
 
 def of_backbone(study: Study, backbone: str) -> dict[str, str]:
     """The fields of every layout of one backbone."""
-    return {**origin(study), "backbone_label": study.backbones[backbone].label}
+    return {**origin(study), "backbone": backbone, "backbone_label": study.backbones[backbone].label}
 
 
 def labelled(study: Study, names: Iterable[str]) -> tuple[Labelled, ...]:
@@ -139,7 +140,6 @@ def curves(study: Study, methods: Iterable[str], steps: Iterable[int], step: int
     return CurvesLayout(
         **of_backbone(study, study.main_backbone),
         methods=tuple(methods),
-        backbone=study.main_backbone,
         steps=tuple(steps),
         step=step,
     )

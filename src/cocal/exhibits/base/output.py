@@ -6,18 +6,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cocal.exhibits.base.inputs import input_digests
 from cocal.exhibits.base.layouts import Layout
 from cocal.exhibits.drawing.style import paper_style, save_figure
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.shown import csv_text
 from cocal.store import digest, write_text
+from cocal.store.lineage import MADE_OF, PARENTS
 
 logger = logging.getLogger(__name__)
 
 
-def write_table(module: ModuleType, layout: Layout, inputs: Mapping[str, Any], output: Path) -> None:
+def write_table(
+    module: ModuleType, layout: Layout, inputs: Mapping[str, Any], output: Path, origin: Mapping[str, str]
+) -> None:
     """Write a table as LaTeX and, beside it, as a web page and as its numbers.
 
     Args:
@@ -25,18 +27,22 @@ def write_table(module: ModuleType, layout: Layout, inputs: Mapping[str, Any], o
         layout: What the table shows.
         inputs: What its files hold, by kind.
         output: The .tex file.
+        origin: What it is made of (`cocal.exhibits.base.inputs.origin_of`).
     """
     numbers = module.prepare(layout, **inputs)
-    made_of = {**input_digests(inputs), layout.called: digest(layout.identity())}
+    made_of = {**origin, layout.called: digest(layout.identity())}
+    parents = made_of.pop(PARENTS)
     source = "; ".join([f"study {layout.study}", *(f"{name} {value}" for name, value in made_of.items())])
     grid = module.grid(numbers, layout, source=source, **inputs)
-    write_text(output, latex(grid))
+    write_text(output, f"{latex(grid)}{MADE_OF}{parents}\n")
     write_text(output.with_suffix(".html"), page(grid))
     write_text(output.with_suffix(".csv"), csv_text(numbers))
     logger.info("wrote %s, .html and .csv", output)
 
 
-def write_figure(module: ModuleType, layout: Layout | None, inputs: Mapping[str, Any], output: Path) -> None:
+def write_figure(
+    module: ModuleType, layout: Layout | None, inputs: Mapping[str, Any], output: Path, origin: Mapping[str, str]
+) -> None:
     """Draw a figure as PDF and, beside it, as PNG; where it shows numbers, write them too.
 
     Args:
@@ -44,6 +50,7 @@ def write_figure(module: ModuleType, layout: Layout | None, inputs: Mapping[str,
         layout: What the figure shows; None for a diagram.
         inputs: What its files hold, by kind.
         output: The .pdf file.
+        origin: What it is made of (`cocal.exhibits.base.inputs.origin_of`).
     """
     if layout is None:
         with paper_style():
@@ -52,6 +59,7 @@ def write_figure(module: ModuleType, layout: Layout | None, inputs: Mapping[str,
         return
     numbers = module.prepare(layout, **inputs)
     with paper_style():
-        save_figure(module.draw(numbers, layout), output, layout.facts() | {"digest": digest(layout.identity())})
+        facts = layout.facts() | {"digest": digest(layout.identity())}
+        save_figure(module.draw(numbers, layout), output, facts, origin[PARENTS])
     write_text(output.with_suffix(".csv"), csv_text(numbers))
     logger.info("wrote %s, .png and .csv", output)

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from types import ModuleType
 
 from cocal import exhibits
 from cocal.config.methods import declarations
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import CHAPTERS, Exhibit, TableExhibit
+from cocal.exhibits.base.exhibit import CHAPTERS, OF_REPOSITORY, REPLICATES, Exhibit, TableExhibit
 from cocal.store.code import code_digest
 
 MODULES: tuple[str, ...] = tuple(module.name for module in pkgutil.iter_modules(exhibits.__path__) if not module.ispkg)
@@ -22,15 +23,30 @@ def module_of(name: str) -> ModuleType:
     return import_module(f"cocal.exhibits.{name}")
 
 
-def exhibits_of(study: Study, wrong: Mapping[str, int]) -> list[Exhibit]:
+def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") -> list[Exhibit]:
     """The tables and figures that a study shows, in their order.
 
     Args:
         study: The study as its file has it, with relative paths.
         wrong: By question set, how many of its rows are known to be wrong (`cocal.questions.registry.known_wrong`).
+        repository: Path from the folder of the results to the repository, which holds the paper's numbers.
     """
-    found = [replace(one, module=name) for name in MODULES for one in module_of(name).of_study(study, wrong)]
+    found = [
+        _placed(replace(one, module=name), Path(repository))
+        for name in MODULES
+        for one in module_of(name).of_study(study, wrong)
+    ]
     return sorted(found, key=attrgetter("position"))
+
+
+def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
+    """The exhibit, with the paths from the folder of the results to what lies in the repository; replicates that have
+    not been gathered are left out."""
+    places = {kind: repository / str(exhibit.inputs[kind]) for kind in OF_REPOSITORY if kind in exhibit.inputs}
+    if REPLICATES in places and not places[REPLICATES].is_file():
+        del places[REPLICATES]
+    own = {kind: files for kind, files in exhibit.inputs.items() if kind not in OF_REPOSITORY}
+    return replace(exhibit, inputs={**own, **{kind: str(place) for kind, place in places.items()}})
 
 
 def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[str, str]]:
@@ -44,8 +60,8 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
         shown: All exhibits of the study, in their order.
     """
     chapter = CHAPTERS.index(exhibit.chapter) + 1
-    names = [one.name for one in shown if one.chapter == exhibit.chapter]
-    entry = f"{chapter}.{names.index(exhibit.name) + 1:0{len(str(len(names)))}d} {exhibit.title}"
+    beside = [one for one in shown if one.chapter == exhibit.chapter]
+    entry = f"{chapter}.{beside.index(exhibit) + 1:0{len(str(len(beside)))}d} {exhibit.title}"
     return f"{chapter} {exhibit.chapter}", {"table or figure": entry}
 
 

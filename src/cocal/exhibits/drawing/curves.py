@@ -52,7 +52,7 @@ def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1
             scale * curve["value"],
             scale * abs(curve[["low", "high"]].sub(curve["value"], axis=0)).to_numpy().T,
             elinewidth=0.6,
-            **_look(method),
+            **look_of(method),
         )
         points = _APART * (place - (len(methods) - 1) / 2)
         beside = ax.transData + ScaledTranslation(points / 72, 0, ax.get_figure().dpi_scale_trans)
@@ -143,10 +143,10 @@ def method_handles(methods: Sequence[str]) -> "list[Line2D]":
     """Return the legend entries of the methods' curves."""
     from matplotlib.lines import Line2D
 
-    return [Line2D([], [], label=METHODS[method].label, **_look(method)) for method in methods]
+    return [Line2D([], [], label=METHODS[method].label, **look_of(method)) for method in methods]
 
 
-def _look(name: str) -> dict[str, str | float]:
+def look_of(name: str) -> dict[str, str | float]:
     """Return colour, marker and sizes of a method's curve."""
     method = METHODS[name]
     colour = method.colour

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cocal.config.base import Count, Name
+from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
@@ -20,10 +20,10 @@ from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
-from cocal.study.plan import available_methods, evaluated_cells
-from cocal.study.results import predictions_file
+from cocal.study.plan import available_methods, final_predictions
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -50,7 +50,6 @@ class ReliabilityLayout(MethodsLayout):
 
     datasets: Labels
     """Evaluation sets, in order."""
-    backbone: Name
     seed: int = 42
     """Companion seed that is drawn. It is one seed, because averaged seeds would have no whole counts."""
     bins: Count = 10
@@ -89,18 +88,11 @@ def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iter
                 **of_backbone(study, backbone),
                 datasets=labelled(study, datasets),
                 methods=reliability_methods(study),
-                backbone=backbone,
                 seed=study.reports.reliability_seed,
                 bins=study.metrics.bins,
                 step=final,
             ),
-            inputs={
-                "predictions": [
-                    predictions_file(backbone, algorithm, step)
-                    for algorithm, step in evaluated_cells(study, backbone)
-                    if step in (0, final)
-                ]
-            },
+            inputs={"predictions": final_predictions(study, backbone)},
             backbones=(backbone,),
         )
 
@@ -329,20 +321,25 @@ def _panel_titles(diagram: "Axes", histogram: "Axes", one: pd.Series, label: str
     histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)
 
 
-def _captions(figure: "Figure", grid: _Grid, source: str) -> None:
+def legend_entries() -> "list[Artist]":
+    """What the marks of `plot_reliability` mean."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    return [
+        Patch(facecolor="#8a8a8a", edgecolor="white", label="accuracy"),
+        Line2D([], [], **_IDEAL, label="ideal calibration"),
+        Patch(**_OVER, label="confidence above accuracy"),
+        Patch(**(_UNDER | {"facecolor": "#d6d6d6"}), label="confidence below accuracy"),
+        Patch(facecolor=_paler("#8a8a8a"), edgecolor=_PALE, linewidth=0.4, label=f"fewer than {FEW} responses"),
+    ]
+
+
+def _captions(figure: "Figure", grid: _Grid, source: str) -> None:
     middle = (grid.left + TEXT_WIDTH - grid.right) / 2
     figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
     figure.legend(
-        handles=[
-            Patch(facecolor="#8a8a8a", edgecolor="white", label="accuracy"),
-            Line2D([], [], **_IDEAL, label="ideal calibration"),
-            Patch(**_OVER, label="confidence above accuracy"),
-            Patch(**(_UNDER | {"facecolor": "#d6d6d6"}), label="confidence below accuracy"),
-            Patch(facecolor=_paler("#8a8a8a"), edgecolor=_PALE, linewidth=0.4, label=f"fewer than {FEW} responses"),
-        ],
+        handles=legend_entries(),
         loc="lower center",
         bbox_to_anchor=grid.point(middle, grid.height - 0.18),
         ncols=3,

@@ -1,11 +1,13 @@
 """The style of all figures: print size, fonts and colours. Equal data give files with equal bytes."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cocal.store import atomic_path
+from cocal.store.lineage import PARENTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,20 +72,23 @@ def paper_style() -> Iterator[None]:
     """Apply the style within the block. Figures are drawn and saved within it."""
     from matplotlib import rc_context
 
+    for library in ("fontTools", "matplotlib"):  # they log every glyph at INFO
+        logging.getLogger(library).setLevel(logging.WARNING)
     with rc_context(_RC):
         yield
 
 
-def save_figure(figure: "Figure", path: Path, facts: Mapping[str, str]) -> None:
+def save_figure(figure: "Figure", path: Path, facts: Mapping[str, str], parents: str = "{}") -> None:
     """Write a figure as vector PDF and, beside it, as PNG. Neither carries a date or a version.
 
     Args:
         path: The .pdf file.
         facts: What made the figure, for the metadata of the files.
+        parents: The files that it shows, with their digests, as JSON for the metadata of the PNG.
     """
     subject = "; ".join(f"{key}: {value}" for key, value in facts.items())
     undated = {"CreationDate": None, "Creator": "CoCal", "Producer": None, "Subject": subject}
     with atomic_path(path) as partial:
         figure.savefig(partial, format="pdf", metadata=undated)
     with atomic_path(path.with_suffix(".png")) as partial:
-        figure.savefig(partial, format="png", metadata={"Software": None, "Description": subject})
+        figure.savefig(partial, format="png", metadata={"Software": None, "Description": subject, PARENTS: parents})

@@ -42,8 +42,6 @@ answer and with a verdict; a dagger marks values that rest on too few of them.""
 class AccuracyLayout(MethodsLayout):
     """Layout of tables/main, at the last stage or an earlier one, and of tables/ood and tables/scale."""
 
-    backbone: Name
-    """Backbone shown."""
     step: Annotated[int, Field(ge=0)]
     """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     datasets: Labels
@@ -90,7 +88,6 @@ def accuracy_layout(
     given = {"step": study.policy.steps, "methods": main_methods(study), "remark": remark} | fields
     return AccuracyLayout(
         **of_backbone(study, backbone),
-        backbone=backbone,
         quality=study.quality,
         datasets=labelled(study, study.evaluation_sets(domain)),
         **given,

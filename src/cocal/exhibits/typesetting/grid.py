@@ -49,7 +49,7 @@ class Block:
         corner: Title above the row names.
         heads: Rows of column titles, from top to bottom.
         groups: Rows of values.
-        align: Alignment of the values, centred or right.
+        align: Alignment of the values, centred, right or left; a web page breaks values that are flush left.
         width: Share of the text width to which print scales the block; None keeps its natural width.
         names: Share of the text width that print gives to the row names, breaking longer names; None gives them what
             they need.
@@ -61,7 +61,7 @@ class Block:
     corner: str
     heads: tuple[tuple[Head, ...], ...]
     groups: tuple[Group, ...]
-    align: Literal["c", "r"] = "c"
+    align: Literal["c", "r", "l"] = "c"
     width: float | None = None
     names: float | None = None
 

@@ -20,11 +20,14 @@ th[scope="row"], th.corner { position: sticky; left: 0; background: #fff; }
 colgroup + colgroup { border-left: 1px solid #c4c4c4; }
 th[scope="rowgroup"] { font-style: italic; }
 thead th[colspan] { border-bottom: 1px solid #c4c4c4; }
+table.left td { text-align: left; white-space: normal; min-width: 8em; max-width: 40em; vertical-align: top; }
+table.left thead th { text-align: left; }
 table.right td, table.right thead th:not(.corner) { text-align: right; }
 b { font-weight: 700; }
 u { text-underline-offset: 0.2em; }
 sup { line-height: 0; }
 .source { color: #5a5a5a; font-size: 0.85em; }"""
+_CLASSES = {"c": "", "r": ' class="right"', "l": ' class="left"'}
 _TAGS = {"best": "b", "second": "u"}
 
 
@@ -52,7 +55,7 @@ def page(grid: Grid) -> str:
 
 
 def _table(block: Block) -> Iterator[str]:
-    kind = ' class="right"' if block.align == "r" else ""
+    kind = _CLASSES[block.align]
     yield f"<div><table{kind}>"
     if any(head.span > 1 for head in block.heads[0]):
         yield "<colgroup></colgroup>" + "".join(f'<colgroup span="{head.span}"></colgroup>' for head in block.heads[0])

@@ -23,6 +23,7 @@ _CHARACTERS = str.maketrans(
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
         "–": "--",
+        "−": "$-$",
         "×": r"$\times$",
         "↑": r"$\uparrow$",
         "↓": r"$\downarrow$",
@@ -116,7 +117,8 @@ def _row(row: Row) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    return _marked(cell.text, cell.mark) + (escape(DOUBTFUL) if cell.doubtful else "")
+    text = re.sub(r"^-(?=\d)", "−", cell.text)
+    return _marked(text, cell.mark) + (escape(DOUBTFUL) if cell.doubtful else "")
 
 
 def _marked(text: str, mark: Mark | None) -> str:

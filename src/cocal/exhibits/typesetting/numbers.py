@@ -6,7 +6,24 @@ from dataclasses import dataclass
 
 from cocal.metrics.shown import UNDEFINED
 
-HEADS = {"accuracy": "Acc.↑", "mean_confidence": "MeanConf", "ece": "ECE↓", "auroc": "AUROC↑"}
+HEADS = {
+    "accuracy": "Acc.↑",
+    "mean_confidence": "MeanConf",
+    "ece": "ECE↓",
+    "auroc": "AUROC↑",
+    "brier": "Brier↓",
+    "brier_reliability": "Rel.↓",
+    "brier_resolution": "Res.↑",
+    "brier_uncertainty": "Unc.",
+    "log_loss": "LogLoss↓",
+    "adaptive_ece": "AdaECE↓",
+    "smooth_ece": "SmECE↓",
+    "aurc": "AURC↓",
+    "augrc": "AUGRC↓",
+    "prr": "PRR↑",
+    "accuracy_at_80": "Acc@80↑",
+    "accuracy_at_50": "Acc@50↑",
+}
 """Column titles of the metrics. The arrow points to the better values."""
 
 

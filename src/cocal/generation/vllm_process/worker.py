@@ -7,6 +7,7 @@ does. It is called as `worker.py PARENT` with the parent's process id.
 
 import io
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -43,10 +44,15 @@ class Worker:
         memory_share: float,
         max_length: int | None,
         max_sequences: int,
+        prefix_caching: bool,
+        attention_backend: str | None,
         batch_invariant: bool,
     ):
         # The scheduler runs in this process, so that every run forms the same batches.
         os.environ.update(VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1")
+        # FlashInfer's sampler is compiled when vLLM warms up, which fails without nvcc. Requests that have seeds, as
+        # all of ours, never use it.
+        os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
         # Parallel jobs must not be bound to the same core.
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         from vllm.platforms import current_platform
@@ -60,6 +66,11 @@ class Worker:
             import torch._dynamo
 
             torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
+        elif not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+            raise Refused(
+                "vLLM's kernels need a C compiler (gcc or clang) on this node, which Triton calls; install one, or use "
+                "the environment of envs/vllm.yaml, which has one"
+            )
         from vllm import LLM
 
         self._answers = answers
@@ -74,6 +85,8 @@ class Worker:
             gpu_memory_utilization=memory_share,
             max_model_len=max_length,
             max_num_seqs=max_sequences,
+            enable_prefix_caching=prefix_caching,
+            attention_backend=attention_backend,
             logprobs_mode="raw_logprobs",
             seed=0,
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ConfigError
+from cocal.policy.launch import on_each_node
 
 _HOOKS = "cocal.integrations.slime.hooks"
 
@@ -154,8 +155,7 @@ def launch_command(settings: PolicySettings, command: list[str], per_node: str) 
     inside = [*slime.start, "env", "-C", slime.home]
     if slime.nodes == 1:
         return [*inside, *command]
-    # --overlap: Snakemake's own job step holds the whole allocation
-    start = ["srun", "--overlap", "--nodes", str(slime.nodes), "--ntasks-per-node", "1", "--kill-on-bad-exit", "1"]
+    start = on_each_node(slime.nodes, per_node)
     return [*start, *inside, "bash", per_node, str(slime.nodes), str(slime.devices), *command]
 
 

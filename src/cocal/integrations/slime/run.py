@@ -27,6 +27,7 @@ from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.seconds import StepSeconds
 from cocal.prompts import Prompts
+from cocal.runtime import lock
 from cocal.store import write_text
 from cocal.store.run_folder import RunFolder
 
@@ -72,7 +73,7 @@ def train_with_slime(
             run.path / f"step-{step}",
             depth=backbone.depth,
             width=backbone.width,
-            attributes=outputs.attributes,
+            attributes={**outputs.attributes, "step": str(step)},
             base=paths.base,
         )
     with Verifier(verifier) as judge:
@@ -94,7 +95,11 @@ def _run_slime(settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths
     package = Path(cocal.__file__).parents[1]
     logging.info("slime in %s: %s", settings.slime.home, shlex.join(command))
     seconds, attempt, began = StepSeconds(paths.run / "seconds.json"), time.time_ns(), time.monotonic()
-    done = subprocess.run(command, check=False, env={**os.environ, **environment(settings, paths, package)})
+    # slime writes into the run folder too: where it outlives this process, it keeps the folder's lock
+    writer = lock.held(paths.run)
+    done = subprocess.run(
+        command, check=False, env={**os.environ, **environment(settings, paths, package)}, pass_fds=writer
+    )
     seconds.record(attempt, time.monotonic() - began)
     if done.returncode:
         raise ContractError(

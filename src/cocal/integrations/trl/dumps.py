@@ -83,14 +83,32 @@ def _recorded(path: Path) -> list[Sample]:
 
 def _completions(frame: pd.DataFrame, path: Path, reward_key: str) -> list[Sample]:
     """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
+    chats = frame["prompt"].map(_chat)
     prompts = frame["prompt"].map(_text)
     groups = (prompts != prompts.shift()).cumsum()
     rewards = frame[reward_key] if reward_key in frame else [None] * len(frame)
-    rows = zip(prompts, groups, frame["completion"].map(_text), rewards, strict=True)
+    rows = zip(prompts, chats, groups, frame["completion"].map(_text), rewards, strict=True)
     return [
-        Sample(where, group=group, prompt=prompt, text=text, reward=number(reward, reward_key, where))
-        for where, (prompt, group, text, reward) in ((f"{path}: row {place}", row) for place, row in enumerate(rows))
+        Sample(
+            where,
+            group=group,
+            prompt=prompt,
+            messages=chat,
+            raw=chat is None,
+            text=text,
+            reward=number(reward, reward_key, where),
+        )
+        for where, (prompt, chat, group, text, reward) in (
+            (f"{path}: row {place}", row) for place, row in enumerate(rows)
+        )
     ]
+
+
+def _chat(value: Any) -> tuple[dict[str, str], ...] | None:
+    """The messages of a chat; None of a text."""
+    if not isinstance(value, (list, np.ndarray)):
+        return None
+    return tuple({"role": str(message["role"]), "content": str(message["content"])} for message in value)
 
 
 def _text(value: Any) -> str:

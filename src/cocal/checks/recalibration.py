@@ -1,0 +1,139 @@
+"""Checks of recalibrated rivals: what their calibrators learnt from, and that the files agree with one another."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.config.evaluation import CompanionSettings
+from cocal.errors import ContractError
+from cocal.estimators.responses import Estimator
+from cocal.recalibration.experience import parts_of, refuse_evaluated
+from cocal.recalibration.fits import Fits, Responses, Scored, part_of
+from cocal.store import read_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal.study.rivals import CALIBRATIONS, RIVALS, named
+
+_POLICY = ["backbone", "algorithm", "step"]
+_RESPONSE = ["dataset", "response_id"]
+_FACTS = ["question_id", "correct", "truncated", "answered", "decided"]
+_TOLERANCE = 1e-12
+"""Difference to which a calibrator's confidences are recomputed."""
+_ROUNDING = 1e-5
+"""Difference by which two computations of a companion's confidence may differ on different devices."""
+
+
+def read_recalibrated(path: Path, backbone: str) -> pd.DataFrame:
+    """Read the predictions of recalibrated rivals.
+
+    Raises:
+        ContractError: if the file breaks its contract, belongs to another backbone, or has an unknown rival.
+    """
+    table = read_frame(path, PREDICTIONS)
+    known = {named(rival, calibration) for rival in RIVALS for calibration in CALIBRATIONS}
+    for column, allowed in (("backbone", {backbone}), ("method", known)):
+        if other := sorted(set(table[column]) - allowed):
+            raise ContractError(f"{path}: column {column!r} has {other[0]!r}; recalibrate anew")
+    return table
+
+
+def check_unseen(
+    fits: Fits,
+    rollouts: pd.DataFrame,
+    questions: Sequence[str],
+    settings: CompanionSettings,
+    evaluated: pd.DataFrame,
+    source: str | Path,
+) -> dict[str, object]:
+    """Check that the calibrators learnt from exactly the rollouts of the companions, and from no evaluation question.
+
+    Args:
+        fits: Calibrators of one policy's rivals.
+        rollouts: Rollouts of that policy, from `cocal.checks.tables.read_table`.
+        questions: Texts of all training questions.
+        settings: Settings of the companions, whose split of the questions is taken.
+        evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
+        source: File of the calibrators, for error messages.
+
+    Returns:
+        The numbers of steps and calibrators, and of responses and questions of each part.
+    """
+    prefix = rollouts[rollouts["step"] <= fits.steps]
+    parts = parts_of(prefix, questions, settings)
+    for part, stated in fits.parts.items():
+        rows = prefix[parts == part]
+        found = Responses.of(rows)
+        if found != stated:
+            raise ContractError(
+                f"{source}: the {part} part has {stated.responses} responses (digest {stated.digest}), but the "
+                f"rollouts of steps 1 to {fits.steps} have {found.responses} ({found.digest}); recalibrate anew"
+            )
+        refuse_evaluated(rows["question"].unique(), evaluated, source)
+    for fit in fits.fits:
+        allowed = part_of(fit.rival)
+        if fit.part != allowed or fit.responses > fits.parts[allowed].responses:
+            raise ContractError(
+                f"{source}: {fit.rival} (seed {fit.seed}) learnt from {fit.responses} responses of the {fit.part} "
+                f"part, but its {allowed} part has {fits.parts[allowed].responses}; recalibrate anew"
+            )
+    return {
+        "steps": fits.steps,
+        "scores": len(fits.fits),
+        **{part.replace(" ", "_"): one.model_dump(exclude={"digest"}) for part, one in fits.parts.items()},
+    }
+
+
+def check_confidences(
+    recalibrated: pd.DataFrame, fits: Fits, predictions: Sequence[pd.DataFrame], source: str | Path
+) -> dict[str, int]:
+    """Check that rivals are evaluated on the responses of their methods, that a method's own scores are those of its
+    predictions, and that recalibrated confidences are what the calibrators make of the scores.
+
+    Args:
+        recalibrated: Predictions of one policy's rivals.
+        fits: Their calibrators.
+        predictions: Predictions of the methods of the registry, from which those on the same policy are taken.
+        source: File of the recalibrated predictions, for error messages.
+
+    Returns:
+        The numbers of rivals, of scores with their seeds, and of responses.
+    """
+    policy = recalibrated[_POLICY].iloc[0]
+    same = [table[(table[_POLICY] == policy).all(axis=1)] for table in predictions]
+    methods = pd.concat(same, ignore_index=True).drop_duplicates()
+    own = {Estimator(*key): _sorted(rows) for key, rows in methods.groupby(list(Estimator._fields))}
+    # a comparison of companions has some of the sets alone, so that the longest table of a method is that of all
+    whole = {estimator.method: rows for estimator, rows in sorted(own.items(), key=lambda item: len(item[1]))}
+    tables = {key: _sorted(rows) for key, rows in recalibrated.groupby(["method", "seed"])}
+    raw = {Scored(*key): rows for key, rows in tables.items() if key[0] in RIVALS}
+    for scored, rows in raw.items():
+        words = f"{source}: {scored.rival} (seed {scored.seed})"
+        method = RIVALS[scored.rival].method
+        reference = whole.get(method)
+        if reference is None or not rows[[*_RESPONSE, *_FACTS]].equals(reference[[*_RESPONSE, *_FACTS]]):
+            raise ContractError(f"{words} is not evaluated on the responses of {method}; recalibrate anew")
+        estimator = Estimator(*rows[list(Estimator._fields)].iloc[0])
+        if estimator in own and not _equal(rows, own[estimator]["confidence"], _ROUNDING):
+            raise ContractError(f"{words} has other confidences than in its predictions; recalibrate anew")
+        for calibration in CALIBRATIONS[1:]:
+            calibrator = fits.calibrator(scored, calibration)
+            scores = rows["confidence"].to_numpy()
+            wanted = np.full(len(scores), np.nan) if calibrator is None else calibrator.apply(scores)
+            found = tables.get((named(scored.rival, calibration), scored.seed))
+            if found is None or not _equal(found, wanted, _TOLERANCE):
+                raise ContractError(f"{words}: {calibration} has other confidences than its calibrator gives")
+    return {
+        "rivals": len({scored.rival for scored in raw}),
+        "scores": len(raw),
+        "responses": len(recalibrated.drop_duplicates(_RESPONSE)),
+    }
+
+
+def _sorted(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.sort_values(_RESPONSE).reset_index(drop=True)
+
+
+def _equal(rows: pd.DataFrame, wanted: np.ndarray | pd.Series, tolerance: float) -> bool:
+    found = rows["confidence"].to_numpy()
+    return len(found) == len(wanted) and np.allclose(found, wanted, rtol=0.0, atol=tolerance, equal_nan=True)

@@ -1,0 +1,36 @@
+"""`cocal evaluate`: how good the confidences of a file are."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the command."""
+    from cocal.commands.flags import add_fields
+
+    parser.add_argument("input", type=Path, metavar="scored.jsonl", help="JSON lines with `confidence` and a label")
+    parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="folder of the report")
+    add_fields(parser, "such as correct=acc, reward=score or question_id=id")
+    parser.add_argument("--name", default="confidence", metavar="FIELD", help="field of the confidence")
+    parser.add_argument("--correct-above", type=float, metavar="X", help="a reward above X is a correct response")
+    parser.add_argument("--resamples", type=int, default=1000, help="resamples of the questions for intervals")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure, write the report, and say the main numbers."""
+    from cocal.commands.flags import field_mapping
+    from cocal.config.evaluation import MetricSettings
+    from cocal.config.load import validate
+    from cocal.metrics.shown import metric_text
+    from cocal.standalone.evaluation import NAMES, read_scored, report
+
+    settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
+    scored = read_scored(options.input, field_mapping(options.field), options.name, options.correct_above)
+    numbers = report(scored, options.output, settings).set_index("metric")
+    print(f"{options.input}: {len(scored.correct):,} responses to {len({*scored.questions}):,} questions")
+    for note in scored.notes:
+        print(f"  {note}")
+    for metric, (title, meaning) in NAMES.items():
+        value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
+        print(f"  {title:<30} {value:>6}  ({lower} to {upper})  {meaning}")
+    print(f"{options.output / 'index.html'}: the report on one page")

@@ -1,0 +1,26 @@
+"""`cocal replicate`: write the study file of a replicate, which has other seeds of the policies."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the command."""
+    parser.add_argument("--study", type=Path, default=Path("config/config.yaml"), help="study file")
+    parser.add_argument("--number", type=int, required=True, help="number of the replicate, counted from 1")
+    parser.add_argument("--output", type=Path, required=True, help="study file of the replicate")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the study.
+
+    Raises:
+        ConfigError: if the number is below 1, or the study is invalid.
+    """
+    from cocal.config import load_study
+    from cocal.errors import ConfigError
+    from cocal.study.replicates import replicate, write_study
+
+    if options.number < 1:
+        raise ConfigError(f"--number {options.number}: replicates are counted from 1")
+    write_study(replicate(load_study(options.study), options.number), options.output)

@@ -1,0 +1,57 @@
+"""`cocal score`: add a companion's confidence to every response of a file."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the command."""
+    from cocal.commands.flags import add_fields, add_model, add_numerics
+
+    parser.add_argument("--companion", required=True, metavar="COMPANION", help="its folder, or its name on the Hub")
+    add_model(parser, "the language model that gave the responses")
+    parser.add_argument("input", type=Path, metavar="in.jsonl", help="JSON lines with prompt and response: text or ids")
+    parser.add_argument("output", type=Path, metavar="out.jsonl", help="the same lines with a field `confidence`")
+    add_fields(parser, "such as response=output or prompt=question")
+    parser.add_argument("--name", default="confidence", metavar="FIELD", help="name of the new field")
+    parser.add_argument(
+        "--target", choices=["binary", "group"], help="which members (default: binary if there are any)"
+    )
+    parser.add_argument("--seed", type=int, help="the member of one seed alone (default: the mean over all seeds)")
+    add_numerics(parser)
+    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens in one forward pass (default: 16384)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Check the file, score it, or go on with it, and put the result in its place."""
+    from cocal.commands.flags import field_mapping, set_numerics
+
+    set_numerics(options)
+    from cocal.errors import ConfigError
+    from cocal.runtime.machine import fix_threads
+    from cocal.standalone.companion import Companion
+    from cocal.standalone.models import Checkpoint
+    from cocal.standalone.scoring import UNFINISHED, Wanted, check, score_file
+    from cocal.store import digest
+    from cocal.store.run_folder import RunFolder, file_states
+
+    if options.output.resolve() == options.input.resolve():
+        raise ConfigError(f"{options.output}: the output would replace the input; give it another name")
+    fix_threads()
+    wanted = Wanted(
+        options.input, field_mapping(options.field), options.name, options.target, options.seed, options.batch_tokens
+    )
+    checked = check(wanted)
+    companion = Companion.from_pretrained(options.companion)
+    checkpoint = Checkpoint.find(options.model, options.revision)
+    depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
+    depends_on |= {"companion": companion.identity()}
+    run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
+    origins = score_file(companion, checkpoint.load(), wanted, checked, run_folder)
+    run_folder.publish({UNFINISHED: options.output})
+    print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
+    print(f"  fields: {checked.fields}")
+    for origin, count in origins.items():
+        print(f"  {count:,} prompts are {origin}")
+    print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
+    print(f"Next, where the responses have labels: cocal evaluate {options.output} --output report")

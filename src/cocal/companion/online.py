@@ -1,0 +1,211 @@
+"""Companions that learn while the policy trains, one rollout step after the other (section 4.1).
+
+The paper draws the companion so, and replays stored states instead "for implementation convenience". Here every rollout
+step is scored before it is learnt from, which measures the companions on responses that they have not seen, without a
+held-out set (prequential evaluation), and the step's states are forgotten, at the latest after a window of some steps.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from pickle import UnpicklingError
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from cocal.companion.companions import Companions, build_model
+from cocal.companion.precision import matmul_precision
+from cocal.companion.prequential import COLUMNS, scores
+from cocal.companion.spec import CompanionSpec, companion_members
+from cocal.companion.targets import confidence_targets
+from cocal.companion.training import Training
+from cocal.config.evaluation import CompanionSettings
+from cocal.errors import ContractError
+from cocal.features.formats import NumberFormat, decoded, encoded
+from cocal.runtime.machine import best_device
+from cocal.store import atomic_path
+
+_ROWS = 512
+"""Number of responses that are scored at a time."""
+
+
+class OnlineCompanions:
+    """Companions of every target and seed that learn from each rollout step when it is produced.
+
+    With every step they take one pass of gradient steps over the last `window` steps, the oldest first, in batches of
+    the settings' size that never cross two steps. With a window of one step no states are kept, and every response is
+    learnt from once; with a window of ten it is learnt from ten times, as often as in the paper's ten passes. There is
+    no best pass: the weights are always the latest.
+
+    Initial weights and dropped units are those of the replayed companions. No random number of the policy's training is
+    touched, so that the policy stays the same to the last bit.
+
+    Args:
+        settings: Architecture and training; `passes` has no meaning here.
+        inputs: Width of the states.
+        number_format: Number format to which states are rounded, as a feature store rounds them.
+        window: Number of the last rollout steps that are learnt from.
+        bins: Number of bins of the calibration error.
+        device: Device to learn on; by default the GPU if there is one.
+
+    Attributes:
+        steps: Number of rollout steps that were seen.
+        kept_bytes: Largest number of bytes of states that were kept from one step to the next.
+    """
+
+    def __init__(
+        self,
+        settings: CompanionSettings,
+        inputs: int,
+        *,
+        number_format: NumberFormat = "float32",
+        window: int = 1,
+        bins: int = 10,
+        device: torch.device | None = None,
+    ):
+        self.settings = settings
+        self.inputs = inputs
+        self.window = window
+        self.steps = 0
+        self.kept_bytes = 0
+        self._format = number_format
+        self._bins = bins
+        self._model = build_model(settings, inputs).to(device or best_device())
+        self._training = Training(self._model, settings)
+        self._recent: deque[tuple[Tensor, Tensor]] = deque()
+        self._counts = {"training": 0, "validation": 0, "right": 0}
+        self._scores: list[pd.DataFrame] = []
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Scores of all steps but the first, each before it was learnt from; see `cocal.companion.prequential`."""
+        return pd.concat(self._scores, ignore_index=True) if self._scores else pd.DataFrame(columns=COLUMNS)
+
+    def observe(
+        self,
+        states: np.ndarray,
+        correct: np.ndarray,
+        group_accuracy: np.ndarray,
+        truncated: np.ndarray,
+        held_out: np.ndarray,
+    ) -> pd.DataFrame | None:
+        """Score all responses of the next rollout step, then learn from the complete ones of training questions.
+
+        Args:
+            states: float32 (n, inputs), pooled states of all responses of the step.
+            correct: bool (n,), verdicts.
+            group_accuracy: float64 (n,), accuracy of each response's whole group.
+            truncated: bool (n,), which responses were cut at the length limit.
+            held_out: bool (n,), which responses answer validation questions (`cocal.companion.split.in_validation`).
+
+        Returns:
+            A row for each member (`cocal.companion.prequential.scores`); None for the first step, before which nothing
+            was learnt.
+
+        Raises:
+            ContractError: if the states have another shape.
+        """
+        if states.shape != (len(correct), self.inputs):
+            raise ContractError(
+                f"states of rollout step {self.steps + 1} have shape {states.shape}, not {(len(correct), self.inputs)}"
+            )
+        rounded = torch.from_numpy(decoded(encoded(np.ascontiguousarray(states), self._format), self._format))
+        found = None
+        with matmul_precision(self.settings.matmul):
+            if self.steps:
+                confidence = self._confidences(rounded)
+                found = scores(companion_members(self.settings), confidence, correct, self._bins, self.steps)
+                self._scores.append(found)
+            self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
+        self._counts["validation"] += int((~truncated & held_out).sum())
+        self.steps += 1
+        return found
+
+    @torch.inference_mode()
+    def _confidences(self, states: Tensor) -> np.ndarray:
+        parts = [self._model(part.to(self._model.device)).cpu() for part in states.split(_ROWS)]
+        return torch.cat(parts, dim=1).double().numpy()
+
+    def _learn(self, states: Tensor, correct: np.ndarray, group_accuracy: np.ndarray, learnt: np.ndarray) -> None:
+        self._counts["training"] += int(learnt.sum())
+        self._counts["right"] += int((learnt & correct).sum())
+        targets = [confidence_targets(t, correct[learnt], group_accuracy[learnt]) for t in self.settings.targets]
+        device = self._model.device
+        self._recent.append(
+            (states[torch.from_numpy(learnt)].to(device), torch.from_numpy(np.stack(targets)[:, None]).to(device))
+        )
+        if any(len(rows) for rows, _ in self._recent):
+            self._training.run(self._batches())
+        if len(self._recent) == self.window:
+            self._recent.popleft()  # it is not learnt from again
+        width = 4 if self._format == "float32" else 2
+        self.kept_bytes = max(self.kept_bytes, sum(rows.numel() * width for rows, _ in self._recent))
+
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        size = self.settings.batch_size
+        for states, targets in self._recent:
+            for start in range(0, len(states), size):
+                yield states[start : start + size], targets[:, :, start : start + size]
+
+    def companions(self, layer: int, poolings: tuple[str, ...]) -> Companions:
+        """The companions as they are now, on the processor, with the weights copied.
+
+        Args:
+            layer: Zero-based index of the block whose states were given.
+            poolings: Their poolings.
+
+        Raises:
+            ContractError: if nothing was learnt yet.
+        """
+        if not self._counts["training"]:
+            raise ContractError(f"online companions have seen {self.steps} rollout steps, and nothing to learn from")
+        model = build_model(self.settings, self.inputs).eval()
+        model.load_state_dict(self._model.state_dict())
+        spec = CompanionSpec(
+            settings=self.settings,
+            inputs=self.inputs,
+            layer=layer,
+            poolings=poolings,
+            steps=self.steps,
+            validation_steps=self.steps,
+            order="online",
+            shuffle_seed=None,
+            training_responses=self._counts["training"],
+            validation_responses=self._counts["validation"],
+            training_error_share=1 - self._counts["right"] / self._counts["training"],
+            best_pass=(1,) * len(companion_members(self.settings)),
+        )
+        return Companions(spec, model)
+
+    def save(self, path: Path) -> None:
+        """Write all that is needed to go on from here, atomically: weights, optimiser, window and scores."""
+        state = {
+            "steps": self.steps,
+            "kept_bytes": self.kept_bytes,
+            "counts": self._counts,
+            "model": self._model.state_dict(),
+            "training": self._training.state(),
+            "recent": [*self._recent],
+            "scores": self.scores.to_dict("list"),
+        }
+        with atomic_path(path) as partial:
+            torch.save(state, partial)
+
+    def restore(self, path: Path) -> None:
+        """Go on from what `save` wrote.
+
+        Raises:
+            ContractError: if the file is missing, damaged, or of other settings.
+        """
+        try:
+            state = torch.load(path, map_location=self._model.device, weights_only=True)
+            self._model.load_state_dict(state["model"])
+            self._training.restore(state["training"])
+            self._recent.extend(state["recent"])
+        except (OSError, KeyError, RuntimeError, ValueError, UnpicklingError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ContractError(f"{path}: no state of these online companions ({reason}); delete the run") from None
+        self.steps, self.kept_bytes, self._counts = state["steps"], state["kept_bytes"], state["counts"]
+        self._scores = [pd.DataFrame(state["scores"])] if self.steps > 1 else []

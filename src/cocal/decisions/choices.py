@@ -1,0 +1,73 @@
+"""Which of several responses to a question is taken: best-of-n, voting, the first; all ties go to the earlier one.
+
+Every rule takes the question of each response, numbered from 0 to q - 1, and returns the row of the response that each
+question gets, int64 (q,). A response without a valid confidence has the confidence NaN: it is taken only where there
+is no other, and has no weight in a vote.
+"""
+
+from math import fsum
+
+import numpy as np
+
+
+def first(question: np.ndarray) -> np.ndarray:
+    """The first response to each question.
+
+    Args:
+        question: int64 (n,), question of each response; each of 0, ..., q - 1 occurs.
+
+    Returns:
+        int64 (q,), rows.
+    """
+    return np.unique(question, return_index=True)[1]
+
+
+def best_of_n(question: np.ndarray, confidence: np.ndarray) -> np.ndarray:
+    """The most confident response to each question; among equals the earliest.
+
+    Args:
+        question: int64 (n,), question of each response.
+        confidence: float64 (n,) in [0, 1], NaN where there is none.
+
+    Returns:
+        int64 (q,), rows.
+    """
+    descending = np.lexsort((np.arange(len(question)), -_weights(confidence, missing=-1.0), question))
+    return descending[first(question[descending])]
+
+
+def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | None = None) -> np.ndarray:
+    """The answer with the largest sum of confidences, by its most confident response.
+
+    Without confidences every response has the same weight, which is majority voting; equal confidences give the same
+    rows. Between answers with equal sums the one that occurs first wins, and among equally confident responses with
+    the winning answer the earliest is taken. A response without an answer has no vote; where no response to a question
+    has one, the first response is taken. Sums are exact before they are rounded, so the order of the responses decides
+    nothing but ties.
+
+    Args:
+        question: int64 (n,), question of each response.
+        classes: int64 (n,), class of each answer within its question; equivalent answers share one; -1 without answer.
+        confidence: float64 (n,) in [0, 1], NaN where there is none; by default all are equal.
+
+    Returns:
+        int64 (q,), rows.
+    """
+    weights = np.ones(len(question)) if confidence is None else _weights(confidence, missing=0.0)
+    chosen = first(question)
+    ballots: dict[int, dict[int, list[int]]] = {}
+    for row in np.flatnonzero(classes >= 0).tolist():
+        ballots.setdefault(int(question[row]), {}).setdefault(int(classes[row]), []).append(row)
+    for asked, answers in ballots.items():
+        winner = max(answers.values(), key=lambda rows: fsum(weights[rows]))  # the first of equals
+        chosen[asked] = max(winner, key=lambda row: weights[row])
+    return chosen
+
+
+def solvable(question: np.ndarray, correct: np.ndarray) -> np.ndarray:
+    """Whether any response to each question is correct (pass@n), which no choice among them exceeds; bool (q,)."""
+    return np.bincount(question, weights=correct) > 0
+
+
+def _weights(confidence: np.ndarray, missing: float) -> np.ndarray:
+    return np.nan_to_num(np.asarray(confidence, dtype=np.float64), nan=missing)

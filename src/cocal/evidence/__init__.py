@@ -1,0 +1,1 @@
+"""What speaks for and against the paper's claims, first of all the paper's own numbers."""

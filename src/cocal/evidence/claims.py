@@ -1,0 +1,79 @@
+"""The ledger of the paper's claims, read from `config/paper/claims.yaml`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cocal.config.base import Count, Model, Name
+from cocal.config.load import read_yaml, validate
+from cocal.evidence.predicates import Predicate
+
+Kind = Literal["direction", "ranking", "count", "range", "ratio", "value"]
+"""What a claim states: that one thing is better or greater than another; a place among all; in how many cases; that
+numbers lie in a range; a ratio of two numbers; or a number."""
+OF_THE_PAPER: tuple[Kind, ...] = ("value", "range")
+"""Kinds that are about the paper's models alone, so that only the paper study judges them."""
+
+
+class Scope(Model):
+    """The cases of a claim: every combination of what the fields list, in the paper's own names and steps."""
+
+    backbones: tuple[Literal["first", "second"], ...] = ("first",)
+    """Qwen3-8B, Qwen3-14B, or a study's first and second backbone."""
+    datasets: tuple[str, ...] = ("macro-mathematics",)
+    """Macro averages, or data sets by their titles in the paper's tables."""
+    steps: tuple[Count, ...] = (120,)
+    """Steps of the policies."""
+    learnt_from: tuple[Count, ...] = ()
+    """Rollout steps that the companions learnt from; none if they are those of the policy."""
+    off_diagonal: bool = False
+    """Whether companions that learnt from the steps of their policy are left out."""
+    comparison: Literal["main", "sweep", "budgets", "cross-policy"] = "main"
+    """Where the companions of several steps, or those of other policies, are compared."""
+
+
+class Claim(Model):
+    """One claim of the paper."""
+
+    id: Name
+    title: Annotated[str, Field(min_length=5, max_length=60)]
+    """The claim in a few words."""
+    section: str
+    """Title of its section, subsection or paragraph, or "Abstract"."""
+    quotation: Annotated[str, Field(min_length=10)]
+    """Its words as the paper's source writes them."""
+    kind: Kind
+    predicate: Predicate | None = None
+    """What has to be true of which numbers; none if the paper says too little."""
+    scope: Scope = Scope()
+    reason: str = ""
+    """Of a claim without predicate: what the paper leaves open."""
+    note: str = ""
+    """How the words became a predicate, where there was a choice."""
+
+    @model_validator(mode="after")
+    def _predicate_or_reason(self) -> "Claim":
+        if (self.predicate is None) != bool(self.reason):
+            raise ValueError("a claim has a predicate, or a reason why it has none")
+        return self
+
+
+class _Claims(Model):
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "_Claims":
+        names = [claim.id for claim in self.claims]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"several claims have the id {min(repeated)}")
+        return self
+
+
+def read_claims(path: Path) -> tuple[Claim, ...]:
+    """The claims, in the order of the paper.
+
+    Raises:
+        ConfigError: if the file is missing or wrong.
+    """
+    return validate(_Claims, read_yaml(path), str(path)).claims

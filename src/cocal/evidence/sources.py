@@ -1,0 +1,301 @@
+"""The sources that judge claims: the paper's published numbers, and a study."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cocal.companion.spec import ORDERS, CompanionSpec
+from cocal.config.base import Count, Model, Name
+from cocal.config.methods import METHODS
+from cocal.evidence.comparisons import estimate
+from cocal.evidence.estimates import Estimate
+from cocal.evidence.predicates import Case, NotAssessableError, Quantity, Reader
+from cocal.evidence.published import MACRO, Published
+from cocal.metrics.calibration import METRICS, bin_index
+from cocal.metrics.cells import policy_cell
+from cocal.metrics.resamples import MAIN, Key, Resamples
+from cocal.study.costs import Cost, Latency
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAPER_BACKBONES = {"first": "qwen3-8b", "second": "qwen3-14b"}
+PAPER_STAGES, PAPER_EARLY, PAPER_BUDGETS = (40, 80, 120), (5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120)
+"""The paper's steps, which a study's stand for by their place."""
+TIMES = {
+    "training_seconds": ("Training: LLM (h)", 3600.0),
+    "sampling_seconds": ("Training: Sampling (h)", 3600.0),
+    "fit_seconds": ("Training: MLP (s)", 1.0),
+    "generation_seconds": ("Inference: LLM (s)", 1.0),
+    "prediction_seconds": ("Inference: MLP (ms)", 1e-3),
+}
+"""Measured times: their columns in the paper's table of costs, and the units of these."""
+SET_TIMES = ("pre_seconds", "post_seconds", "post_over_pre")
+"""Measured times of one data set: before a response is generated, after it, and their ratio."""
+MEASURED = (*TIMES, *SET_TIMES, "prediction_over_generation")
+"""Quantities that differ from run to run."""
+_ROWS = {"self-consistency": "SelfConsis", "postcal-binary": "PostCal", "cocal-binary": "CoCal"}
+_STATES = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
+_BACKBONES = {"first": "Qwen3-8B", "second": "Qwen3-14B"}
+_DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
+
+
+class PublishedSource:
+    """The paper's own tables.
+
+    Args:
+        published: The paper's numbers.
+    """
+
+    def __init__(self, published: Published):
+        self._published = published
+        cells = published.cells[published.cells["metric"] != ""]
+        self._values = {}
+        for cell in cells.itertuples():
+            title = cell.column.partition(": ")[0]
+            dataset = cell.dataset if title == MACRO else title
+            value = cell.value / 100 if cell.metric == "accuracy" else cell.value
+            self._values[cell.backbone, cell.step, dataset, cell.method, cell.metric] = value
+
+    @property
+    def reader(self) -> Reader:
+        """What the predicates read."""
+        return Reader(self.read, lambda method, case: [method])
+
+    def read(self, quantity: Quantity) -> Estimate:
+        """A published number.
+
+        Raises:
+            NotAssessableError: if no table has it.
+        """
+        metric, method, case = quantity
+        if metric in MEASURED:
+            return Estimate(self._time(metric, method, case))
+        method, at, states = method.partition("@")
+        if case.comparison != MAIN or (at and states not in _STATES) or metric not in METRICS:
+            raise NotAssessableError("the paper shows these numbers in a figure or in this sentence alone")
+        if at:
+            column = f"{_BACKBONES[case.backbone]}: {_title(metric)}"
+            return Estimate(self._published.cell("token_aggregation", _STATES[states], column)[0])
+        if method == "cocal-pre-generation":
+            column = f"{_DOMAINS[case.dataset]}: {_title(metric)}"
+            return Estimate(self._published.cell("pre_generation", "Pre-generation", column)[0])
+        key = (PAPER_BACKBONES[case.backbone], case.step, case.dataset, method, metric)
+        if key not in self._values:
+            raise NotAssessableError(f"no table of the paper has {METHODS[method].label} there")
+        return Estimate(self._values[key])
+
+    def _time(self, metric: str, method: str, case: Case) -> float:
+        if metric in SET_TIMES:
+            row = case.dataset.replace("AIME", "AIME 20").replace("AMC", "AMC 20")
+            pre, post = (self._published.cell("time_to_confidence", row, c)[0] for c in ("Pre (ms)", "Post (s)"))
+            ratio = self._published.cell("time_to_confidence", row, "Post/Pre")[0]
+            return {"pre_seconds": pre / 1000, "post_seconds": post, "post_over_pre": ratio}[metric]
+        if metric == "prediction_over_generation":
+            parts = [self._time(name, method, case) for name in ("prediction_seconds", "generation_seconds")]
+            return parts[0] / parts[1]
+        column, unit = TIMES[metric]
+        return unit * self._published.cell("cost", _ROWS[method], column)[0]
+
+
+def _title(metric: str) -> str:
+    return {"ece": "ECE", "auroc": "AUROC"}[metric]
+
+
+class StudyScope(Model):
+    """What of a study stands for what of the paper."""
+
+    of_paper: bool
+    """Whether it is the paper study, whose numbers may be compared with the paper's."""
+    backbones: tuple[Name, ...]
+    """The first and, if it has one, the second backbone."""
+    stages: tuple[Count, ...]
+    early_steps: tuple[Count, ...]
+    budgets: tuple[Count, ...]
+    datasets: dict[str, Name]
+    """By the titles of the paper's data sets, those that stand for them."""
+    layers: dict[Name, tuple[int, ...]]
+    """Zero-based indices of the compared layers of each backbone."""
+
+
+@dataclass(frozen=True)
+class StudyFiles:
+    """What a study has computed; what it lacks is empty.
+
+    Attributes:
+        resamples: The resampled metrics of every comparison.
+        companions: Specs of the companions of all budgets, of CoCal and PostCal.
+        predictions: Tables of predictions at the end of training, in the contract `PREDICTIONS`.
+        costs: Measured times by kind: training, sampling, fit.
+        latency: Inference times.
+    """
+
+    resamples: Sequence[Resamples]
+    companions: Sequence[CompanionSpec] = ()
+    predictions: "Sequence[pd.DataFrame]" = ()
+    costs: Mapping[str, Cost] | None = None
+    latency: Latency | None = None
+
+
+class StudySource:
+    """A study's metric resamples, counts and times.
+
+    Args:
+        scope: What of the study stands for what of the paper.
+        files: What the study has computed.
+    """
+
+    def __init__(self, scope: StudyScope, files: StudyFiles):
+        self._scope, self._files = scope, files
+        self._resamples = {(one.backbone, one.comparison): one for one in files.resamples}
+
+    @property
+    def reader(self) -> Reader:
+        """What the predicates read."""
+        levels = [one.level for one in self._files.resamples]
+        return Reader(self.read, self.variants, levels[0] if levels else 0.95)
+
+    def variants(self, method: str, case: Case) -> list[str]:
+        """The methods of a name: of a group of layers, one for each of them.
+
+        Early layers lie in the first quarter of the blocks, middle-to-late ones in the second half.
+        """
+        name, _, states = method.partition("@")
+        if states not in ("early", "late", "layers"):
+            return [method]
+        layers = self._scope.layers[self._backbone(case)]
+        depth = {layer: layer / max(layers) for layer in layers}
+        chosen = {
+            "early": [layer for layer in layers if depth[layer] < 0.25],
+            "late": [layer for layer in layers if depth[layer] >= 0.5],
+            "layers": layers,
+        }[states]
+        return [f"{name}@layer-{layer}" for layer in chosen]
+
+    def read(self, quantity: Quantity) -> Estimate:
+        """A number of the study.
+
+        Raises:
+            NotAssessableError: if the study has none.
+        """
+        metric, method, case = quantity
+        if metric in METRICS:
+            return self._metric(metric, method, case)
+        if metric in MEASURED:
+            return Estimate(self._time(metric, method, case))
+        if metric == "extreme_share":
+            return Estimate(self._extreme_share(method, case))
+        spec = self._spec(method, case)
+        known: dict[str, Any] = {
+            "error_share": spec.training_error_share,
+            "training_responses": spec.training_responses,
+            "validation_responses": spec.validation_responses,
+        }
+        return Estimate(float(known[metric]))
+
+    def _metric(self, metric: str, method: str, case: Case) -> Estimate:
+        backbone = self._backbone(case)
+        name, _, states = method.partition("@")
+        comparison = "ablations" if states else case.comparison
+        found = self._resamples.get((backbone, comparison))
+        if found is None:
+            raise NotAssessableError(f"the study has no comparison of this kind ({comparison})")
+        if not found.data.sizes["resample"]:
+            raise NotAssessableError("the study draws no resamples (metrics.resamples)")
+        algorithm, step = policy_cell(name, self._step(case))
+        source = self._learnt_from(case) if case.learnt_from else -1
+        key = Key(name, algorithm, step, self._dataset(case), source, *self._state(states, backbone))
+        if key not in found.places:
+            raise NotAssessableError(f"the study does not evaluate {METHODS[name].label} there")
+        number = estimate(found, key, metric)
+        if np.isnan(number.value):
+            raise NotAssessableError(f"the {metric} of {METHODS[name].label} is undefined there")
+        return number
+
+    def _state(self, states: str, backbone: str) -> tuple[int, str]:
+        if not states:
+            return -1, ""
+        if states.startswith("layer-"):
+            return int(states.removeprefix("layer-")), "last+mean"
+        return max(self._scope.layers[backbone]), states
+
+    def _backbone(self, case: Case) -> str:
+        place = ("first", "second").index(case.backbone)
+        if place >= len(self._scope.backbones):
+            raise NotAssessableError("the study has one backbone")
+        return self._scope.backbones[place]
+
+    def _step(self, case: Case) -> int:
+        return _standing(case.step, PAPER_STAGES, self._scope.stages, "stages")
+
+    def _learnt_from(self, case: Case) -> int:
+        if case.comparison == "budgets":
+            return _standing(case.learnt_from, PAPER_BUDGETS, self._scope.budgets, "budgets")
+        if case.learnt_from in PAPER_STAGES:
+            return _standing(case.learnt_from, PAPER_STAGES, self._scope.stages, "stages")
+        return _standing(case.learnt_from, PAPER_EARLY, self._scope.early_steps, "early steps")
+
+    def _dataset(self, case: Case) -> str:
+        if case.dataset.startswith("macro-"):
+            return case.dataset
+        if case.dataset not in self._scope.datasets:
+            raise NotAssessableError(f"no set of the study stands for {case.dataset}")
+        return self._scope.datasets[case.dataset]
+
+    def _extreme_share(self, method: str, case: Case) -> float:
+        """Share of the valid confidences in the lowest or the highest of ten bins, as mean over seeds."""
+        algorithm, step = policy_cell(method, self._step(case))
+        wanted = {"dataset": self._dataset(case), "method": method, "algorithm": algorithm, "step": step}
+        wanted["backbone"] = self._backbone(case)
+        for table in self._files.predictions:
+            chosen = np.logical_and.reduce([table[name] == value for name, value in wanted.items()])
+            rows = table[chosen & table["valid"]]
+            if len(rows):
+                extreme = np.isin(bin_index(rows["confidence"].to_numpy(), 10), (0, 9))
+                return float(rows.assign(extreme=extreme).groupby("seed")["extreme"].mean().mean())
+        raise NotAssessableError(f"the study has no confidences of {METHODS[method].label} there")
+
+    def _spec(self, method: str, case: Case) -> CompanionSpec:
+        order = ORDERS[METHODS[method].experience]
+        steps = self._learnt_from(case) if case.learnt_from else self._scope.stages[-1]
+        for spec in self._files.companions:
+            if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self._scope.stages[-1]):
+                return spec
+        raise NotAssessableError(f"the study has no companions of {METHODS[method].label} there")
+
+    def _time(self, metric: str, method: str, case: Case) -> float:
+        latency, costs = self._files.latency, self._files.costs or {}
+        if metric.removesuffix("_seconds") in costs:
+            return costs[metric.removesuffix("_seconds")].seconds
+        if latency is None or metric in ("training_seconds", "sampling_seconds", "fit_seconds"):
+            raise NotAssessableError("the study has not measured this time")
+        if metric in SET_TIMES:
+            dataset = self._dataset(case)
+            found = [one for one in latency.time_to_confidence if one.dataset == dataset]
+            if not found:
+                raise NotAssessableError(f"the study has not timed {case.dataset}")
+            pre, post = found[0].pre_ms / 1000, found[0].post_s
+            return {"pre_seconds": pre, "post_seconds": post, "post_over_pre": post / pre}[metric]
+        generation = latency.pool_seconds if method == "self-consistency" else latency.generation_seconds
+        prediction = latency.prediction_ms / 1000
+        ratio = prediction / generation
+        return {
+            "generation_seconds": generation,
+            "prediction_seconds": prediction,
+            "prediction_over_generation": ratio,
+        }[metric]
+
+
+def _standing(step: int | None, paper: Sequence[int], own: Sequence[int], what: str) -> int:
+    """The study's step in the place that a step has among the paper's.
+
+    Raises:
+        NotAssessableError: if the study has another number of them.
+    """
+    if step == paper[-1]:
+        return own[-1]
+    if len(own) != len(paper):
+        raise NotAssessableError(f"the study has {len(own)} {what}, and the paper {len(paper)}")
+    return own[paper.index(step)]

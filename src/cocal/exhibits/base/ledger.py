@@ -1,0 +1,118 @@
+"""What tables/claims and figures/claims share: their inputs, and the verdicts that they show."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cocal.config.study import Study
+from cocal.evidence.sources import StudyScope
+from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files
+from cocal.exhibits.base.layouts import Layout, origin
+from cocal.study.plan import (
+    available_methods,
+    budget_prefixes,
+    final_predictions,
+    has_methods,
+    layers_of,
+)
+from cocal.study.results import companion_folder, cost_file, resamples_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cocal.companion.spec import CompanionSpec
+    from cocal.evidence.claims import Claim
+    from cocal.evidence.published import Published
+    from cocal.metrics.resamples import Resamples
+    from cocal.study.costs import Cost, Latency
+
+_TIMES = {"sampling": "resample", "fit": "companions-grpo", "latency": "latency"}
+
+
+class ClaimsLayout(Layout):
+    """Layout of the exhibits of claims."""
+
+    label: str
+    """Name of the study's first backbone in print."""
+    scope: StudyScope
+    """What of the study stands for what of the paper."""
+
+    def facts(self) -> dict[str, str]:
+        """Return what the metadata of a figure's files say."""
+        return {"study": self.study, "measured": self.caption, "backbone": self.label}
+
+
+def has_claims(study: Study) -> bool:
+    """Whether a study has CoCal, without which no claim can be judged."""
+    return has_methods(study, "cocal-binary")
+
+
+def claims_layout(study: Study) -> ClaimsLayout:
+    """The layout for a study."""
+    backbones = list(study.backbones)[:2]
+    return ClaimsLayout(
+        **origin(study),
+        label=study.backbones[study.main_backbone].label,
+        scope=StudyScope(
+            of_paper=study.study == "paper",
+            backbones=tuple(backbones),
+            stages=study.policy.stages,
+            early_steps=study.reports.early_steps,
+            budgets=study.reports.budgets,
+            datasets={title: name for name, title in study.reports.mirrors.items()},
+            layers={name: tuple(layers_of(study, name)) for name in backbones},
+        ),
+    )
+
+
+def claims_inputs(study: Study) -> dict[str, Files]:
+    """The files from which a study's claims are judged, by kind; what the study does not have is left out."""
+    main, *others = list(study.backbones)[:2]
+    coupled = {"rlcr", "dcpo"} & set(study.policy.algorithms)
+    transferred = any(name.startswith("cocal-on-") for name in available_methods(study))
+    postcal = has_methods(study, "cocal-binary", "postcal-binary")
+    kinds = ["", "-sweep", "-ablations"]
+    kinds += ["-budgets"] * postcal + ["-cross-policy"] * bool(coupled and transferred)
+    resamples = [resamples_file(main, kind) for kind in kinds]
+    resamples += [resamples_file(other, kind) for other in others for kind in ("", "-ablations")]
+    inputs: dict[str, Files] = {"resamples": resamples, "predictions": final_predictions(study, main)}
+    if postcal:
+        folders = claims_products(study)["companions"]
+        inputs["companions"] = [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
+    if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
+        inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
+    inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
+    if study.reports.replicates:
+        inputs[REPLICATES] = f"{study.reports.replicates}/tables/claims.csv"
+    return inputs
+
+
+def claims_products(study: Study) -> dict[str, list[str]]:
+    """The outputs of rules that hold the companions, where the study compares budgets."""
+    if not has_methods(study, "cocal-binary", "postcal-binary"):
+        return {}
+    return {"companions": [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]}
+
+
+def judged(
+    layout: ClaimsLayout,
+    resamples: "Sequence[Resamples]",
+    published: "Published",
+    ledger: "Sequence[Claim]",
+    companions: "Sequence[CompanionSpec]" = (),
+    predictions: "Sequence[pd.DataFrame]" = (),
+    times: "Mapping[str, Cost | None] | None" = None,
+    latency: "Latency | None" = None,
+    replicates: "pd.DataFrame | None" = None,
+) -> "pd.DataFrame":
+    """Judge every claim by the paper's numbers, by the study, and by its replicates.
+
+    Returns:
+        What `cocal.evidence.verdicts.judge_all` returns.
+    """
+    from cocal.evidence.sources import PublishedSource, StudyFiles, StudySource
+    from cocal.evidence.verdicts import judge_all
+
+    costs = {kind: cost for kind, cost in (times or {}).items() if cost is not None}
+    files = StudyFiles(resamples, companions, predictions, costs, latency)
+    study = StudySource(layout.scope, files)
+    return judge_all(ledger, PublishedSource(published).reader, study.reader, layout.scope.of_paper, replicates)

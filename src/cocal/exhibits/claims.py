@@ -1,0 +1,172 @@
+"""The paper's claims with the verdicts of its own numbers, of this study and of its replicates (beyond the paper)."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+import pandas as pd
+
+from cocal.companion.spec import CompanionSpec
+from cocal.config.study import Study
+from cocal.evidence.claims import Claim
+from cocal.evidence.predicates import FAILS, HOLDS
+from cocal.evidence.published import Published
+from cocal.evidence.verdicts import NOT_ASSESSABLE, PAPER, REPLICATES, STUDY
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, claims_products, has_claims, judged
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.wording import listed
+from cocal.metrics.resamples import Resamples
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.study.costs import Cost, Latency
+
+Layout = ClaimsLayout
+_PER_FLOAT = 36
+"""Most lines of a float, so that it fits its page."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table, where the study has CoCal."""
+    if has_claims(study):
+        yield TableExhibit(
+            name="claims",
+            title="Which claims of the paper hold",
+            chapter="Claims",
+            position=1,
+            caption="Every claim of the paper that can be checked, judged by one predicate over three sources: the "
+            "numbers that the paper publishes, this study, and replicates of this study with other seeds of the "
+            "policies. A claim is not separable where the 95 % interval of the paired difference holds zero. Stated "
+            "values are judged in the paper study only. The page also gives the words of the paper, and why a claim "
+            "has no verdict.",
+            layout=claims_layout(study),
+            inputs=claims_inputs(study),
+            products=claims_products(study),
+            backbones=tuple(study.backbones)[:2],
+        )
+
+
+def prepare(
+    layout: Layout,
+    resamples: Sequence[Resamples],
+    published: Published,
+    ledger: tuple[Claim, ...],
+    companions: Sequence[CompanionSpec] = (),
+    predictions: Sequence[pd.DataFrame] = (),
+    sampling: Cost | None = None,
+    fit: Cost | None = None,
+    latency: Latency | None = None,
+    replicates: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Judge the claims.
+
+    Args:
+        layout: What of the study stands for what of the paper.
+        resamples: Resampled metrics of every comparison of the first two backbones.
+        published: The paper's numbers.
+        ledger: The claims.
+        companions: Specs of the companions of every budget.
+        predictions: Tables of the contract `PREDICTIONS` at the end of training.
+        sampling: Time of PostCal's sampling.
+        fit: Time of the fit of CoCal's companions.
+        latency: Inference times.
+        replicates: What `cocal spread` has gathered of this table.
+
+    Returns:
+        What `cocal.evidence.verdicts.judge_all` returns.
+    """
+    times = {"sampling": sampling, "fit": fit}
+    return judged(layout, resamples, published, ledger, companions, predictions, times, latency, replicates)
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, ledger: Sequence[Claim], **_: object) -> Grid:
+    """Set the table; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
+    by_place = {(row.claim, row.source): row for row in numbers.itertuples()}
+    return Grid(
+        title="Which claims of the paper hold",
+        caption=f"The {len(ledger)} claims of the paper that can be checked, judged by the paper's own numbers and by "
+        f"this study. {layout.caption} By the paper's numbers, {_summary(numbers, PAPER)}; by this study, "
+        f"{_summary(numbers, STUDY)}. The margin is the number that decides, positive where the claim is true, with "
+        "its 95 % interval over resamples of the questions; of several, it is the least favourable. A claim is not "
+        "separable where the interval holds zero. Claims about Qwen3-8B and Qwen3-14B are judged on the study's first "
+        "and second backbone.",
+        label="claims",
+        source=source,
+        blocks=tuple(_block(part, by_place) for part in _parts(ledger)),
+        gap="2.6pt",
+        size="footnotesize",
+        apart=True,
+        page_blocks=(_block(ledger, by_place),),
+        details=(_words(ledger, by_place),),
+    )
+
+
+def margin_text(row: object) -> str:
+    """The deciding margin of a verdict with its interval, "" if it has none."""
+    if pd.isna(row.value):
+        return ""
+    texts = [_signed(number) for number in (row.value, row.lower, row.upper)]
+    return texts[0] if row.lower == row.upper else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def _signed(value: float) -> str:
+    text = metric_text("ece", value).replace("-", "−")
+    return f"+{text}" if text[0].isdigit() and text.strip("0.") else text
+
+
+def _summary(numbers: pd.DataFrame, source: str) -> str:
+    """How many claims have each verdict."""
+    verdicts = Counter(numbers.loc[numbers["source"] == source, "verdict"])
+    said = sorted(verdicts.items(), key=lambda one: (one[0] != HOLDS, one[0] != FAILS, one[0]))
+    words = {HOLDS: "hold", FAILS: "do not hold"}
+    return listed([f"{count} {words.get(verdict, f'are {verdict}')}" for verdict, count in said])
+
+
+def _parts(ledger: Sequence[Claim]) -> list[list[Claim]]:
+    """The claims of each float: whole sections as long as they fit."""
+    parts: list[list[Claim]] = [[]]
+    for _, section in groupby(ledger, lambda claim: claim.section):
+        found = list(section)
+        if parts[-1] and len(parts[-1]) + len(found) > _PER_FLOAT:
+            parts.append([])
+        parts[-1] += found
+    return parts
+
+
+def _block(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str], object]) -> Block:
+    def row(claim: Claim) -> Row:
+        paper, study, replicates = (by_place[claim.id, source] for source in (PAPER, STUDY, REPLICATES))
+        of_replicates = UNDEFINED if replicates.verdict in (NOT_ASSESSABLE, study.verdict) else replicates.verdict
+        cells = (_verdict(paper.verdict), _verdict(study.verdict), Cell(margin_text(study) or UNDEFINED))
+        return Row(claim.title, (*cells, Cell(of_replicates)))
+
+    return Block(
+        corner="Claim",
+        heads=(tuple(map(Head, ("Paper's numbers", "This study", "Margin", "Replicates"))),),
+        groups=tuple(
+            Group(tuple(map(row, claims)), section) for section, claims in groupby(ledger, lambda claim: claim.section)
+        ),
+        width=1,
+    )
+
+
+def _verdict(verdict: str) -> Cell:
+    return Cell(verdict, "best" if verdict == FAILS else None)
+
+
+def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str], object]) -> Block:
+    """The words of the paper, how they are read, and why a source gives no verdict."""
+
+    def row(claim: Claim) -> Row:
+        reasons = {source: by_place[claim.id, source].reason for source in (PAPER, STUDY)}
+        said = [f"{source}: {reason}" for source, reason in reasons.items() if reason]
+        if len(set(reasons.values())) == 1:
+            said = [next(iter(reasons.values()))] * bool(said)
+        texts = (claim.quotation.strip(), claim.kind, claim.note, "; ".join(said))
+        return Row(claim.title, tuple(map(Cell, texts)))
+
+    return Block(
+        corner="Claim",
+        heads=(tuple(map(Head, ("Words of the paper", "Kind", "How they are read", "Why there is no verdict"))),),
+        groups=(Group(tuple(map(row, ledger))),),
+        align="l",
+    )

@@ -1,0 +1,157 @@
+"""The margins of the paper's claims: a forest of this study's, with the published ones as marks (beyond the paper)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from cocal.companion.spec import CompanionSpec
+from cocal.config.study import Study
+from cocal.evidence.claims import OF_THE_PAPER, Claim
+from cocal.evidence.predicates import FAILS, HOLDS, OPEN
+from cocal.evidence.published import Published
+from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured
+from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, claims_products, has_claims, judged
+from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.metrics.resamples import Resamples
+from cocal.study.costs import Cost, Latency
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Layout = ClaimsLayout
+_LOOKS = {
+    HOLDS: {"color": "#1b6e53", "marker": "o", "markerfacecolor": "#1b6e53"},
+    OPEN: {"color": "#6a6a6a", "marker": "o", "markerfacecolor": "white"},
+    FAILS: {"color": "#b3401f", "marker": "s", "markerfacecolor": "#b3401f"},
+}
+"""Colour and mark of each verdict; full and empty marks differ in greyscale, and so do round and square ones."""
+_PUBLISHED = {"color": INK, "marker": "d", "markersize": 3.2, "linestyle": "none", "markeredgewidth": 0}
+_REPLICATES = {"color": "#8a8a8a", "marker": "|", "markersize": 4, "linestyle": "none", "markeredgewidth": 0.7}
+_ROW, _LABELS, _TOP, _BOTTOM = 0.142, 2.35, 0.08, 0.72
+"""Height of a row, and the space for names, above and below, in inches."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure, where the study has CoCal."""
+    if has_claims(study):
+        yield FigureExhibit(
+            name="claims",
+            title="Margins of the claims",
+            chapter="Claims",
+            position=2,
+            caption="The margins of the claims in this study, with 95 % intervals over resamples of the questions, and "
+            "those of the published numbers as marks. A margin is the number that decides a claim: a difference of "
+            "ECE, AUROC, accuracy, mean confidence or share of errors, positive where the claim is true, and of "
+            "several the least favourable. Values, ranges and times are in the table alone.",
+            layout=claims_layout(study),
+            inputs=claims_inputs(study),
+            products=claims_products(study),
+            backbones=tuple(study.backbones)[:2],
+        )
+
+
+def prepare(
+    layout: Layout,
+    resamples: Sequence[Resamples],
+    published: Published,
+    ledger: tuple[Claim, ...],
+    companions: Sequence[CompanionSpec] = (),
+    predictions: Sequence[pd.DataFrame] = (),
+    sampling: Cost | None = None,
+    fit: Cost | None = None,
+    latency: Latency | None = None,
+    replicates: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Judge the claims, and keep those that have a margin in the unit of a metric.
+
+    Args:
+        layout: What of the study stands for what of the paper.
+        resamples: Resampled metrics of every comparison of the first two backbones.
+        published: The paper's numbers.
+        ledger: The claims.
+        companions: Specs of the companions of every budget.
+        predictions: Tables of the contract `PREDICTIONS` at the end of training.
+        sampling: Time of PostCal's sampling.
+        fit: Time of the fit of CoCal's companions.
+        latency: Inference times.
+        replicates: What `cocal spread` has gathered of tables/claims.csv.
+
+    Returns:
+        The rows of `cocal.evidence.verdicts.judge_all` for claims about differences of metrics that the study or the
+        published numbers decide, without the columns of the paper's words.
+    """
+    times = {"sampling": sampling, "fit": fit}
+    found = judged(layout, resamples, published, ledger, companions, predictions, times, latency, replicates)
+    drawn = {claim.id for claim in ledger if claim.kind not in OF_THE_PAPER and not is_measured(claim)}
+    drawn &= set(found.loc[found["source"].isin([PAPER, STUDY]) & found["value"].notna(), "claim"])
+    kept = found[found["claim"].isin(drawn)].drop(columns=["quotation", "kind", "section", "reason"])
+    return kept.reset_index(drop=True)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+    """One row for each claim, in the order of the paper."""
+    from matplotlib.figure import Figure
+
+    claims = list(numbers["claim"].unique())
+    row = min(_ROW, (PAGE_HEIGHT - _TOP - _BOTTOM) / max(1, len(claims)))
+    height = _TOP + _BOTTOM + row * max(1, len(claims))
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    place = (
+        _LABELS / TEXT_WIDTH,
+        _BOTTOM / height,
+        (TEXT_WIDTH - _LABELS - 0.1) / TEXT_WIDTH,
+        row * len(claims) / height,
+    )
+    ax = figure.add_axes(place)
+    _rows(ax, numbers, claims)
+    handles = _legend(numbers)
+    figure.legend(
+        handles=handles, loc="lower center", ncols=len(handles), bbox_to_anchor=(0.5, 0.19 / height), **LEGEND
+    )
+    said = f"{layout.study} study, {layout.label}; bars: 95 % bootstrap interval over the questions"
+    figure.text(0.5, 0.05 / height, said, ha="center", va="bottom", **SMALL_PRINT)
+    return figure
+
+
+def _rows(ax: "Axes", numbers: pd.DataFrame, claims: Sequence[str]) -> None:
+    """Margins from top to bottom; where the interval leaves the panel it ends at its edge."""
+    titles = numbers.drop_duplicates("claim").set_index("claim")["title"]
+    for source in (PAPER, REPLICATES, STUDY):
+        for row in numbers[(numbers["source"] == source) & numbers["value"].notna()].itertuples():
+            place = claims.index(row.claim)
+            if source == PAPER:
+                ax.plot([row.value], [place], **_PUBLISHED, zorder=4)
+            elif source == REPLICATES:
+                ax.plot([row.lower, row.value, row.upper], [place + 0.3] * 3, **_REPLICATES, zorder=2)
+            else:
+                look = _LOOKS[row.verdict]
+                ax.plot([row.lower, row.upper], [place] * 2, color=look["color"], linewidth=1.1, zorder=2)
+                ax.plot([row.value], [place], markersize=3.6, markeredgewidth=0.8, linestyle="none", **look, zorder=3)
+    ax.axvline(0, color=INK, linewidth=0.6, zorder=1)
+    ax.set_yticks(range(len(claims)), [titles[claim] for claim in claims], fontsize=6.6)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(claims) - 0.4, -0.6)
+    for place in range(1, len(claims), 2):
+        ax.axhspan(place - 0.5, place + 0.5, color="#f2f2f2", linewidth=0, zorder=0)
+    ax.set_xlabel("Margin: positive where the claim is true")
+    ax.spines["left"].set_visible(False)
+
+
+def _legend(numbers: pd.DataFrame) -> list:
+    """Entries for the verdicts and sources that occur."""
+    from matplotlib.lines import Line2D
+
+    shown = numbers[numbers["value"].notna()]
+    of_study = set(shown.loc[shown["source"] == STUDY, "verdict"])
+    handles = [
+        Line2D([], [], linewidth=1.1, markersize=3.6, label=verdict, **look)
+        for verdict, look in _LOOKS.items()
+        if verdict in of_study
+    ]
+    handles.append(Line2D([], [], label="published numbers", **_PUBLISHED))
+    if (shown["source"] == REPLICATES).any():
+        handles.append(Line2D([], [], label="replicates: least, mean, greatest", **_REPLICATES))
+    return handles

@@ -1,0 +1,293 @@
+"""The paper's conditions beside those of this study (beyond the paper).
+
+Conditions are what the comparison of the methods starts from: accuracies, stated confidences before training, entropy
+of the text, truncation and lengths of training, what the coupled methods cost in accuracy, and how polarised stated
+confidences are. Whether a study resembles the paper's shows here; no method's calibration does.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from cocal.companion.spec import CompanionSpec
+from cocal.config.base import Count, Name
+from cocal.config.methods import METHODS, MethodName
+from cocal.config.study import Study
+from cocal.errors import ContractError
+from cocal.evidence.published import MACRO, METRICS, Published
+from cocal.exhibits.base.exhibit import PUBLISHED, TableExhibit
+from cocal.exhibits.base.layouts import MATHEMATICS, BackboneLayout, Labelled, Labels, labelled, of_backbone
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.metrics.calibration import bin_index
+from cocal.metrics.cells import policy_cell, read_cell
+from cocal.metrics.cube import MEAN
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.study.plan import final_methods, final_predictions, has_methods, macro_averages
+from cocal.study.prefix import Prefix
+from cocal.study.results import companion_folder, metrics_file
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_GAPS = "Accuracy less that of GRPO's policy (points)"
+"""The condition with which the second half of the table begins; every study has the gap of the pre-RL model."""
+_RETAINED = "PostCal retains"
+_POLARISED = "lowest or highest bin"
+_POLARISED_ON = "AMC24"
+"""The set on which the paper says how many of RLCR's confidences fall into the outermost bins."""
+_BUDGET = "-response raw budget"
+
+
+class _Shown(NamedTuple):
+    """Metrics of one method that are conditions."""
+
+    title: str
+    table: str
+    method: str
+    metric: str
+
+
+_CONDITIONS = {
+    "macro-mathematics": (
+        _Shown("Accuracy before training (%)", "main", "base-verbal", "accuracy"),
+        _Shown("Accuracy after GRPO (%)", "main", "token-probability", "accuracy"),
+        _Shown("Stated confidence before training", "main", "base-verbal", "mean_confidence"),
+        _Shown("Mean token probability after GRPO", "main", "token-probability", "mean_confidence"),
+    ),
+    "macro-factual": (
+        _Shown("Factual accuracy after GRPO (%)", "ood", "token-probability", "accuracy"),
+        _Shown("Stated confidence before training, factual", "ood", "base-verbal", "mean_confidence"),
+        _Shown("Mean token probability after GRPO, factual", "ood", "token-probability", "mean_confidence"),
+    ),
+}
+_BY_SET = "accuracy"
+"""The metric that is shown for each set as well."""
+
+
+class Layout(BackboneLayout):
+    """What the table shows."""
+
+    step: Count
+    """Last step of the training."""
+    domains: dict[Name, Labels]
+    """Evaluation sets of each macro average, in the order of the study."""
+    responses: Count
+    """Responses that a whole training samples, before any is left out."""
+    stated: tuple[MethodName, ...]
+    """Methods whose responses state a confidence, in the order of the study."""
+    shown: Labelled
+    """Evaluation set on which the paper speaks of the share of confidences in the outermost bins."""
+    bins: Count
+    """Number of bins of equal width between 0 and 1."""
+    mirrors: dict[Name, str]
+    """The paper's title of the set that each evaluation set stands for."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone, where the study has the methods whose numbers are conditions."""
+    if not has_methods(study, "base-verbal", "token-probability", "cocal-binary"):
+        return
+    backbone, step = study.main_backbone, study.policy.steps
+    experiences = ("rollouts", "resampled") if has_methods(study, "postcal-binary") else ("rollouts",)
+    folders = [companion_folder(backbone, experience) for experience in experiences]
+    yield TableExhibit(
+        name="conditions",
+        title="Conditions of the study",
+        chapter="Study",
+        position=40.5,
+        caption="The conditions of the paper beside those of this study: accuracies, stated confidences before "
+        "training, the probability of the sampled tokens, which tells the entropy of the text, what other policies "
+        "differ in accuracy, the shares of stated confidences in the outermost bins, and the responses that companions "
+        "retain and that reach the length limit. They describe what the methods are compared on, not how well they do.",
+        layout=Layout(
+            **of_backbone(study, backbone),
+            step=step,
+            domains={name: labelled(study, sets) for name, sets in macro_averages(study, backbone).items()},
+            stated=tuple(name for name in final_methods(study, backbone) if _states(name)),
+            shown=labelled(study, [study.reports.reliability_dataset])[0],
+            bins=study.metrics.bins,
+            responses=step * study.policy.questions_per_step * study.policy.responses_per_question,
+            mirrors=study.reports.mirrors,
+        ),
+        inputs={
+            "metrics": metrics_file(backbone),
+            "companions": [f"{folder}/{Prefix(step, step).folder}" for folder in folders],
+            "predictions": final_predictions(study, backbone),
+            PUBLISHED: "config/paper",
+        },
+        products={"companions": folders},
+        backbones=(backbone,),
+    )
+
+
+def _states(method: str) -> bool:
+    """Whether a method's confidence is what its own responses state."""
+    return METHODS[method].prompt_format != "answer" and METHODS[method].experience is None
+
+
+def prepare(
+    layout: Layout,
+    metrics: "xr.Dataset",
+    companions: Sequence[CompanionSpec],
+    predictions: Sequence[pd.DataFrame],
+    published: Published,
+) -> pd.DataFrame:
+    """The conditions, one per row.
+
+    Args:
+        layout: What the table shows.
+        metrics: Metric cube (`cocal.metrics.cube`) of the backbone.
+        companions: Specs of the last step's companions of CoCal and, where the study has it, of PostCal.
+        predictions: Predictions at the end of training and of the pre-RL model.
+        published: The paper's numbers.
+
+    Returns:
+        Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap" or "count"), value
+        (the study's), paper (NaN where the paper states none), ratio (value / paper), and place (table, row and column
+        of the paper, or its section). Accuracies and shares lie in [0, 1].
+
+    Raises:
+        ContractError: if the cube lacks a method on a set, or companions retain more responses than there were.
+    """
+    rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
+    rows += _gaps(layout, metrics, published)
+    rows += _outermost(layout, predictions, published)
+    rows += _retained(layout, companions, published)
+    steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
+    rows.append(("Training", "Rollout steps", "count", steps, layout.step, place))
+    frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "paper", "value", "place"])
+    frame["ratio"] = frame["value"] / frame["paper"]
+    return frame[["condition", "of", "metric", "value", "paper", "ratio", "place"]]
+
+
+def _measured(layout: Layout, domain: str, metrics: "xr.Dataset", published: Published) -> Iterator[tuple]:
+    titles = {metric: title for title, metric in METRICS.items()}
+    for shown in _CONDITIONS[domain]:
+        algorithm, step = policy_cell(shown.method, layout.step)
+        sets = layout.domains[domain] if shown.metric == _BY_SET else ()
+        for one in (*sets, Labelled(name=domain, label="Macro average")):
+            cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": one.name}
+            found = read_cell(metrics, cell | {"method": shown.method, "seed": MEAN}).set_index("metric")["value"]
+            mirrored = MACRO if one.name == domain else layout.mirrors.get(one.name)
+            paper, place = float("nan"), ""
+            if mirrored:
+                column = f"{mirrored}: {titles[shown.metric]}"
+                paper, place = published.cell(shown.table, METHODS[shown.method].label, column)
+                paper /= 100 if shown.metric == "accuracy" else 1
+            yield shown.title, one.label, shown.metric, paper, found[shown.metric], place
+
+
+def _retained(layout: Layout, companions: Sequence[CompanionSpec], published: Published) -> Iterator[tuple]:
+    """Numbers of responses that companions learnt from, and shares of responses that reached the length limit."""
+    budget = published.numbers(_BUDGET)[0]
+    paper = 1 - sum(published.numbers(_RETAINED)) / budget
+    for spec in companions:
+        resampled = spec.order == "shuffled"
+        place = 'appendix B.2, "PostCal retains"' if resampled else ""
+        counts = {"training": spec.training_responses, "validation": spec.validation_responses}
+        for (part, count), stated in zip(counts.items(), published.numbers(_RETAINED), strict=True):
+            of = f"{'PostCal' if resampled else 'CoCal'}, {part}"
+            yield "Responses retained", of, "count", stated if resampled else float("nan"), count, place
+    for spec in companions:
+        share = 1 - (spec.training_responses + spec.validation_responses) / layout.responses
+        if share < 0:
+            raise ContractError(
+                f"companions: they retain more than the {layout.responses} responses of the training; rerun their fit"
+            )
+        resampled = spec.order == "shuffled"
+        of = "Responses of the final policy (PostCal)" if resampled else "Rollouts of GRPO (CoCal)"
+        place = 'appendix B.2, "PostCal retains"' if resampled else ""
+        yield "Cut at the length limit (%)", of, "share", paper if resampled else float("nan"), share, place
+
+
+def _gaps(layout: Layout, metrics: "xr.Dataset", published: Published) -> Iterator[tuple]:
+    """How far the accuracy of other policies lies above that of GRPO's, as macro averages over mathematics."""
+
+    def accuracy(method: str) -> tuple[float, float]:
+        algorithm, step = policy_cell(method, layout.step)
+        cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": MATHEMATICS}
+        found = read_cell(metrics, cell | {"method": method, "seed": MEAN}).set_index("metric")["value"]
+        return found["accuracy"], published.cell("main", METHODS[method].label, f"{MACRO}: Acc.")[0] / 100
+
+    ours, paper = accuracy("cocal-binary")
+    for method in layout.stated:
+        if METHODS[method].policy != "grpo":
+            value, stated = accuracy(method)
+            of = "Before training" if METHODS[method].policy == "base" else METHODS[method].label
+            place = f"{published.tables['main'].label}, {METHODS[method].label} less CoCal (binary)"
+            yield _GAPS, of, "gap", stated - paper, value - ours, place
+
+
+def _outermost(layout: Layout, predictions: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
+    """Shares of the stated confidences in the lowest and in the highest bin of the calibration error."""
+    table = pd.concat([one[one["method"].isin(layout.stated) & one["valid"]] for one in predictions])
+    sets = [one.name for one in layout.domains[MATHEMATICS]]
+    for name, place in (("lowest", 0), ("highest", layout.bins - 1)):
+        for method in layout.stated:
+            shares = [_share(table, method, dataset, layout.bins, (place,)) for dataset in sets]
+            of = METHODS[method].label
+            yield f"Stated confidences in the {name} bin (%)", of, "share", float("nan"), sum(shares) / len(sets), ""
+    if "rlcr" in layout.stated:
+        share = _share(table, "rlcr", layout.shown.name, layout.bins, (0, layout.bins - 1))
+        mirrored = layout.mirrors.get(layout.shown.name) == _POLARISED_ON
+        paper = published.numbers(_POLARISED)[0] / 100 if mirrored else float("nan")
+        of = f"{METHODS['rlcr'].label}, {layout.shown.label}"
+        where = f'section 6.1, "{_POLARISED}" (more than)' if mirrored else ""
+        yield "Stated confidences in either of the two (%)", of, "share", paper, share, where
+
+
+def _share(table: pd.DataFrame, method: str, dataset: str, bins: int, places: Collection[int]) -> float:
+    """Share of a method's valid confidences on a set that fall into these bins; NaN if none is valid."""
+    rows = table[table["method"].eq(method) & table["dataset"].eq(dataset)]
+    found = bin_index(rows["confidence"].to_numpy(dtype="float64"), bins)
+    return float(pd.Series(found).isin(places).mean())
+
+
+def grid(
+    numbers: pd.DataFrame,
+    layout: Layout,
+    *,
+    source: str,
+    metrics: "xr.Dataset",
+    companions: Sequence[CompanionSpec],
+    predictions: Sequence[pd.DataFrame],
+    published: Published,
+) -> Grid:
+    """The table of the prepared numbers; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
+    groups = [
+        Group(tuple(Row(str(row.of), _cells(row)) for row in part.itertuples()), str(condition))
+        for condition, part in numbers.groupby("condition", sort=False)
+    ]
+    gaps = [group.title for group in groups].index(_GAPS)
+    return Grid(
+        title=f"Conditions, {layout.backbone_label}",
+        caption=f"Conditions of the comparison: the paper's, with Qwen3-8B, beside those of {layout.backbone_label}. "
+        f"{layout.caption} Mean token probabilities are those of TokenProb on the evaluated responses. Accuracy gaps "
+        "and shares of stated confidences are macro averages over the mathematical sets, and the lowest and the "
+        f"highest bin are those of {layout.bins} bins of equal width. Ratios are "
+        f"this study's values over the paper's; {UNDEFINED} stands where the paper states no value. The CSV beside "
+        "it names the place of each value in the paper.",
+        label="conditions",
+        source=source,
+        blocks=tuple(
+            Block(corner="Condition", heads=((Head("Paper"), Head("This study"), Head("Ratio")),), groups=tuple(part))
+            for part in (groups[:gaps], groups[gaps:])
+        ),
+        size="footnotesize",
+        apart=True,
+    )
+
+
+def _cells(row) -> tuple[Cell, Cell, Cell]:
+    def text(value: float) -> str:
+        if pd.isna(value):
+            return UNDEFINED
+        if row.metric in ("share", "accuracy"):
+            return metric_text("accuracy", value)
+        if row.metric == "gap":
+            return f"{100 * value:+z.1f}"
+        return f"{value:,.0f}" if row.metric == "count" else metric_text(row.metric, value)
+
+    ratio = UNDEFINED if pd.isna(row.ratio) else f"{row.ratio:.2f}"
+    return Cell(text(row.paper)), Cell(text(row.value)), Cell(ratio)

@@ -1,0 +1,400 @@
+"""Decisions with confidences: which of several responses to take, when to abstain, what to send on (beyond the paper).
+
+Choices are made among the responses that a set has confidences for: the evaluated ones, of which a set of
+`datasets.*.samples` above one has several; the rest of the pool of self-consistency has no hidden states. Abstention
+and routing decide about the first response to each question of all sets of a domain together.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from cocal.config.base import Count, Name, OpenShare
+from cocal.config.evaluation import DecisionSettings
+from cocal.config.methods import METHODS
+from cocal.config.study import Study
+from cocal.decisions.abstention import tried
+from cocal.decisions.choices import best_of_n, first, solvable, vote
+from cocal.decisions.routing import kept_accuracy
+from cocal.errors import ContractError
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.layouts import Labelled, MethodsLayout, labelled, of_backbone
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.rank import marks
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, counted
+from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.study.plan import domains_of, final_methods
+from cocal.study.results import predictions_file, responses_file
+
+CHOICE, ABSTENTION, ROUTING = "choice", "abstention", "routing"
+"""The parts of the table."""
+FIRST, MAJORITY, BEST, VOTE, ORACLE = "first", "majority", "best-of-n", "vote", "oracle"
+"""The rules of the first part; `BEST` and `VOTE` need a method's confidences."""
+MACRO = "macro"
+"""Name of the unweighted mean over the sets of the first part."""
+SENT = (0.2, 0.5)
+"""Shares of the questions, those with the lowest confidences, that are sent elsewhere."""
+_ROUTING = ("cocal-pre-generation", "cocal-binary")
+_DOMAINS = {"mathematics": "Mathematics", "factual": "Factual QA"}
+_TITLES = {FIRST: "First response", MAJORITY: "Majority vote", ORACLE: "Any of the responses (oracle)"}
+
+
+class Sampled(Labelled):
+    """An evaluation set with several responses to each question."""
+
+    samples: Annotated[int, Field(ge=2)]
+    """Number of responses to each question that have confidences."""
+
+
+class Layout(MethodsLayout):
+    """What the table shows."""
+
+    step: Count
+    """Policy step whose responses are decided on."""
+    sets: Annotated[tuple[Sampled, ...], Field(min_length=1)]
+    """Sets of the first part."""
+    domains: dict[Name, tuple[Name, ...]]
+    """All evaluation sets of each domain, whose questions the other parts put together."""
+    decisions: DecisionSettings
+    """Bound and splits of the abstention."""
+    resamples: Annotated[int, Field(ge=0)]
+    """Number of bootstrap resamples of the questions."""
+    level: OpenShare
+    """Confidence level of the intervals."""
+    seed: int
+    """Seed of the resamples."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the digest of the layout is computed from."""
+        return self.beside("step")
+
+    @property
+    def choosing(self) -> tuple[str, ...]:
+        """The methods that give each of several responses to a question a confidence of its own."""
+        return tuple(name for name in self.methods if METHODS[name].target != "question")
+
+    @property
+    def routing(self) -> tuple[str, ...]:
+        """The methods by which questions are sent elsewhere: before anything is generated, and for comparison after."""
+        return tuple(name for name in _ROUTING if name in self.methods)
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone at the end of training, where several responses to a question have confidences and
+    answers that were compared."""
+    backbone, step = study.main_backbone, study.policy.steps
+    shared = [METHODS[name] for name in final_methods(study, backbone)]
+    shared = [method for method in shared if (method.policy, method.prompt_format) == ("grpo", "answer")]
+    methods = [one.name for one in shared if not one.needs_pool]
+    domains = {name: tuple(study.evaluation_sets(name)) for name in domains_of(study, backbone, "grpo", step)}
+    sets = [name for names in domains.values() for name in names if study.datasets[name].samples > 1]
+    choosing = any(METHODS[name].target != "question" for name in methods)
+    if not (choosing and sets and any(method.needs_pool for method in shared)):
+        return
+    yield TableExhibit(
+        name="decisions",
+        title="Decisions with confidences",
+        chapter="Main results",
+        position=15.5,
+        caption="What confidences are good for. Of several responses to a question, the most confident one or the "
+        "answer with the largest sum of confidences is taken, beside the majority and the first; a question is "
+        "answered only above a threshold that other questions certify, so that with high probability few of the "
+        "answers are wrong; questions that look hard before anything is generated are sent elsewhere.",
+        layout=Layout(
+            **of_backbone(study, backbone),
+            methods=tuple(methods),
+            step=step,
+            sets=tuple(
+                Sampled(name=one.name, label=one.label, samples=study.datasets[one.name].samples)
+                for one in labelled(study, sets)
+            ),
+            domains=domains,
+            decisions=study.reports.decisions,
+            resamples=study.metrics.resamples,
+            level=study.metrics.level,
+            seed=study.metrics.seed,
+        ),
+        inputs={
+            "predictions": predictions_file(backbone, "grpo", step),
+            "responses": [responses_file(backbone, "grpo", step, "answer", name) for name in sets],
+        },
+        backbones=(backbone,),
+    )
+
+
+def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Decide, and compute how good the decisions are; companions are averaged over their seeds.
+
+    Args:
+        layout: What the table shows.
+        predictions: Table in the contract `PREDICTIONS` of the responses of GRPO's policy at the step.
+        responses: For each of `layout.sets` the columns `cocal.exhibits.base.inputs.CHOSEN_FROM` of `RESPONSES`.
+
+    Returns:
+        Columns part, rule, method (empty where a rule needs none), dataset, metric, value, lower, upper, questions
+        and responses (per question, n; NaN for the macro average). The parts are
+
+        - choice: metric accuracy of each rule on each set and as macro average, with intervals of the bootstrap over
+          questions; the questions of the macro average are those of all sets.
+        - abstention: metrics coverage, risk (wrong answers among the answered questions, NaN if none is answered in any
+          split) and certified (share of splits with a threshold), means over the splits; lower and upper are the
+          quantiles of the splits, without splits that answer nothing for the risk.
+        - routing: metric accuracy of the kept questions; the rule is the share that is sent elsewhere. Intervals are
+          those of the bootstrap over questions.
+
+    Raises:
+        ContractError: if a method has no confidence for a response, or answers were not compared.
+    """
+    confidences = {
+        key: rows.set_index("response_id")["confidence"]
+        for key, rows in predictions.groupby(["dataset", "method", "seed"], sort=False)
+    }
+    rows = list(_choices(layout, confidences, responses))
+    for domain, names in layout.domains.items():
+        asked = _first_responses(predictions, layout, names)
+        rows += [*_abstentions(layout, domain, asked), *_routings(layout, domain, asked)]
+    columns = ["part", "rule", "method", "dataset", "metric", "value", "lower", "upper", "questions", "responses"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _choices(
+    layout: Layout, confidences: Mapping[tuple, pd.Series], responses: Sequence[pd.DataFrame]
+) -> Iterator[tuple]:
+    values, resampled, total = [], [], 0
+    for one, frame in zip(layout.sets, responses, strict=True):
+        right = _right(layout, one, frame[frame["sample"] < one.samples], confidences)
+        by_rule = np.array([*right.values()])
+        values.append(by_rule.mean(axis=1))
+        resampled.append(resampled_means(by_rule, layout.resamples, generator_for(layout.seed, one.name)))
+        total += by_rule.shape[1]
+        yield from _accuracies(layout, right, one.name, values[-1], resampled[-1], by_rule.shape[1], one.samples)
+    means = np.mean(values, axis=0), np.mean(resampled, axis=0)
+    yield from _accuracies(layout, right, MACRO, *means, total, np.nan)
+
+
+def _right(
+    layout: Layout, one: Sampled, frame: pd.DataFrame, confidences: Mapping[tuple, pd.Series]
+) -> dict[tuple[str, str], np.ndarray]:
+    """Whether each rule's choice is correct, as the mean over a companion's seeds, float64 (q,), by rule and method."""
+    frame = frame.sort_values(["question_id", "sample"], kind="stable")
+    question, _ = pd.factorize(frame["question_id"])
+    correct, classes = frame["correct"].to_numpy(dtype=bool), frame["answer_class"].to_numpy(dtype=np.float64)
+    if np.isnan(classes).any():
+        raise ContractError(
+            f"responses: the answers of {one.name} were not compared with one another (answer_class is null); sample "
+            "the responses for self-consistency"
+        )
+    right = {(FIRST, ""): correct[first(question)], (MAJORITY, ""): correct[vote(question, classes)]}
+    for rule in (BEST, VOTE):
+        for method in layout.choosing:
+            chosen = []
+            for values in _of_seeds(confidences, one.name, method):
+                confidence = values.reindex(frame["response_id"]).to_numpy(dtype=np.float64)
+                if len(values.index.intersection(frame["response_id"])) < len(frame):
+                    raise ContractError(
+                        f"predictions: method {method!r} lacks responses of {one.name}; give the predictions on the "
+                        "same responses"
+                    )
+                rows = best_of_n(question, confidence) if rule == BEST else vote(question, classes, confidence)
+                chosen.append(correct[rows])
+            right[rule, method] = np.mean(chosen, axis=0)
+    right[ORACLE, ""] = solvable(question, correct)
+    return {key: np.asarray(values, dtype=np.float64) for key, values in right.items()}
+
+
+def _of_seeds(confidences: Mapping[tuple, pd.Series], dataset: str, method: str) -> list[pd.Series]:
+    found = [values for key, values in confidences.items() if key[:2] == (dataset, method)]
+    if not found:
+        raise ContractError(f"predictions: none of method {method!r} on {dataset}; add them, or leave the method out")
+    return found
+
+
+def _accuracies(
+    layout: Layout,
+    rules: Iterable[tuple[str, str]],
+    dataset: str,
+    value: np.ndarray,
+    drawn: np.ndarray,
+    questions: int,
+    samples: float,
+) -> Iterator[tuple]:
+    lower, upper = centred_interval(value, drawn, layout.level)
+    for place, (rule, method) in enumerate(rules):
+        yield CHOICE, rule, method, dataset, "accuracy", value[place], lower[place], upper[place], questions, samples
+
+
+def _first_responses(predictions: pd.DataFrame, layout: Layout, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Correctness of the first response to each question of some sets, bool (q,), under the name "correct", and its
+    confidences, float64 (seeds, q), by method."""
+    shown = predictions[predictions["dataset"].isin(names)]
+    keys = ["method", "seed", "dataset", "question_id"]
+    ones = shown.sort_values("response_id", kind="stable").drop_duplicates(keys)
+    found: dict[str, np.ndarray] = {}
+    for method in layout.methods:
+        table = ones[ones["method"] == method].set_index(["seed", "dataset", "question_id"])
+        confidence = table["confidence"].unstack("seed").sort_index()
+        correct = table["correct"].unstack("seed").sort_index().iloc[:, 0].to_numpy(dtype=bool)
+        if not np.array_equal(found.setdefault("correct", correct), correct):
+            raise ContractError(f"predictions: method {method!r} is not evaluated on the responses of the others")
+        found[method] = confidence.to_numpy(dtype=np.float64).T
+    return found
+
+
+def _abstentions(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> Iterator[tuple]:
+    """Coverage, risk and certification over the splits, which all methods share."""
+    settings, correct, tail = layout.decisions, asked["correct"], (1 - layout.level) / 2
+    for method in layout.choosing:
+        found = tried(
+            asked[method],
+            correct,
+            max_risk=settings.max_risk,
+            delta=settings.delta,
+            splits=settings.splits,
+            generator=generator_for(settings.seed, domain),
+        )
+        for metric, values in zip(("coverage", "risk", "certified"), found.T, strict=True):
+            known = values[~np.isnan(values)]
+            numbers = (known.mean(), *np.quantile(known, [tail, 1 - tail])) if len(known) else (np.nan,) * 3
+            yield ABSTENTION, "certified", method, domain, metric, *numbers, len(correct), 1
+
+
+def _routings(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> Iterator[tuple]:
+    """Accuracy of the kept questions, and its intervals."""
+    correct, questions = asked["correct"], len(asked["correct"])
+    drawn = question_counts(questions, layout.resamples, generator_for(layout.seed, domain))
+    counts = np.concatenate([np.ones((1, questions)), *drawn]).T.astype(np.int32)
+    for method in layout.routing:
+        for sent in (0.0, *SENT):
+            kept = np.mean([kept_accuracy(one, correct, sent, counts) for one in asked[method]], axis=0)
+            lower, upper = centred_interval(kept[:1], kept[None, 1:], layout.level)
+            yield ROUTING, f"{sent:g}", method, domain, "accuracy", kept[0], lower[0], upper[0], questions, 1
+
+
+def grid(
+    numbers: pd.DataFrame,
+    layout: Layout,
+    *,
+    source: str,
+    predictions: pd.DataFrame,
+    responses: Sequence[pd.DataFrame],
+) -> Grid:
+    """Set the table; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
+    return Grid(
+        title=f"Decisions with confidences, {layout.backbone_label}, step {layout.step}",
+        caption=_caption(layout, numbers, predictions.loc[predictions["seed"] >= 0, "seed"].nunique()),
+        label="decisions",
+        source=source,
+        blocks=(
+            _choice_block(numbers, layout),
+            _abstention_block(numbers, layout),
+            *([_routing_block(numbers, layout)] if layout.routing else []),
+        ),
+        size="footnotesize",
+        gap="4pt",
+    )
+
+
+def _texts(numbers: pd.DataFrame, part: str) -> dict[tuple[str, str, str, str], str]:
+    keys = zip(*(numbers[numbers["part"] == part][n] for n in ("rule", "method", "dataset", "metric")), strict=True)
+    values = numbers[numbers["part"] == part]["value"]
+    return {key: metric_text("accuracy", value) for key, value in zip(keys, values, strict=True)}
+
+
+def _choice_block(numbers: pd.DataFrame, layout: Layout) -> Block:
+    texts = _texts(numbers, CHOICE)
+    columns = [*(one.name for one in layout.sets), MACRO]
+    rules = [(FIRST, ""), (MAJORITY, ""), *((rule, method) for rule in (BEST, VOTE) for method in layout.choosing)]
+    cells = {}
+    for name in columns:
+        shown = [texts[*rule, name, "accuracy"] for rule in rules]
+        for rule, text, mark in zip(rules, shown, marks(shown, "higher"), strict=True):
+            cells[*rule, name] = Cell(text, mark)
+        cells[ORACLE, "", name] = Cell(texts[ORACLE, "", name, "accuracy"])
+
+    def row(rule: str, method: str = "") -> Row:
+        label = METHODS[method].label if method else _TITLES[rule]
+        return Row(label, tuple(cells[rule, method, name] for name in columns))
+
+    of_set = numbers[numbers["part"] == CHOICE].drop_duplicates("dataset").set_index("dataset")["questions"]
+    return Block(
+        corner="Accuracy (%)",
+        heads=(
+            (*(Head(one.label) for one in layout.sets), Head("Average")),
+            (*(Head(f"{of_set[one.name]:,} × {one.samples}") for one in layout.sets), Head("")),
+        ),
+        groups=(
+            Group((row(FIRST), row(MAJORITY))),
+            Group(tuple(row(BEST, method) for method in layout.choosing), "Most confident response (best of n)"),
+            Group(tuple(row(VOTE, method) for method in layout.choosing), "Confidence-weighted vote"),
+            Group((row(ORACLE),)),
+        ),
+    )
+
+
+def _abstention_block(numbers: pd.DataFrame, layout: Layout) -> Block:
+    texts, metrics = _texts(numbers, ABSTENTION), {"coverage": "Answered", "risk": "Wrong", "certified": "Certified"}
+    cells = {}
+    for domain in layout.domains:
+        for metric in metrics:
+            shown = [texts["certified", method, domain, metric] for method in layout.choosing]
+            ranked = metric == "coverage" and len({*shown}) > 1  # a share of 0 everywhere is nobody's best
+            for method, text, mark in zip(layout.choosing, shown, marks(shown, "higher"), strict=True):
+                cells[method, domain, metric] = Cell(text, mark if ranked else None)
+    columns = [(domain, metric) for domain in layout.domains for metric in metrics]
+    rows = [_row(method, [cells[method, *column] for column in columns]) for method in layout.choosing]
+    return Block("Abstention (%)", _heads(numbers, layout, [*metrics.values()]), (Group(tuple(rows)),))
+
+
+def _routing_block(numbers: pd.DataFrame, layout: Layout) -> Block:
+    texts, shares = _texts(numbers, ROUTING), (0.0, *SENT)
+    columns = [(domain, f"{sent:g}") for domain in layout.domains for sent in shares]
+    rows = [
+        _row(method, [Cell(texts[sent, method, domain, "accuracy"]) for domain, sent in columns])
+        for method in layout.routing
+    ]
+    titles = [f"{100 * sent:g} % sent" for sent in shares]
+    return Block("Accuracy of the kept (%)", _heads(numbers, layout, titles), (Group(tuple(rows)),))
+
+
+def _row(method: str, cells: Sequence[Cell]) -> Row:
+    return Row(METHODS[method].label, tuple(cells))
+
+
+def _heads(numbers: pd.DataFrame, layout: Layout, titles: Sequence[str]) -> tuple[tuple[Head, ...], ...]:
+    """A pair of lines: each domain with its number of questions, and the titles below each."""
+    questions = numbers.drop_duplicates("dataset").set_index("dataset")["questions"]
+    domains = (Head(f"{_DOMAINS[name]}, {questions[name]:,} questions", len(titles)) for name in layout.domains)
+    return tuple(domains), tuple(Head(title) for _ in layout.domains for title in titles)
+
+
+def _caption(layout: Layout, numbers: pd.DataFrame, seeds: int) -> str:
+    settings = layout.decisions
+    sure, risk = f"{100 * (1 - settings.delta):g} %", f"{100 * settings.max_risk:g} %"
+    sentences = [
+        f"What confidences decide, using {layout.backbone_label} after {layout.step} training steps.",
+        layout.caption,
+        "Top: accuracy of the response that each rule takes; below each set stands its number of questions times n, "
+        "the number of responses to each that have confidences. Sets with n = 1 leave no choice. Equivalent answers "
+        "share a vote, and ties go to the earlier response.",
+        "Middle: the first response to a question is given where its confidence reaches a threshold that a random half "
+        f"of the questions certifies by Learn then Test: with a probability of at least {sure}, at most {risk} of "
+        "the given answers are wrong. Shown are the answered share of the other half, the share of wrong answers among "
+        f"them, and the share of {settings.splits:,} splits in which a threshold is certified; all are means over the "
+        "splits.",
+    ]
+    if layout.routing:
+        sentences.append(
+            "Bottom: accuracy of the first responses to the questions that are kept when those with the lowest "
+            f"confidences are sent elsewhere; {METHODS[_ROUTING[0]].label} reads the prompt alone, before anything is "
+            "generated, and other companions read the response, for comparison."
+        )
+    if any(METHODS[name].target for name in layout.methods):
+        sentences.append(f"Companion results average {counted(seeds, 'seed')}.")
+    sentences.append(BOLD_AND_UNDERLINED)
+    if numbers[numbers["part"] == ABSTENTION]["value"].isna().any():
+        sentences.append(f"{UNDEFINED} marks a risk without any answered question.")
+    return " ".join(filter(None, sentences))

@@ -1,0 +1,223 @@
+"""Recording of anybody's GRPO training with TRL: rollouts, their states, and a companion that learns inside.
+
+from cocal.integrations.trl.recording import Recording, RolloutRecording
+
+class Trainer(RolloutRecording, GRPOTrainer):
+    pass
+
+trainer = Trainer(..., recording=Recording(folder="rollouts", reward="accuracy_reward"))
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import TrainerCallback
+
+from cocal.answers.judge import Verdicts
+from cocal.config.evaluation import OnlineSettings
+from cocal.errors import ConfigError, ContractError
+from cocal.features.capture import resolve_layers
+from cocal.features.formats import NumberFormat
+from cocal.features.writer import FeatureWriter, create_features
+from cocal.generation.rows import sampled_rows
+from cocal.policy.capture import RolloutCapture
+from cocal.policy.online import OnlineLearner
+from cocal.policy.recorder import rollout_rows
+from cocal.policy.rewards import Rewards
+from cocal.store import provenance, write_frame
+from cocal.store.behind import WriteBehind
+from cocal.store.contracts import RESPONSES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What is recorded of a training, and where.
+
+    Attributes:
+        folder: Folder that gets `rollouts/step-00001.parquet` and so on, `features.zarr` and `online`.
+        reward: Name or place of the reward function that says whether a response is correct.
+        correct_above: A reward above this number means a correct response; no reward (None) means a wrong one.
+        states: Whether the pooled states of all rollouts are kept in `features.zarr`.
+        layers: Blocks whose states are kept: "final", "all", or their zero-based indices.
+        number_format: Number format of the states.
+        online: Companions that learn from every rollout step inside the training, for which no states need be kept.
+        dataset: Name of the question set in the tables.
+    """
+
+    folder: str | Path
+    reward: str | int = 0
+    correct_above: float = 0.0
+    states: bool = True
+    layers: str | Sequence[int] = "final"
+    number_format: NumberFormat = "bfloat16"
+    online: OnlineSettings | None = None
+    dataset: str = "rollouts"
+
+
+class RolloutRecording(RolloutCapture):
+    """Mixin that records what a `GRPOTrainer` samples; the training itself is not changed.
+
+    The rollouts are recorded with their exact token ids, raw log-probabilities and verdicts, in the contract that
+    `cocal fit` reads (`cocal.store.contracts.RESPONSES`). A column `question_id` of the data set names the questions;
+    without it, a digest of the prompt does. A training that is resumed from a checkpoint goes on with its recording.
+
+    Args:
+        recording: What is recorded, and where.
+        **kwargs: Arguments of GRPOTrainer.
+
+    Raises:
+        ConfigError: if there is no such reward function, or a rollout step is not a whole number of updates.
+        ContractError: if the folder holds rollouts of another training.
+    """
+
+    def __init__(self, *args: Any, recording: Recording, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._recording = recording
+        self._folder = Path(recording.folder)
+        self._reward_place = self._place(recording.reward)
+        generated = self.args.steps_per_generation * self.num_iterations
+        if generated % self.args.gradient_accumulation_steps:
+            raise ConfigError(
+                f"steps_per_generation x num_iterations = {generated} is not a multiple of "
+                f"gradient_accumulation_steps = {self.args.gradient_accumulation_steps}, so that a rollout step ends "
+                "within an update; change one of them"
+            )
+        self._updates = generated // self.args.gradient_accumulation_steps
+        blocks = self.model.config.num_hidden_layers
+        if recording.states:
+            self._layers = resolve_layers(recording.layers, blocks)
+        elif recording.online is not None:
+            self._layers = (blocks - 1,)
+        self._states_dtype = getattr(torch, recording.number_format)
+        self._store: FeatureWriter | None = None
+        self._behind = WriteBehind()
+        self._learner: OnlineLearner | None = None
+        settings = {name: value for name, value in vars(recording).items() if name != "folder"}
+        self._attributes = provenance("record", settings, experience="rollouts")
+        self.add_callback(_Recorder(self))
+
+    def _place(self, reward: str | int) -> int:
+        names = self.reward_func_names
+        if reward in names:
+            return names.index(reward)
+        if isinstance(reward, int) and 0 <= reward < len(names):
+            return reward
+        raise ConfigError(f"recording.reward: there is no reward function {reward!r}; there are {', '.join(names)}")
+
+    def _generate_and_score_completions(self, inputs):
+        """TRL's batch, unchanged; in training, its rollouts are recorded."""
+        batch = super()._generate_and_score_completions(inputs)
+        if self.model.training:
+            rows = [row | {"question": _question(one)} for row, one in zip(self._captured(batch), inputs, strict=True)]
+            rewards = self._rewards_of_step[:, self._reward_place].cpu().numpy().astype(np.float64)
+            rows = self._gathered(rows)
+            if self.accelerator.is_main_process:
+                self._record(rows, rewards)
+        return batch
+
+    def _record(self, rows: list[dict[str, Any]], rewards: np.ndarray) -> None:
+        step = self.state.global_step // self._updates + 1
+        first = (step - 1) * len(rows)
+        sampled = sampled_rows(
+            [row["completion"] for row in rows],
+            [row["text"] for row in rows],
+            "answer",
+            dataset=self._recording.dataset,
+            question_ids=[row["question"][0] for row in rows],
+            prompt_ids=[row["prompt_ids"] for row in rows],
+            group_size=self.num_generations,
+            step=step,
+            first=first,
+        )
+        verdicts = Verdicts(rewards > self._recording.correct_above, ~np.isnan(rewards))
+        frame = rollout_rows(sampled, verdicts, Rewards(rewards, None), self.num_generations)
+        states = np.stack([row["states"] for row in rows]) if self._layers else None
+        store = self._opened(len(rows)) if self._recording.states else None
+        self._behind.start(lambda: self._write(step, frame, store, states))
+        if self._learner is not None:
+            self._learner.learn(frame, states)
+            if self._learner.summary:
+                logging.info("rollout step %d: companion %s", step, self._learner.summary)
+
+    def _write(self, step: int, frame: pd.DataFrame, store: FeatureWriter | None, states: np.ndarray | None) -> None:
+        if store is not None:
+            store.write_rows(int(frame["response_id"].iloc[0]), frame, states)
+        write_frame(self._folder / "rollouts" / f"step-{step:05d}.parquet", frame, RESPONSES, self._attributes)
+
+    def _opened(self, rows: int) -> FeatureWriter:
+        """The feature store of all rollout steps; a resumed training goes on with the one that it began."""
+        if self._store is None:
+            path = self._folder / "features.zarr"
+            self._store = create_features(
+                path,
+                responses=-(-self.state.max_steps // self._updates) * rows,
+                rows_per_chunk=rows,
+                layers=self._layers,
+                hidden=self.model.config.hidden_size,
+                dtype=self._recording.number_format,
+                attributes=self._attributes,
+                resume=path.exists(),
+            )
+        return self._store
+
+    def _begin(self) -> None:
+        """Refuse rollouts of another training, and open or restore the companion; in the main process."""
+        found = sorted((self._folder / "rollouts").glob("step-*.parquet"))
+        if found and not self.state.global_step:
+            raise ContractError(
+                f"{found[0]}: the folder holds the rollouts of another training; give an empty folder, or resume that "
+                "training (resume_from_checkpoint)"
+            )
+        if self._recording.online is not None:
+            asked = [_question(row) for row in self.train_dataset]
+            questions = pd.DataFrame(asked, columns=["question_id", "question"]).drop_duplicates()
+            self._learner = OnlineLearner(
+                self._recording.online,
+                questions,
+                self._layers[-1],
+                self.model.config.hidden_size,
+                self._recording.number_format,
+            )
+            if self.state.global_step:
+                self._learner.restore(self._checkpoint())
+
+    def _checkpoint(self) -> Path:
+        return Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+
+
+class _Recorder(TrainerCallback):
+    """Begins the recording, saves the companion with every checkpoint, and writes it at the end."""
+
+    def __init__(self, trainer: RolloutRecording):
+        self._trainer = trainer
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        if state.is_world_process_zero:
+            self._trainer._begin()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self._trainer._behind.wait()  # before a checkpoint can be saved, from which a training is resumed
+
+    def on_save(self, args, state, control, **kwargs):
+        if self._trainer._learner is not None:
+            self._trainer._learner.save(self._trainer._checkpoint())
+
+    def on_train_end(self, args, state, control, **kwargs):
+        if self._trainer._learner is not None:
+            self._trainer._learner.write(self._trainer._folder / "online", self._trainer._attributes)
+
+
+def _question(row: dict[str, Any]) -> tuple[str, str]:
+    """Id and text of the question in a row of a data set; the text of a chat is that of its messages as JSON."""
+    prompt = row["prompt"]
+    text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True)
+    named = row.get("question_id")
+    return (hashlib.sha256(text.encode()).hexdigest()[:16] if named is None else str(named)), text

@@ -1,0 +1,106 @@
+"""What a step of TRL's GRPO trainer has produced: exact token ids, log-probabilities and pooled states."""
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from cocal.checkpoints.text import plain_texts
+from cocal.features.forward import batches_of_rows, score
+from cocal.generation.engine import Completion
+
+
+class RolloutCapture:
+    """Mixin for TRL's `GRPOTrainer`, before which it stands among the bases of a class.
+
+    Where `_layers` names blocks, one teacher-forced pass over the exact token ids, under the policy that produced them
+    and in the precision of its update, gives the pooled states of the rollouts.
+    """
+
+    _layers: tuple[int, ...] = ()
+    """Zero-based indices of the blocks whose states are captured."""
+    _states_dtype: torch.dtype = torch.float32
+    """Number format in which these states will be stored."""
+    _rewards_of_step: torch.Tensor | None = None
+    states_seconds: float = 0.0
+    """Seconds of the passes over states, and of companions that learn from them, since somebody set this to 0."""
+
+    @property
+    def _own_engine(self) -> bool:
+        """Whether raw log-probabilities came with the rollouts, so that no pass has to give them."""
+        return False
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """TRL's rewards (rollouts of all processes, functions), which are kept for recording."""
+        self._rewards_of_step = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        return self._rewards_of_step
+
+    def _gathered(self, rows: list[dict]) -> list[dict]:
+        """All rollouts in the main process, and none in the others."""
+        count = self.accelerator.num_processes
+        if count == 1:
+            return rows
+        # States travel as they are stored: those of a step of Qwen3-8B, all layers, take 1.2 GB in bfloat16.
+        packed = [row | {"states": self._packed(row["states"])} for row in rows]
+        parts = [None] * count if self.accelerator.is_main_process else None
+        torch.distributed.gather_object(packed, parts, dst=0)
+        gathered = [row for part in parts or () for row in part]
+        return [row | {"states": None if row["states"] is None else row["states"].float().numpy()} for row in gathered]
+
+    def _packed(self, states: np.ndarray | None) -> torch.Tensor | None:
+        return None if states is None else torch.from_numpy(states).to(self._states_dtype)
+
+    def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+        """What this process's rollouts of TRL's batch are: prompt_ids, completion, states and text of each."""
+        prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
+        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
+        states = logprobs = [None] * len(responses)
+        if self._layers or not self._own_engine:
+            began = time.monotonic()
+            states, logprobs = self._scored(prompts, responses)
+            self.states_seconds += time.monotonic() - began
+        if self._own_engine:
+            values = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
+            logprobs = [np.array(row, dtype=np.float32) for row in values]
+        ends = set(self.eos_token_ids)
+        return [
+            {
+                "prompt_ids": prompts[k],
+                "completion": Completion(ids, logprobs[k], "stop" if ids[-1] in ends else "length"),
+                "states": states[k],
+                "text": text,
+            }
+            for k, (ids, text) in enumerate(zip(responses, plain_texts(self._tokenizer, responses), strict=True))
+        ]
+
+    def _scored(
+        self, prompts: list[list[int]], responses: list[list[int]]
+    ) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
+        """Each response's pooled states (layers, 2, hidden), and log-probabilities unless our engine has given them."""
+        lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
+        # Every process takes the same number of batches, since sharded parameters are gathered in step.
+        batches = batches_of_rows(lengths, self.args.per_device_train_batch_size)
+        states: list = [None] * len(responses)
+        logprobs: list = [None] * len(responses)
+        scored = score(
+            self.model,
+            prompts,
+            responses,
+            batches,
+            layers=self._layers or (0,),
+            pad=self._tokenizer.pad_token_id,
+            unwrapped=self.accelerator.unwrap_model(self.model),
+            logprobs=not self._own_engine,
+        )
+        with self.accelerator.autocast():  # the update's precision, which accelerate sets for the whole model only
+            for part in scored:
+                for k, i in enumerate(part.rows):
+                    states[i] = part.features[k]
+                    if part.logprobs is not None:
+                        logprobs[i] = part.logprobs[k]
+        return states, logprobs
+
+
+def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:
+    return [row[keep].tolist() for row, keep in zip(values.cpu(), mask.bool().cpu(), strict=True)]

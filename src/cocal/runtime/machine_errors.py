@@ -1,0 +1,144 @@
+"""One sentence for what a machine refuses: space on a disk, permission to write, memory.
+
+The error may come from any library, and each has its own words, so the errors are known by their numbers where they
+carry one and otherwise by their texts. Libraries are not imported for this.
+"""
+
+import errno
+import os
+import pwd
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_FULL = {
+    errno.ENOSPC: "no space is left on its file system",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file would be larger than this process may write (`ulimit -f`)",
+}
+_FULL_TEXTS = [
+    (re.compile(r"no space left on device|os error 28\b", re.IGNORECASE), _FULL[errno.ENOSPC]),
+    (re.compile(r"disk quota exceeded|os error 122\b", re.IGNORECASE), _FULL[errno.EDQUOT]),
+    # torch.save does not say why it could not write
+    (
+        re.compile(r"inline_container.*unexpected pos|PytorchStreamWriter failed writing"),
+        "it could not be written whole",
+    ),
+]
+_DENIED = {errno.EROFS, errno.EACCES, errno.EPERM}
+_MEMORY = re.compile(r"(can't|cannot|unable to) allocate|out of memory|bad_alloc", re.IGNORECASE)
+_SIZE = re.compile(r"allocate (?P<size>[\d.]+ [KMGTPE]iB)|(allocate|alloc of size) (?P<bytes>\d+)")
+MEMORY_SETTINGS = {
+    "train": ("policy.micro_batch",),
+    "resample": ("generation.engine.batch_size", "features.batch_tokens"),
+    "responses": ("generation.engine.batch_size",),
+    "replay": ("features.batch_tokens",),
+    "features": ("features.batch_tokens",),
+    "prompts": ("features.batch_tokens",),
+    "import-rollouts": ("features.batch_tokens",),
+}
+"""The settings of a study that bound the memory of a command and leave the protocol alone."""
+
+
+def explain(error: BaseException, command: str, places: Sequence[Path]) -> str | None:
+    """The sentence about an error of the machine: what is short, where, and what to do.
+
+    Args:
+        error: The error, which may have come from another one.
+        command: Command of `cocal` that failed.
+        places: Files and folders that the command writes, for an error that does not name its file.
+
+    Returns:
+        None if it is another error.
+    """
+    for one in _chain(error):
+        number = one.errno if isinstance(one, OSError) else None
+        in_text = (words for pattern, words in _FULL_TEXTS if pattern.search(str(one)))
+        if full := _FULL.get(number) or next(in_text, None):
+            return _no_space(_path(one) or _fullest(places), full)
+        if number in _DENIED and (path := _path(one)):
+            return _denied(path, read_only=number == errno.EROFS)
+        if isinstance(one, MemoryError) or number == errno.ENOMEM or _is_of_torch(one):
+            return _no_memory(str(one), command)
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and those from which it came."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _path(error: BaseException) -> Path | None:
+    """The file that could not be written; of a copy or a renaming, the target."""
+    names = [getattr(error, name, None) for name in ("filename2", "filename")]
+    return next((Path(os.fsdecode(name)) for name in names if isinstance(name, (str, bytes, os.PathLike))), None)
+
+
+def _existing(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that exists."""
+    path = path.absolute()
+    for folder in (path, *path.parents):
+        with suppress(OSError):  # it does not exist, or lies in a folder that this user may not enter
+            folder.stat()
+            return folder
+    return Path("/")
+
+
+def _fullest(places: Sequence[Path]) -> Path:
+    return min(places or [Path()], key=lambda place: shutil.disk_usage(_existing(place)).free)
+
+
+def _no_space(path: Path, what: str) -> str:
+    disk = shutil.disk_usage(_existing(path))
+    return (
+        f"{path}: {what} ({_size(disk.free)} of {_size(disk.total)} are free now); free space there, or move the "
+        "folder to a larger disk and put a link in its place, and run the same command again: finished work is kept"
+    )
+
+
+def _denied(path: Path, read_only: bool) -> str:
+    if read_only:
+        return (
+            f"{path}: its file system is mounted read-only; make it writable, or run in another folder with "
+            "`snakemake --directory FOLDER`"
+        )
+    known = _existing(path)
+    owner, mode = _name(known.stat().st_uid), stat.filemode(known.stat().st_mode)
+    return (
+        f"{path}: {_name(os.geteuid())} has no permission for this; {known} belongs to {owner} and has the mode "
+        f"{mode}: have it changed, or run in a folder of your own with `snakemake --directory FOLDER`"
+    )
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+def _is_of_torch(error: BaseException) -> bool:
+    return type(error).__name__ == "OutOfMemoryError" or (
+        isinstance(error, RuntimeError) and _MEMORY.search(str(error)) is not None
+    )
+
+
+def _no_memory(text: str, command: str) -> str:
+    device = " of the GPU" if "CUDA" in text else ""
+    found = _SIZE.search(text)
+    asked = "" if found is None else f": {found['size'] or _size(int(found['bytes']))} more were asked for"
+    settings = MEMORY_SETTINGS.get(command, ())
+    lower = f", or lower {' or '.join(settings)} of the study (the job then begins anew)" if settings else ""
+    more = "take a GPU with more memory" if device else "give the job more memory"
+    return f"the memory{device} does not suffice{asked}; {more}{lower}, and run the same command again"
+
+
+def _size(count: int) -> str:
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = (max(count, 1).bit_length() - 1) // 10
+    return f"{count / 1024**power:.4g} {units[power]}"

@@ -1,0 +1,93 @@
+"""Portable numerics: the same bytes on every x86-64 processor with AVX2 and FMA.
+
+Libraries choose code by the processor that they run on, and different code rounds differently; training amplifies the
+last digit of one sum into another policy. The variables below hold every library to code that gives the same bytes on
+all processors with AVX2, which those of Intel and AMD have since about 2015. Libraries read them once, so they must be
+set before a process starts.
+"""
+
+import os
+import platform
+from pathlib import Path
+from typing import Literal
+
+from cocal.errors import ConfigError
+
+Numerics = Literal["portable", "native"]
+"""Whether results shall not depend on the processor, or each library takes its fastest code."""
+
+PORTABLE = {
+    # PyTorch's own kernels: softmax, GELU, attention and reductions use vectors of 512 bits where there are any.
+    "ATEN_CPU_CAPABILITY": "avx2",
+    # MKL would compute PyTorch's matrix products, in this mode two to three times as slowly as in others; AVX2 and
+    # AVX2,STRICT give other bytes in small products on processors of AMD. `cocal.runtime.products` therefore gives them
+    # to OpenBLAS. What still calls MKL keeps its bytes by this mode: fused attention and linear algebra.
+    "MKL_CBWR": "COMPATIBLE",
+    # MKL's vector functions (exp, log, sqrt, tanh of a tensor) would use code for SSE, whose estimates of square roots
+    # differ between processors of Intel and AMD. Intel does not document this variable; 3 stands for AVX2.
+    "MKL_VML_DEBUG_CPU_TYPE": "3",
+    # oneDNN computes matrix products of 16-bit numbers and convolutions, with AVX-512 and AMX where there are any.
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    # OpenBLAS computes NumPy's and PyTorch's matrix products; its code for Haswell runs on every processor with AVX2.
+    "OPENBLAS_CORETYPE": "Haswell",
+    # NumPy's own exp, log, tanh and sort have code for AVX-512 (X86_V4 and its extensions, as NumPy names them).
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+}
+"""Environment variables that make the numerical libraries portable."""
+
+_CPU_INFO = Path("/proc/cpuinfo")
+"""Linux's description of the processor."""
+_NEEDED = {"avx2", "fma"}
+_REMEDY = "set `numerics: native` in the study (or give --config numerics=native); its results then fit this machine"
+
+
+def environment(numerics: Numerics) -> dict[str, str]:
+    """The variables for the environment of a study's jobs."""
+    return dict(PORTABLE) if numerics == "portable" else {}
+
+
+def active() -> Numerics:
+    """The numerics of this process, according to its environment."""
+    return "portable" if PORTABLE.items() <= os.environ.items() else "native"
+
+
+def check_processor(cpu_info: Path | None = None) -> None:
+    """Refuse portable numerics on a processor that cannot compute them.
+
+    Args:
+        cpu_info: Linux's description of the processor, by default that of this machine.
+
+    Raises:
+        ConfigError: if the numerics are portable and the processor is no x86-64 with AVX2 and FMA.
+    """
+    if active() == "native":
+        return
+    cpu_info = cpu_info or _CPU_INFO
+    if platform.machine() != "x86_64" or not cpu_info.is_file():
+        raise ConfigError(
+            f"numerics: portable results need a Linux machine with an x86-64 processor, not {platform.system()} on "
+            f"{platform.machine()}; {_REMEDY}"
+        )
+    flags = next((line.split() for line in cpu_info.read_text().splitlines() if line.startswith("flags")), [])
+    if missing := sorted(_NEEDED.difference(flags)):
+        raise ConfigError(
+            "numerics: portable results need a processor with AVX2 and FMA, and this one lacks "
+            f"{' and '.join(missing)}; {_REMEDY}"
+        )
+
+
+def check_torch() -> None:
+    """Refuse to compute if PyTorch does not keep to portable numerics.
+
+    Raises:
+        ConfigError: if the numerics are portable and PyTorch uses other code than that for AVX2, as it does if it was
+            loaded before the variables were set.
+    """
+    import torch
+
+    found = torch.backends.cpu.get_cpu_capability()
+    if active() == "portable" and found != "AVX2":
+        raise ConfigError(
+            f"numerics: PyTorch uses its code for {found} and not that for AVX2, so results would not be portable; "
+            f"start the job in an environment with ATEN_CPU_CAPABILITY=avx2, or {_REMEDY}"
+        )

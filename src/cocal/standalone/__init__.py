@@ -1,0 +1,1 @@
+"""Companions without a workflow: fitted on anybody's rollouts, saved in the Hub's convention, applied to responses."""

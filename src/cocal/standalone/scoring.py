@@ -1,0 +1,133 @@
+"""Confidences for a file of responses, block by block: in constant memory, and a killed run goes on."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from cocal.checkpoints.loading import Policy
+from cocal.errors import ContractError
+from cocal.integrations.lines import Fields, entries, extended
+from cocal.integrations.sample import Sample
+from cocal.runtime.progress import Progress
+from cocal.standalone.companion import ROWS, Companion
+from cocal.standalone.encoding import ORIGINS
+from cocal.store.run_folder import RunFolder
+
+UNFINISHED = "scored.jsonl"
+"""Name of the file in the run folder that grows block by block."""
+IDS = "confidence_ids"
+"""Field that says whether a confidence rests on ids that were given (`given`) or on a text (`tokenised`)."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is scored, and how.
+
+    Attributes:
+        source: File of JSON lines.
+        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+        field: Name of the field for the confidences.
+        target: See `Companion.score`.
+        seed: See `Companion.score`.
+        batch_tokens: Largest number of tokens in one forward pass, padding included.
+    """
+
+    source: Path
+    mapping: Mapping[str, str]
+    field: str = "confidence"
+    target: str | None = None
+    seed: int | None = None
+    batch_tokens: int = 16384
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a file of responses holds, from a first reading that computes nothing.
+
+    Attributes:
+        rows: Number of responses.
+        fields: Which fields are taken for what.
+    """
+
+    rows: int
+    fields: Fields
+
+
+def check(wanted: Wanted) -> Checked:
+    """Read every row once, so that a wrong one is found before hours of computing.
+
+    Raises:
+        ContractError: if the file or a row is not usable; the message names file, row and remedy.
+    """
+    fields, count = None, 0
+    for where, _, entry in entries(wanted.source):
+        if fields is None:
+            fields = Fields.of(entry, wanted.mapping, where, ("prompt", "response"))
+        taken = next((name for name in (wanted.field, IDS) if name in entry), None)
+        if taken is not None:
+            raise ContractError(
+                f"{where}: there is a field {taken!r} already; give the confidences another name (--name), and score "
+                "the original file rather than a scored one"
+            )
+        fields.sample(entry, where)
+        count += 1
+    return Checked(count, fields)
+
+
+def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder) -> Counter:
+    """Write every line of a file with its confidence into the run folder, in the order of the file.
+
+    Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
+    Blocks that an earlier run has finished are kept.
+
+    Returns:
+        Number of responses by what their prompts' ids come from, of those that this run has scored.
+
+    Raises:
+        ContractError: if a token id is outside the vocabulary, or the model is not the companion's.
+    """
+    encoder = companion.encoder(policy)
+    path = run.path / UNFINISHED
+    done = _whole_blocks(path)
+    if done:
+        logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
+    progress = Progress("response", checked.rows, done=done)
+    origins: Counter = Counter()
+    lines = islice(_samples(wanted, checked.fields), done, None)
+    with path.open("ab") as output:
+        while block := list(islice(lines, ROWS)):
+            rows = encoder.encode([sample for _, sample in block])
+            confidences = companion.score_encoded(
+                policy, rows, target=wanted.target, seed=wanted.seed, batch_tokens=wanted.batch_tokens
+            )
+            for (text, _), row, confidence in zip(block, rows, confidences.tolist(), strict=True):
+                added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
+                output.write(extended(text, added).encode())
+                origins[ORIGINS[row.origin]] += 1
+            output.flush()
+            os.fsync(output.fileno())
+            progress.add(len(block), detail=f"mean confidence {confidences.mean():.3f}")
+    return origins
+
+
+def _samples(wanted: Wanted, fields: Fields) -> Iterator[tuple[str, Sample]]:
+    for where, text, entry in entries(wanted.source):
+        yield text, fields.sample(entry, where)
+
+
+def _whole_blocks(path: Path) -> int:
+    """Number of lines in the whole blocks of an unfinished file, which is cut to them."""
+    if not path.exists():
+        return 0
+    ends, position = [0], 0
+    with path.open("rb") as lines:
+        for count, line in enumerate(lines, start=1):
+            position += len(line)
+            if count % ROWS == 0 and line.endswith(b"\n"):
+                ends.append(position)
+    os.truncate(path, ends[-1])
+    return (len(ends) - 1) * ROWS

@@ -1,0 +1,109 @@
+"""Replicates of a study: the same study with other seeds of the policies, and the spread of its numbers over them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from cocal.config.backbone import PretrainingSettings
+from cocal.config.base import Model
+from cocal.config.study import Study
+from cocal.errors import ContractError
+from cocal.store.atomic import write_text
+from cocal.study.digests import Maker
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXHIBITS = ("tables/*.csv", "figures/*.csv")
+"""Patterns of the numbers of tables and figures within the results."""
+_VALUE = "value"
+"""Column of an exhibit's numbers; the columns before it tell its rows apart, and those behind it describe the value."""
+
+
+class Gathered(Model):
+    """What a folder of gathered replicates holds, as its file `gathered.json` tells."""
+
+    study: str | None
+    replicates: int
+    """Number of the replicates."""
+    made_by: Maker
+    """Who gathered them, which is who ran them where `make replicate` does both."""
+
+
+def replicate(study: Study, number: int) -> Study:
+    """The study with the seeds of a replicate.
+
+    `number` is added to the seeds of questions and facts, of pre-training, of policy training and of all sampling. The
+    seeds of companions, of the split and of the bootstrap stay, because every replicate shows their spread itself.
+
+    Args:
+        study: The study as its file has it.
+        number: Number of the replicate, counted from 1.
+    """
+    changes = {
+        name: part.model_copy(update={"seed": part.seed + number})
+        for name, part in (("policy", study.policy), ("generation", study.generation), ("postcal", study.postcal))
+    }
+    backbones = {
+        name: one.model_copy(update={"seed": one.seed + number}) if isinstance(one, PretrainingSettings) else one
+        for name, one in study.backbones.items()
+    }
+    changes["reports"] = study.reports.model_copy(update={"replicates": None})
+    caption = f"{study.caption.rstrip('.')}; replicate {number}, with other seeds of questions, policies and sampling"
+    return study.model_copy(update={**changes, "backbones": backbones, "seed": study.seed + number, "caption": caption})
+
+
+def write_study(study: Study, path: Path) -> None:
+    """Write a study as a file for `snakemake --configfile`."""
+    content = study.model_dump(mode="json", exclude_unset=True)
+    write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
+
+
+def spread(results: Sequence[Path]) -> "dict[str, pd.DataFrame]":
+    """The numbers of every table and figure over replicates.
+
+    Args:
+        results: The folder of results of each replicate, in order.
+
+    Returns:
+        By path within the results: the columns that tell the rows apart, then mean, sd (with n - 1 in the denominator),
+        least and greatest value, and one column for each replicate. Exhibits whose numbers are not in one column, such
+        as times, counts in bins and settings, are left out.
+
+    Raises:
+        ContractError: if a replicate lacks an exhibit, or a row of it, that another one has.
+    """
+    import pandas as pd
+
+    found = {}
+    for name in sorted(
+        {str(path.relative_to(folder)) for folder in results for p in EXHIBITS for path in folder.glob(p)}
+    ):
+        columns = [_numbers(folder / name) for folder in results]
+        if any(column is None for column in columns):
+            continue
+        table = pd.concat(columns, axis=1, keys=[f"replicate_{number}" for number in range(1, len(columns) + 1)])
+        for folder, column in zip(results, columns, strict=True):
+            if len(missing := table.index.difference(column.index)):
+                raise ContractError(
+                    f"{folder / name}: lacks the row {missing[0]} that another replicate has; run all replicates with "
+                    "one study and one version of CoCal"
+                )
+        over = table.agg(["mean", "std", "min", "max"], axis=1)
+        over.columns = ["mean", "sd", "least", "greatest"]
+        found[name] = pd.concat([over, table], axis=1).loc[columns[0].index].reset_index()
+    return found
+
+
+def _numbers(path: Path) -> "pd.Series | None":
+    """The numbers of an exhibit by the columns that tell its rows apart; None if they are not in one column."""
+    import pandas as pd
+
+    if not path.exists():
+        raise ContractError(f"{path}: there is no such file, which another replicate has; finish this replicate")
+    frame = pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
+    if _VALUE not in frame or frame[_VALUE].dtype.kind != "f":
+        return None
+    return frame.set_index(list(frame.columns[: frame.columns.get_loc(_VALUE)]))[_VALUE]

@@ -1,0 +1,111 @@
+"""The rivals of tables/recalibrated: scores that may learn from the same rollouts as the companions.
+
+Each rival is shown as it is, and after Platt scaling and isotonic regression on rollouts of the training questions.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from cocal.config.evaluation import CompanionSettings
+from cocal.config.methods import METHODS
+from cocal.config.study import Study
+from cocal.study.plan import available_methods, restricted, trainer_of
+from cocal.study.results import companion_folder
+
+Reader = Literal["linear", "one-layer", "rollouts"]
+"""What scores hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
+Calibration = Literal["raw", "platt", "isotonic"]
+CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
+"""What is done to a score: nothing, Platt scaling, or isotonic regression."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A score of responses in [0, 1] that can be recalibrated."""
+
+    name: str
+    """Name of its confidences in files, together with what was done to them (`named`)."""
+    method: str
+    """Method of the registry whose responses it scores, and whose target it learns if it reads hidden states. A study
+    without this method does not have the rival."""
+    reader: Reader | None = None
+    """What gives the score if it reads hidden states; None if it does not."""
+    ranks_only: bool = False
+    """Whether the score as it is only ranks responses, so that its calibration error means nothing."""
+
+
+RIVALS = {
+    one.name: one
+    for one in (
+        Rival(name="token-probability", method="token-probability"),
+        Rival(name="least-token-probability", method="token-probability"),
+        Rival(name="length", method="token-probability", ranks_only=True),
+        Rival(name="self-consistency-loo", method="self-consistency"),
+        Rival(name="semantic-entropy", method="self-consistency"),
+        Rival(name="rlcr", method="rlcr"),
+        Rival(name="dcpo", method="dcpo"),
+        Rival(name="linear-group", method="cocal-group", reader="linear"),
+        Rival(name="linear-binary", method="cocal-binary", reader="linear"),
+        Rival(name="one-layer-group", method="cocal-group", reader="one-layer"),
+        Rival(name="one-layer-binary", method="cocal-binary", reader="one-layer"),
+        Rival(name="cocal-group", method="cocal-group", reader="rollouts"),
+        Rival(name="cocal-binary", method="cocal-binary", reader="rollouts"),
+    )
+}
+"""All rivals by name, in the order of the table."""
+
+
+def named(rival: str, calibration: Calibration) -> str:
+    """Name of a rival's confidences in tables of predictions and in metric cubes, such as "rlcr+platt"."""
+    return rival if calibration == "raw" else f"{rival}+{calibration}"
+
+
+def rivals_of(study: Study, algorithm: str) -> list[Rival]:
+    """The rivals that a study has on the policy of an algorithm, whose own rollouts recalibrate them.
+
+    The rollouts of RLCR and DCPO are not kept where another engine trained these policies.
+    """
+    kept = algorithm == "grpo" or trainer_of(study, study.main_backbone, algorithm) != "imported"
+    known = available_methods(study)
+    return [one for one in RIVALS.values() if kept and one.method in known and METHODS[one.method].policy == algorithm]
+
+
+def recalibrated_algorithms(study: Study) -> list[str]:
+    """The algorithms on whose policies a study has rivals."""
+    return [algorithm for algorithm in study.policy.algorithms if rivals_of(study, algorithm)]
+
+
+def all_rivals(study: Study) -> list[Rival]:
+    """The rivals that a study has on any of its policies, in the order of the table."""
+    found = {one.name for algorithm in study.policy.algorithms for one in rivals_of(study, algorithm)}
+    return [one for one in RIVALS.values() if one.name in found]
+
+
+def reads_states(study: Study, algorithm: str) -> bool:
+    """Whether a rival on the policy of an algorithm reads hidden states."""
+    return any(one.reader for one in rivals_of(study, algorithm))
+
+
+def one_layer_companion(study: Study) -> CompanionSettings:
+    """Settings of companions that differ from CoCal's in their depth alone: they have its first hidden layer."""
+    first = {"widths": study.companion.widths[:1], "dropout": study.companion.dropout[:1]}
+    return study.companion.model_copy(update=first)
+
+
+def reader_folders(study: Study) -> dict[Reader, str]:
+    """Folders of the companions of all steps that score rivals, by their kind; none where no rival reads states."""
+    if not reads_states(study, "grpo"):
+        return {}
+    backbone, steps = study.main_backbone, restricted(study.policy.steps).folder
+    own = companion_folder(backbone, "rollouts")
+    return {"one-layer": f"{one_layer_folder(backbone)}/{steps}", "rollouts": f"{own}/{steps}"}
+
+
+def one_layer_folder(backbone: str) -> str:
+    """Folder of the companions of one hidden layer."""
+    return f"results/companions/{backbone}/one-layer"
+
+
+def calibrators_file(backbone: str, algorithm: str, step: int) -> str:
+    """The fitted calibrators of the rivals on a policy."""
+    return f"results/recalibration/{backbone}/{algorithm}/step-{step}.json"

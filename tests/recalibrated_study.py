@@ -1,0 +1,104 @@
+"""A small study with rollouts, companions and evaluation responses, for the tests of recalibrated rivals."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.cli import main
+from cocal.config.evaluation import CompanionSettings
+from cocal.features.writer import create_features
+from cocal.store import read_frame, write_frame
+from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
+from cocal.study.rivals import RIVALS
+from companion_run import HIDDEN, SETTINGS, STEPS, Run, small_run
+from evaluated_study import POOL, SAMPLES, responses
+
+ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
+OF_GRPO = [name for name, rival in RIVALS.items() if rival.method not in ("rlcr", "dcpo")]
+
+
+@dataclass
+class Recalibrated:
+    """Everything on disk below a folder; `command` makes the words of `cocal recalibrate`."""
+
+    folder: Path
+    run: Run
+    responses: pd.DataFrame
+
+    def write(self) -> "Recalibrated":
+        """Write rollouts, companions, the evaluation set, its responses and their states."""
+        self.run.write()
+        for name, settings in (("rollouts", SETTINGS), ("one-layer", ONE_LAYER)):
+            flags = ["--settings", settings.model_dump_json(), "--steps", str(STEPS)]
+            assert main([*self.run.command(self.folder / name), *flags]) == 0
+        write_frame(self.folder / "sums.parquet", questions_of(self.responses), QUESTIONS, {})
+        write_frame(self.folder / "answer/sums.parquet", self.responses, RESPONSES, {})
+        evaluated = self.responses[self.responses["sample"] < SAMPLES]
+        states = np.random.default_rng(2).normal(size=(len(evaluated), 2, 2, HIDDEN)).astype(np.float32)
+        writer = create_features(
+            self.folder / "states/sums.zarr",
+            responses=len(evaluated),
+            layers=[0, 2],
+            hidden=HIDDEN,
+            rows_per_chunk=len(evaluated),
+            dtype="float32",
+            attributes={},
+        )
+        ids, length = (evaluated[name].to_numpy() for name in ("response_id", "length"))
+        writer.write(0, ids, evaluated["question_id"].tolist(), length, states)
+        return self
+
+    def command(self, *flags: str, rivals=OF_GRPO, settings: CompanionSettings = SETTINGS) -> list[str]:
+        folder, place = self.folder, self.run.folder
+        words = ["recalibrate", "--rivals", *rivals, "--split", settings.model_dump_json(), "--samples"]
+        words += [f'{{"sums": {SAMPLES}}}', f"--pool={POOL}", "--backbone=tiny", "--algorithm=grpo", f"--step={STEPS}"]
+        words += [f"--rollouts={place / 'rollouts'}", f"--questions={place / 'questions.parquet'}"]
+        words += [f"--evaluated={folder / 'sums.parquet'}", f"--responses={folder / 'answer'}"]
+        if any(RIVALS[name].reader for name in rivals):
+            words += [f"--features={folder / 'states'}", f"--rollout-features={place / 'features.zarr'}"]
+            kinds = dict.fromkeys(RIVALS[name].reader for name in rivals)
+            words += ["--companions", *(f"{k}={folder / k}/steps-{STEPS}" for k in kinds if k not in (None, "linear"))]
+        return [
+            *words,
+            f"--output-calibrators={folder / 'calibrators.json'}",
+            f"--output={folder / 'out.parquet'}",
+            *flags,
+        ]
+
+    def predictions(self) -> pd.DataFrame:
+        return read_frame(self.folder / "out.parquet", PREDICTIONS)
+
+
+def questions_of(frame: pd.DataFrame) -> pd.DataFrame:
+    ids = frame["question_id"].unique()
+    return pd.DataFrame(
+        {
+            "dataset": "sums",
+            "question_id": ids,
+            "question": [f"How much is {name}?" for name in ids],
+            "answer": "1",
+            "aliases": [[] for _ in ids],
+            "domain": "mathematics",
+            "split": "evaluation",
+            "subject": "sums",
+            "level": 0,
+        }
+    )
+
+
+def small_study(folder: Path) -> Recalibrated:
+    """Rollouts whose token probabilities, answers and stated confidences tell something; not yet written."""
+    run, draw = small_run(folder / "run"), np.random.default_rng(3)
+    rollouts = run.responses
+    correct = rollouts["correct"].to_numpy()
+    rollouts["logprobs"] = [
+        -draw.exponential(0.3 if right else 0.6, length).astype(np.float32)
+        for right, length in zip(correct, rollouts["length"], strict=True)
+    ]
+    rollouts["mean_logprob"] = [float(values.mean(dtype=np.float64)) for values in rollouts["logprobs"]]
+    wrong = draw.integers(2, 9, len(rollouts)).astype(str)
+    rollouts["answer"] = np.where(rollouts["truncated"], None, np.where(correct, "1", wrong))
+    rollouts["confidence"] = np.where(draw.random(len(rollouts)) < 0.1, np.nan, (0.3 + 0.4 * correct).round(1))
+    return Recalibrated(folder, run, responses().assign(step=STEPS))

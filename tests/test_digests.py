@@ -1,0 +1,138 @@
+"""Digests of a study's outputs: what they see, what they leave out, and what the verdict says."""
+
+import json
+import shutil
+
+import pytest
+
+from cocal import cli
+from cocal.errors import ContractError
+from cocal.store.content import content_digest
+from cocal.study.digests import Maker, StudyDigests, main_outputs, verdict
+
+MAKER = Maker(commit="abc", numerics="portable", processor="Some Processor", versions={"python": "3.11.7"})
+DIGESTS = {"questions": {"questions/a.parquet": "1"}, "policies": {"p/1": "2", "p/2": "3"}, "tables": {"t.csv": "4"}}
+THERE = StudyDigests(study="smoke", made_by=MAKER, digests=DIGESTS)
+
+
+def _changed(**outputs):
+    digests = {stage: {name: outputs.get(name, value) for name, value in of.items()} for stage, of in DIGESTS.items()}
+    return THERE.model_copy(update={"digests": digests})
+
+
+def test_equal_bytes_are_said_in_a_sentence():
+    assert verdict(THERE, THERE, "d.json") == (
+        "This machine computed the same bytes: all 4 outputs are those of d.json (commit abc, portable numerics, on "
+        "Some Processor)."
+    )
+
+
+def test_differences_are_grouped_by_stage_the_first_one_first():
+    here = _changed(**{"t.csv": "x", "p/2": "x"})
+    text = verdict(here, THERE, "d.json")
+    assert "2 of 4 outputs differ" in text
+    assert text.index("  policies: 1 of 2 differ: p/2") < text.index("  tables: 1 of 1 differ: t.csv")
+    assert "The first stage that differs is policies" in text
+    assert "like those of another seed" in text
+    assert "so the cause is the machine" in text
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"), [("questions/a.parquet", "another study"), ("t.csv", "Expect the same confidences")]
+)
+def test_what_to_expect_depends_on_the_first_stage(stage, expected):
+    assert expected in verdict(_changed(**{stage: "x"}), THERE, "d.json")
+
+
+def test_other_versions_commits_and_numerics_are_named():
+    maker = Maker(commit="def", numerics="native", processor="Other", versions={"python": "3.12.1"})
+    text = verdict(_changed(**{"t.csv": "x"}).model_copy(update={"made_by": maker}), THERE, "d.json")
+    assert "python 3.11.7 there and 3.12.1 here" in text
+    assert "abc there and def here" in text
+    assert "portable there and native here" in text
+
+
+def test_missing_outputs_and_other_studies_are_refused():
+    fewer = THERE.model_copy(update={"digests": {"questions": DIGESTS["questions"]}})
+    with pytest.raises(ContractError, match=r"p/1, p/2, t.csv of it are missing from the results"):
+        verdict(fewer, THERE, "d.json")
+    assert "p/1, p/2, t.csv of these results stand in no line of" in verdict(THERE, fewer, "d.json")
+    with pytest.raises(ContractError, match=r"digests of the study smoke, and the results are those of mine"):
+        verdict(THERE.model_copy(update={"study": "mine"}), THERE, "d.json")
+
+
+@pytest.fixture
+def results(smoke, tmp_path):
+    """A copy of the smoke study's results without its heaviest and its unneeded parts."""
+    ignored = shutil.ignore_patterns("runs", "benchmarks", "*.pdf", "*.png")
+    return shutil.copytree(smoke / "results", tmp_path / "results", ignore=ignored)
+
+
+@pytest.mark.slow
+def test_a_study_is_compared_with_itself_and_a_planted_difference_is_named(results, tmp_path, capsys):
+    file = tmp_path / "digests.json"
+    assert cli.main(["digests", "--results", str(results), "--write", str(file)]) == 0
+    assert cli.main(["digests", "--results", str(results), "--compare", str(file)]) == 0
+    assert "computed the same bytes" in capsys.readouterr().out
+    made = json.loads(file.read_text())["made_by"]
+    assert made["numerics"] == "portable"
+    assert made["processor"]
+    assert set(made["versions"]) >= {"python", "torch", "numpy"}
+    table = results / "tables/main.csv"
+    table.write_text(table.read_text().replace("0.", "1.", 1))
+    assert cli.main(["digests", "--results", str(results), "--compare", str(file)]) == 0
+    assert "  tables: 1 of" in (said := capsys.readouterr().out)
+    assert "tables/main.csv" in said
+    table.unlink()
+    assert cli.main(["digests", "--results", str(results), "--compare", str(file)]) == 2
+    assert "tables/main.csv of it is missing" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_outputs_of_every_stage_are_listed_without_times(results):
+    listed = {str(path.relative_to(results)): stage for stage, path in main_outputs(results)}
+    assert [*dict.fromkeys(listed.values())] == [
+        *("questions", "policies", "rollouts", "responses", "features", "companions", "predictions", "metrics"),
+        *("tables", "figures"),
+    ]
+    assert {"tables/main.csv", "policies/smoke/grpo/step-4", "companions/smoke/grpo"} <= set(listed)
+    assert not {name for name in listed if "cost" in name or "time_to" in name or "latency" in name}
+
+
+def test_without_a_file_there_is_nothing_to_compare(tmp_path, capsys):
+    assert cli.main(["digests", "--results", str(tmp_path), "--compare", str(tmp_path / "none.json")]) == 0
+    assert "none.json: there are no such digests" in capsys.readouterr().out
+    assert cli.main(["digests", "--results", str(tmp_path)]) == 2
+    assert "no finished study" in capsys.readouterr().err
+
+
+def test_provenance_is_no_content_and_every_bit_is(tmp_path):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import xarray as xr
+    from safetensors.numpy import save_file
+
+    from cocal.store import write_dataset
+
+    def table(name, value, **metadata):
+        content = pa.table({"a": pa.array([0.5, value]), "b": [[1], None]}).replace_schema_metadata(metadata or None)
+        pq.write_table(content, tmp_path / name)
+
+    def arrays(name, value, **attributes):
+        write_dataset(tmp_path / name, xr.Dataset({"a": ("x", np.array([0.5, value]))}), attributes)
+
+    def tensors(name, value, **metadata):
+        save_file({"a": np.array([0.5, value])}, tmp_path / name, metadata=metadata)
+
+    for write, suffix in ((table, "parquet"), (arrays, "nc"), (tensors, "safetensors")):
+        write(f"one.{suffix}", 1.0, made_by="1")
+        write(f"same.{suffix}", 1.0, made_by="2")
+        write(f"other.{suffix}", np.nextafter(1.0, 2.0), made_by="1")
+        one, same, other = (content_digest(tmp_path / f"{name}.{suffix}") for name in ("one", "same", "other"))
+        assert one == same != other, suffix
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ContractError, match="no weights and no tables"):
+        content_digest(tmp_path / "empty")
+    with pytest.raises(ContractError, match="no such file"):
+        content_digest(tmp_path / "none")

@@ -1,0 +1,150 @@
+"""Lineage: products name their parents, wrong parents are refused, and changed ancestors are found."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cocal.cli import main
+from cocal.errors import ContractError
+from cocal.features.writer import create_features
+from cocal.store import provenance, write_document, write_frame
+from cocal.store.contracts import JUDGEMENTS
+from cocal.store.lineage import Product, parents, trace
+from cocal.study.lineage import Source, descent, inherited
+
+
+def _table(path, reply="right", **facts):
+    frame = pd.DataFrame({"key": ["0" * 32], "reply": [reply], "engine": ["engine 1"]})
+    write_frame(path, frame, JUDGEMENTS, provenance("judge", {}, **facts))
+    return path
+
+
+def _child(path, *sources, **facts):
+    write_document(path, {}, descent(path, "check", {}, map(Source, sources), **facts))
+    return path
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """Paths of a child, its two parents and their common parent in results/."""
+    monkeypatch.chdir(tmp_path)
+    first = _table("results/questions/first.parquet", dataset="sums")
+    left = _child("results/left.json", first, backbone="tiny", step=4)
+    right = _child("results/right.json", first, backbone="tiny", step=4)
+    return _child("results/tables/child.json", left, right, backbone="tiny"), left, right, first
+
+
+def test_a_product_names_its_parents_and_their_digests(family):
+    child, left, right, _ = family
+    assert {str(path) for path in Product(Path(child)).parents} == {left, right}
+    assert Product(Path(child)).parents[Path(left)] == Product(Path(left)).identity
+    assert Product(Path(left)).facts["step"] == "4"
+    assert inherited(left, "backbone", "algorithm") == {"backbone": "tiny"}
+
+
+def test_a_trace_visits_each_ancestor_once_with_its_distance(family):
+    child, left, right, first = family
+    found = [(distance, str(product.path)) for distance, product in trace(child)]
+    assert found == [(0, child), (1, left), (2, first), (1, right)]
+
+
+def test_the_lineage_of_a_study_that_was_moved_still_holds(family, tmp_path, monkeypatch):
+    shutil.move(tmp_path / "results", tmp_path / "studies/mine/results")
+    monkeypatch.chdir(tmp_path / "studies")
+    found = [str(product.path) for _, product in trace("mine/results/tables/child.json")]
+    assert found[2] == "mine/results/questions/first.parquet"
+
+
+def test_one_attribute_serves_products_in_several_folders(family):
+    _, left, _, _ = family
+    attributes = descent("results/rollouts/tiny/grpo", "train", {}, [Source(left)])
+    for place in ("results/a.json", "results/features/tiny/grpo/b.json", "results/policies/tiny/grpo/step-1/c.json"):
+        write_document(place, {}, attributes)
+        assert list(Product(Path(place)).parents) == [Path(left)]
+
+
+def test_a_changed_ancestor_is_named_with_what_was_made_from_it(family):
+    child, left, _, first = family
+    _table(first, reply="wrong", dataset="sums")
+    with pytest.raises(ContractError, match=f"{left}: was made from {first} when its digest was"):
+        list(trace(child))
+
+
+def test_the_same_content_written_again_is_the_same_ancestor(family):
+    child, _, _, first = family
+    _table(first, dataset="sums")
+    assert len(list(trace(child))) == 4
+
+
+def test_an_ancestor_that_was_deleted_to_free_space_ends_its_line(family):
+    child, left, right, first = family
+    Path(first).unlink()
+    assert [str(product.path) for _, product in trace(child)] == [child, left, right]
+
+
+def test_other_features_are_another_ancestor(tmp_path):
+    found = set()
+    for value in (0.0, 0.0, 1.0):
+        path = tmp_path / "features.zarr"
+        shutil.rmtree(path, ignore_errors=True)
+        writer = create_features(path, responses=2, layers=[0], hidden=3, rows_per_chunk=2, dtype="float32")
+        writer.write(0, np.arange(2), ["a", "b"], np.ones(2, dtype=int), np.full((2, 1, 2, 3), value))
+        found.add(Product(path).identity)
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("stated", "must"),
+    [
+        ({"backbone": "other"}, {}),
+        ({"backbone": "tiny", "step": 2}, {}),
+        ({"algorithm": "rlcr"}, {}),
+        ({"dataset": "sums"}, {"dataset": "products"}),
+        ({"experience": "rollouts"}, {"experience": "resampled"}),
+    ],
+)
+def test_a_source_of_another_cell_is_refused_by_both_names(tmp_path, stated, must):
+    source = _table(tmp_path / "source.parquet", **stated)
+    with pytest.raises(ContractError, match=r"child\.json: cannot be made from .*source\.parquet, whose .* is"):
+        descent(
+            tmp_path / "child.json",
+            "check",
+            {},
+            [Source(source, **must)],
+            backbone="tiny",
+            algorithm="grpo",
+            step=4,
+        )
+
+
+def test_facts_in_which_a_source_has_to_differ_are_compared_as_stated(tmp_path):
+    source = _table(tmp_path / "base.parquet", backbone="tiny", algorithm="base", step=0)
+    facts = {"backbone": "tiny", "algorithm": "grpo"}
+    descent(tmp_path / "child.json", "train", {}, [Source(source, algorithm="base", step=0)], **facts)
+    with pytest.raises(ContractError, match="whose algorithm is base, not grpo"):
+        descent(tmp_path / "child.json", "train", {}, [Source(source)], **facts)
+
+
+def test_a_users_own_file_states_nothing_and_is_taken(tmp_path):
+    (tmp_path / "own.json").write_text("{}")
+    made = descent(tmp_path / "child.json", "check", {}, [Source(tmp_path / "own.json")], backbone="tiny")
+    assert "own.json" in made["parents"]
+    with pytest.raises(ContractError, match="no such file"):
+        parents(tmp_path / "child.json", [tmp_path / "absent.json"])
+
+
+def test_the_command_prints_the_family_and_refuses_a_changed_one(family, capsys):
+    child, left, right, first = family
+    assert main(["trace", child]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [child, left, first, right]
+    assert lines[2].startswith("    results/questions/first.parquet")
+    assert lines[2].endswith("judge sums")
+    assert main(["trace", child, "--depth", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    _table(first, reply="wrong")
+    assert main(["trace", child]) == 2
+    assert "rerun what makes" in capsys.readouterr().err

@@ -1,0 +1,124 @@
+"""Portable numerics: the same bytes on every processor with AVX2, or a refusal."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import operations
+from cocal import cli
+from cocal.config.load import load_study
+from cocal.errors import ConfigError
+from cocal.runtime import numerics
+from cocal.store.provenance import provenance
+from cocal.store.run_folder import RunFolder
+from smoke_study import CONFIG
+from snakemake_logger_plugin_cocal.text import reason_line
+
+FLAGS = "model name\t: Some Processor\nflags\t\t: fpu sse2 {}\n"
+
+
+@pytest.mark.parametrize("name", operations.OPERATIONS)
+def test_an_operation_gives_the_bytes_of_other_processors(name):
+    """The expected digests are the same natively and under emulation; docs/architecture.md says of which processors."""
+    assert operations.digest(operations.OPERATIONS[name]()) == json.loads(operations.DIGESTS.read_text())[name]
+
+
+def test_a_last_digit_changes_a_digest():
+    numbers = operations.numbers(3)
+    before = operations.digest([numbers])
+    numbers[1] = operations.np.nextafter(numbers[1], 9, dtype=numbers.dtype)
+    assert operations.digest([numbers]) != before
+
+
+def test_processor_studies_are_portable_and_gpu_studies_are_native(repository):
+    found = {name: load_study(repository / f"config/{name}.yaml").numerics for name in ("config", "smoke", "rehearsal")}
+    assert set(found.values()) == {"portable"}
+    assert load_study(repository / "config/paper.yaml").numerics == "native"
+
+
+@pytest.mark.parametrize("chosen", ["portable", "native"])
+def test_the_environment_reaches_a_job(tmp_path, chosen):
+    """A rule of a real run of the workflow prints what its job finds; `--directory` changes nothing."""
+    study = yaml.safe_load(CONFIG.read_text()) | {"numerics": chosen}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    unset = {name: text for name, text in os.environ.items() if name not in numerics.PORTABLE}  # conftest sets them
+    command = [sys.executable, "-c", _PRINTED, str(CONFIG.parents[1]), str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=unset)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = dict(line.partition("=")[::2] for line in (tmp_path / "seen.txt").read_text().splitlines())
+    assert {name for name in numerics.PORTABLE if name in found} == (
+        set(numerics.PORTABLE) if chosen == "portable" else set()
+    )
+    assert chosen == "native" or numerics.PORTABLE.items() <= found.items()
+
+
+_PRINTED = """
+import sys
+from pathlib import Path
+from snakemake.cli import main
+
+root, folder = map(Path, sys.argv[1:])
+probe = folder / "Snakefile"
+probe.write_text((root / "Snakefile").read_text().replace('"workflow/', f'"{root}/workflow/')
+    + '\\n\\nrule probe:\\n    output:\\n        "seen.txt",\\n    shell:\\n        "env > {output}"\\n')
+main(["--snakefile", str(probe), "--directory", str(folder), "--configfile", str(folder / "study.yaml"),
+      "--cores", "1", "seen.txt"])
+"""
+
+
+def test_a_rerun_for_other_numerics_says_so():
+    code = "code:0123456789abcdef"
+    before, now = (f'{code} {{"numerics":"{chosen}"}}' for chosen in ("native", "portable"))
+    reason = "Params have changed since last execution: Union of exclusive params before and now across all output: "
+    assert reason_line(f"{reason}before: '{before}' now: '{now}'") == "parameters changed: numerics"
+
+
+def test_files_state_their_numerics(monkeypatch):
+    assert provenance("stage", {})["numerics"] == "portable"
+    monkeypatch.delenv("MKL_CBWR")
+    assert provenance("stage", {})["numerics"] == "native"
+
+
+def test_unfinished_work_of_other_numerics_is_not_resumed(tmp_path, monkeypatch):
+    RunFolder(tmp_path / "run", "a")
+    (tmp_path / "run/step-1").touch()
+    assert RunFolder(tmp_path / "run", "a").resumed
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "SkylakeX")
+    assert not RunFolder(tmp_path / "run", "a").resumed
+    assert not (tmp_path / "run/step-1").exists()
+
+
+def test_a_processor_without_avx2_is_refused(tmp_path, monkeypatch):
+    info = tmp_path / "cpuinfo"
+    info.write_text(FLAGS.format("avx2 fma"))
+    numerics.check_processor(info)
+    info.write_text(FLAGS.format("avx"))
+    with pytest.raises(ConfigError, match=r"this one lacks avx2 and fma; set `numerics: native` in the study"):
+        numerics.check_processor(info)
+    with pytest.raises(ConfigError, match=r"need a Linux machine with an x86-64 processor"):
+        numerics.check_processor(tmp_path / "none")
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+    numerics.check_processor(info)
+
+
+def test_a_command_refuses_before_it_computes(tmp_path, monkeypatch, capsys):
+    info = tmp_path / "cpuinfo"
+    info.write_text(FLAGS.format("avx"))
+    monkeypatch.setattr(numerics, "_CPU_INFO", info)
+    assert cli.main(["schema"]) == 2
+    assert "numerics: native" in capsys.readouterr().err
+
+
+def test_torch_that_computes_otherwise_is_refused(monkeypatch):
+    import torch
+
+    numerics.check_torch()
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    with pytest.raises(ConfigError, match=r"PyTorch uses its code for AVX512 .* `numerics: native`"):
+        numerics.check_torch()
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+    numerics.check_torch()

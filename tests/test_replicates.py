@@ -1,0 +1,111 @@
+"""Replicates: other seeds of the policies, and the spread of all numbers."""
+
+import csv
+import json
+import shutil
+
+import pytest
+
+from cocal import cli
+from cocal.config import load_study
+from cocal.store.owner import claim
+from cocal.store.provenance import commit
+from cocal.study.replicates import replicate
+
+FIGURE = ("figures/replications.pdf", "figures/replications.png")
+SEEDS = ("seed", "policy.seed", "generation.seed", "postcal.seed", "backbones.tiny.seed", "backbones.small.seed")
+"""Keys that a replicate changes, besides its caption."""
+
+
+def flat(content, before=""):
+    """A nested mapping with dotted keys."""
+    found = {}
+    for key, value in content.items():
+        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return found
+
+
+def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_path):
+    study = load_study(repository / "config/config.yaml")
+    file = tmp_path / "study.yaml"
+    assert (
+        cli.main(
+            ["replicate", "--study", str(repository / "config/config.yaml"), "--number", "3", "--output", str(file)]
+        )
+        == 0
+    )
+    written = load_study(file)
+    assert written == replicate(study, 3)
+    ours, theirs = (flat(one.model_dump(mode="json")) for one in (study, written))
+    changed = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
+    assert changed == {*SEEDS, "caption", "reports.replicates"}
+    assert written.reports.replicates is None, "a replicate has no replicates of its own"
+    assert all(theirs[key] == ours[key] + 3 for key in SEEDS)
+    assert "replicate 3" in written.caption
+
+
+def test_checkpoints_that_exist_have_no_seed(repository):
+    study = load_study(repository / "config/paper.yaml")
+    assert replicate(study, 1).backbones == study.backbones
+
+
+def write(folder, rows, header=("dataset", "method", "metric", "value", "lower"), name="tables/main.csv"):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Results of three replicates."""
+    folders = [tmp_path / str(number) / "results" for number in (1, 2, 3)]
+    for folder, value in zip(folders, (0.1, 0.2, 0.6), strict=True):
+        write(
+            folder,
+            [
+                ("macro-mathematics", "verbal", "ece", value, 0.0),
+                ("macro-mathematics", "verbal", "auroc", "NaN", "NaN"),
+            ],
+        )
+        write(folder, [("Training", "Steps", "120")], ("section", "setting", "value"), "tables/hyperparameters.csv")
+        write(folder, [("CoCal", value)], ("method", "training_llm"), "tables/cost.csv")
+        claim(folder, "embedded", "config.yaml")
+    return folders
+
+
+def test_the_spread_of_every_number(results, tmp_path):
+    assert cli.main(["spread", *map(str, results), "--output", str(tmp_path / "spread")]) == 0
+    files = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "spread").rglob("*.*"))
+    assert files == [f"spread/{name}" for name in (*FIGURE, "gathered.json", "tables/main.csv")]
+    gathered = json.loads((tmp_path / "spread/gathered.json").read_text())
+    assert (gathered["study"], gathered["replicates"]) == ("embedded", 3)
+    assert gathered["made_by"]["commit"] == commit()
+    with (tmp_path / "spread/tables/main.csv").open() as file:
+        first, second = csv.DictReader(file)
+    assert [first[key] for key in ("dataset", "method", "metric")] == ["macro-mathematics", "verbal", "ece"]
+    assert [float(first[f"replicate_{number}"]) for number in (1, 2, 3)] == [0.1, 0.2, 0.6]
+    assert float(first["mean"]) == pytest.approx(0.3)
+    assert float(first["sd"]) == pytest.approx(0.07**0.5)
+    assert (float(first["least"]), float(first["greatest"])) == (0.1, 0.6)
+    assert second["mean"] == second["replicate_2"] == "NaN"
+
+
+def test_what_does_not_fit_together_is_named(results, tmp_path, capsys):
+    def refusal(*folders) -> str:
+        assert cli.main(["spread", *map(str, folders), "--output", str(tmp_path / "spread")]) == 2
+        assert not (tmp_path / "spread").exists()
+        return capsys.readouterr().err
+
+    assert "two replicates at least" in refusal(results[0])
+    (results[1] / "study.json").unlink()
+    claim(results[1], "smoke", "smoke.yaml")
+    assert f"{results[1]}: holds study smoke" in refusal(*results)
+    (results[1] / "study.json").unlink()
+    claim(results[1], "embedded", "config.yaml")
+    write(results[1], [("macro-mathematics", "verbal", "ece", 0.2, 0.0)])
+    assert f"{results[1]}/tables/main.csv: lacks the row ('macro-mathematics', 'verbal', 'auroc')" in refusal(*results)
+    shutil.rmtree(results[2] / "tables")
+    assert f"{results[2]}/tables/cost.csv: there is no such file" in refusal(*results)
+    assert cli.main(["replicate", "--number", "0", "--output", str(tmp_path / "study.yaml")]) == 2
+    assert "counted from 1" in capsys.readouterr().err

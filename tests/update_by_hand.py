@@ -1,0 +1,69 @@
+"""An update of the policy by the formulas of the paper, from recorded rollouts alone."""
+
+import numpy as np
+import pandas as pd
+import torch
+
+GROUP_EPSILON = 1e-4
+
+
+def normalised(rewards: np.ndarray, group: int) -> np.ndarray:
+    """Equation 1: (r - mean) / std within each group, (n, 1)."""
+    groups = rewards.reshape(-1, group)
+    std = np.sqrt(((groups - groups.mean(axis=1, keepdims=True)) ** 2).sum(axis=1, keepdims=True) / (group - 1))
+    return ((groups - groups.mean(axis=1, keepdims=True)) / (std + GROUP_EPSILON)).reshape(-1, 1)
+
+
+def advantages(algorithm: str, rollouts: pd.DataFrame, decode, group: int, missing: float, weight: float) -> np.ndarray:
+    """The advantage of each token, (responses, longest response), by appendix B.2.
+
+    Args:
+        algorithm: "grpo", "rlcr" or "dcpo".
+        rollouts: Recorded rollouts; the responses of a group are consecutive.
+        decode: Function that returns the text of token ids.
+        group: Responses per question.
+        missing: Confidence error of a response without a confidence.
+        weight: DCPO's weight of the group accuracy.
+    """
+    longest = rollouts["length"].max()
+    correct = rollouts["correct"].to_numpy(dtype=float)
+    confidence = rollouts["confidence"].to_numpy(dtype=float)
+    stated = np.isfinite(confidence)
+    if algorithm == "grpo":
+        return np.tile(normalised(correct, group), longest)
+    if algorithm == "rlcr":
+        return np.tile(normalised(correct - np.where(stated, confidence - correct, missing) ** 2, group), longest)
+    mean = correct.reshape(-1, group).mean(axis=1).repeat(group)
+    target = (1 - weight) * correct + weight * mean
+    calibration = normalised(-np.where(stated, np.abs(confidence - target), missing), group)
+    found = np.tile(normalised(correct, group), longest)
+    for row, (ids, text) in enumerate(zip(rollouts["response_ids"], rollouts["text"], strict=True)):
+        statement = text.rfind("CONFIDENCE:")
+        if statement > max(-1, text.rfind(r"\boxed")):  # after the answer; a malformed one is confidence text, too
+            first = next(k for k in range(len(ids)) if len(decode(ids[: k + 1])) > statement)
+            found[row, first:] = calibration[row]
+    return found
+
+
+def gradients(model, rollouts: pd.DataFrame, of_tokens: np.ndarray, loss: str, temperature: float) -> dict:
+    """Gradient of the clipped loss at the policy that sampled the rollouts, by name of the parameter.
+
+    Args:
+        model: That policy.
+        rollouts: Recorded rollouts of one update.
+        of_tokens: Advantages (responses, longest response).
+        loss: "grpo", the mean over responses of the mean over tokens, or "dapo", the mean over all tokens.
+        temperature: Temperature of the rollouts.
+    """
+    model.zero_grad()
+    every = rollouts["length"].sum()
+    for row, (prompt, ids) in enumerate(zip(rollouts["prompt_ids"], rollouts["response_ids"], strict=True)):
+        whole = torch.tensor([[*prompt, *ids]])
+        logits = model(whole).logits[0, len(prompt) - 1 : -1] / temperature
+        logprobs = logits.log_softmax(dim=1)[range(len(ids)), list(ids)]
+        ratio = (logprobs - logprobs.detach()).exp()  # 1 at the first update, so that no clipping takes place
+        gains = (ratio * torch.as_tensor(of_tokens[row, : len(ids)], dtype=torch.float32)).sum()
+        (-gains / (len(ids) * len(rollouts) if loss == "grpo" else every)).backward()
+    found = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    return found

@@ -1,0 +1,151 @@
+"""Jobs of a study without the start of Python: a process that has imported the heavy libraries forks for each of them.
+
+Most of a small job's time goes to the import of torch and transformers. A run of Snakemake in `environment()` finds, in
+place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. Nothing of `cocal`
+itself is imported before the fork, so every job still imports what it needs of the package under test.
+
+    python warm_jobs.py serve SOCKET        the process that forks
+    python warm_jobs.py run SOCKET ...      the client; it ends with the job's status
+"""
+
+import array
+import json
+import os
+import socket
+import sys
+from functools import cache
+
+LIBRARIES = (
+    *("torch", "transformers.modeling_utils", "transformers.cache_utils", "transformers.generation.utils"),
+    *("transformers.models.qwen3.modeling_qwen3", "transformers.models.auto.modeling_auto", "transformers.trainer"),
+    *("accelerate", "datasets", "trl.trainer.grpo_trainer", "trl.trainer.grpo_config", "safetensors.torch"),
+    *("pandas", "pyarrow.parquet", "pyarrow.dataset", "pandera.pandas", "pydantic", "yaml"),
+    *("xarray", "h5netcdf", "zarr", "pebble", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
+)
+
+
+@cache
+def environment() -> dict[str, str]:
+    """Variables for Snakemake whose jobs are to be warm; one process serves all runs of this one, and ends with it."""
+    # the client imports this module, too, and should start at once
+    import atexit
+    import subprocess
+    import tempfile
+    import time
+    from pathlib import Path
+
+    from cocal.runtime import numerics
+
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    place = folder / "socket"
+    with (folder / "log").open("w") as log:
+        command = [sys.executable, __file__, "serve", str(place)]
+        # libraries read the variables of portable numerics when they are loaded, which is before the fork
+        variables = {**os.environ, **numerics.environment("portable")}
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=variables)
+    atexit.register(server.wait)
+    atexit.register(server.stdin.close)  # the first of both: the server ends with its standard input
+    while not place.exists():
+        assert server.poll() is None, (folder / "log").read_text()
+        time.sleep(0.1)
+    # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
+    start = folder / "start.sh"
+    start.write_text(f'cocal() {{ "{sys.executable}" -S -E "{__file__}" run "{place}" "$@"; }}\n')
+    return {"BASH_ENV": str(start)}
+
+
+def _serve(place: str) -> None:
+    """Imports the libraries, then answers clients until its standard input ends."""
+    import importlib
+    import select
+    import shutil
+    from contextlib import suppress
+    from pathlib import Path
+
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    assert "cocal" not in sys.modules
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(place + ".new")
+    server.listen(64)
+    Path(place + ".new").rename(place)
+    while True:
+        ready, _, _ = select.select([server, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return shutil.rmtree(Path(place).parent)
+        client, _ = server.accept()
+        if os.fork() == 0:
+            server.close()
+            _keep(client)
+        client.close()
+        with suppress(ChildProcessError):  # none is left
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _keep(client: socket.socket) -> None:
+    """Starts the job of one client, ends it with the client, and tells its status; never returns."""
+    import select
+    import signal
+
+    streams = array.array("i")
+    text, control, *_ = client.recvmsg(1 << 20, socket.CMSG_LEN(3 * streams.itemsize))
+    streams.frombytes(control[0][2])
+    job = os.fork()
+    if job == 0:
+        client.close()
+        _job(json.loads(text), streams)
+    os.setpgid(job, job)
+    for stream in streams:
+        os.close(stream)
+    ready, _, _ = select.select([client, os.pidfd_open(job)], [], [])
+    if client in ready:
+        os.killpg(job, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(job, 0)[1])
+    if client not in ready:
+        client.send(str(code if code >= 0 else 128 - code).encode())
+    os._exit(0)
+
+
+def _job(request: dict, streams: array.array) -> None:
+    """Runs one command; never returns."""
+    import atexit
+    import multiprocessing.util
+    import traceback
+
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["cocal", *request["arguments"]]
+    status = 1
+    try:
+        from cocal.cli import main
+
+        status = main()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        multiprocessing.util._exit_function()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _run(place: str, *arguments: str) -> int:
+    request = {"arguments": arguments, "folder": os.environ["PWD"], "environment": dict(os.environ)}
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(place)
+    streams = array.array("i", [0, 1, 2])
+    client.sendmsg([json.dumps(request).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+    return int(client.recv(16) or 1)
+
+
+if __name__ == "__main__":
+    command, *words = sys.argv[1:]
+    sys.exit(_serve(*words) if command == "serve" else _run(*words))
