@@ -63,6 +63,7 @@ def test_layers_are_zero_based_blocks(model):
     np.testing.assert_allclose(features[0][0, 0], after_first_block, atol=2e-5)
     assert resolve_layers("final", 36) == (35,)
     assert resolve_layers("all", 3) == (0, 1, 2)
+    assert resolve_layers((30, 0), 36) == (0, 30, 35), "the final block is always there"
     with pytest.raises(ValueError, match="layer 36 does not exist"):
         resolve_layers((30, 36), 36)
 
@@ -169,7 +170,10 @@ def test_batches():
     assert [len(b) for b in batches_of_rows(lengths, 2)] == [2, 2, 1]
 
 
-def test_extraction_writes_a_store_in_the_order_of_the_responses(model, micro_policy, tmp_path, caplog):
+@pytest.mark.parametrize("rows_per_write", [2048, 3])
+def test_extraction_writes_a_store_in_the_order_of_the_responses(
+    model, micro_policy, tmp_path, caplog, monkeypatch, rows_per_write
+):
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -182,10 +186,12 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(model, micro_po
         }
     )
     settings = FeatureSettings(layers="all", dtype="float32", batch_tokens=12)
+    monkeypatch.setattr("cocal.features.extract._ROWS_PER_WRITE", rows_per_write)
     with caplog.at_level("INFO"):
         extract_features(micro_policy, frame, settings, output=tmp_path / "f.zarr", attributes={"a": "b"})
     # rows of 3 and 4 tokens together, one token of them padding; those of 8 and of 11 by themselves
-    assert re.search(r"f\.zarr: 4 responses, 26 tokens, 3\.7 % padding, \d+ tokens/s, peak memory \d", caplog.text)
+    padding = "3\\.7" if rows_per_write > 3 else "0\\.0"  # the last row is a block of its own
+    assert re.search(rf"f\.zarr: 4 responses, 26 tokens, {padding} % padding, \d+ tokens/s, peak memory \d", caplog.text)
     reader = open_features(tmp_path / "f.zarr")
     assert reader.response_id.tolist() == [7, 8, 20, 21]
     assert reader.length.tolist() == [4, 2, 5, 1]
@@ -211,6 +217,8 @@ def test_the_prompt_state_is_that_of_the_last_prompt_token(model):
     last = model.config.num_hidden_layers - 1
     poolings = ("last", "mean", "prompt")
     features, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings)
+    turned, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings[::-1])
+    np.testing.assert_array_equal(np.stack(turned)[:, :, ::-1], np.stack(features))
     without, _ = _score(model, PROMPTS, [[]] * len(PROMPTS), [last], poolings=("prompt",))
     for prompt, response, found, alone in zip(PROMPTS, RESPONSES, features, without, strict=True):
         states, _ = _reference(model, prompt, response)

@@ -39,6 +39,7 @@ def _edited(repository, tmp_path, edit):
         (lambda c: c.update(compnion={}), ["compnion: unknown key; did you mean 'companion'?"]),
         (lambda c: c["policy"].update(learning_rat=1), ["policy.learning_rat: unknown key", "'learning_rate'"]),
         (lambda c: c["policy"].update(stages=[20, 10, 60]), ["policy", "stages must rise"]),
+        (lambda c: c["policy"].update(stages=[40, 80]), ["policy", "stages must rise and end with steps = 120"]),
         (lambda c: c["policy"].update(algorithms=["rlcr"]), ["policy.algorithms lacks grpo"]),
         (lambda c: c["policy"].update(dataset="syn-amc23"), ["policy.dataset", "role: training"]),
         (
@@ -48,6 +49,9 @@ def _edited(repository, tmp_path, edit):
         (lambda c: c["companion"].update(validation_share=1.5), ["companion.validation_share", "1.5"]),
         (lambda c: c["datasets"].update({"A B": c["datasets"]["syn-amc23"]}), ["datasets.A B"]),
         (lambda c: c["reports"].update(reliability_dataset="gone"), ["reports.reliability_dataset", "gone"]),
+        (lambda c: c["reports"].update(reliability_seed=7), ["reports.reliability_seed = 7", "companion.seeds"]),
+        (lambda c: c["reports"].update(budgets=[1, 60]), ["reports.budgets must rise and end with step 120"]),
+        (lambda c: c["reports"].update(early_steps=[5, 10]), ["reports.early_steps must rise and end with step 40"]),
         (lambda c: c.pop("policy"), ["policy", "required"]),
         (
             lambda c: c["datasets"]["syn-squad"].update(max_response_length=60),

@@ -8,6 +8,7 @@ import torch
 import xarray as xr
 
 from cocal.errors import ContractError
+from cocal.features.formats import LARGEST, finite
 from cocal.features.store import open_features
 from cocal.features.writer import create_features
 
@@ -48,6 +49,8 @@ def test_read_gives_last_beside_mean_of_one_layer(store: Path):
     assert reader.length.tolist() == list(range(1, 11))
     np.testing.assert_array_equal(reader.read(2, 7), np.hstack([features[2:7, 1, 0], features[2:7, 1, 1]]))
     np.testing.assert_array_equal(reader.read(0, 10, layer=1, poolings=["mean"]), features[:, 0, 1])
+    turned = reader.read(0, 10, poolings=["mean", "last"])
+    np.testing.assert_array_equal(turned, np.hstack([features[:, 1, 1], features[:, 1, 0]]))
 
 
 def test_xarray_reads_the_labels_and_the_values_without_warning(store: Path, recwarn):
@@ -153,6 +156,13 @@ def test_an_existing_store_is_not_overwritten(store: Path):
 def test_layouts_without_meaning_are_refused(tmp_path: Path, change: dict):
     with pytest.raises(ContractError):
         create(tmp_path / "f.zarr", **change)
+
+
+@pytest.mark.parametrize("form", ["float32", "bfloat16"])
+def test_infinities_and_nan_are_not_finite(form):
+    values = np.array([0, -1e-40, LARGEST[form], -LARGEST[form], np.inf, -np.inf, np.nan], dtype=np.float32)
+    stored = values if form == "float32" else torch.from_numpy(values).to(torch.bfloat16).view(torch.uint16).numpy()
+    assert finite(stored, form).tolist() == [True, True, True, True, False, False, False]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3.4e38])

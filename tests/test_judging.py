@@ -214,7 +214,8 @@ def test_unparsable_replies_are_counted_and_never_a_yes(scripted, caplog):
     judge = scripted(lambda text: "Paris is certain" if "Lyon" in text else "certain", max_unparsable=0.5)
     golds, questions = [["Paris"]] * 2, [CAPITAL] * 2
     with caplog.at_level(logging.INFO):
-        assert judge.judge.correct(golds, ["Lyon", "Lutetia"], questions).values.tolist() == [False, True]
+        verdicts = judge.judge.correct(golds, ["Lyon", "Lutetia"], questions)
+        assert verdicts.values.tolist() == verdicts.decided.tolist() == [False, True]
         assert judge.judge.classes(["Paris", "Lyon"], [0, 0], questions).values.tolist() == [0, 1]
         judge.judge.correct(golds[:1], ["Rome"], questions[:1])
         assert judge.judge.provenance() == {"engines": ["script 1.0"], "judgements": 4, "unparsable": 2}
@@ -278,14 +279,14 @@ def test_a_kept_reply_must_be_of_its_kind(scripted, tmp_path, caplog):
     assert f"{file}: column 'key'" in caplog.text
 
 
-def test_jobs_that_ask_the_same_at_once_believe_the_first_file(scripted):
+def test_jobs_that_ask_the_same_at_once_believe_the_first_file(scripted, tmp_path):
     one, two = scripted(lambda text: "certain"), scripted(lambda text: "uncertain")  # both start before either asks
     arguments = ([["Paris"]] * 2, ["Lyon", "Nice"], [CAPITAL] * 2)
     assert one.judge.correct(*arguments).values.tolist() == [True, True]
     assert two.judge.correct(*(part[:1] for part in arguments)).values.tolist() == [False]
     later = [scripted(lambda text: "nonsense").judge.correct(*arguments).values.tolist() for _ in range(2)]
-    assert later[0] == later[1]
-    assert later[0][1] is True
+    first = pd.read_parquet(min((tmp_path / "cache").rglob("*.parquet")))
+    assert later[0] == later[1] == [set(first["reply"]) == {"certain"}, True]
 
 
 def test_a_killed_job_loses_its_last_batch_alone(scripted, monkeypatch):
@@ -342,6 +343,18 @@ def test_verdicts_of_a_table_in_any_order():
     pd.testing.assert_series_equal(
         again.set_index("response_id")["group_accuracy"].sort_index(), table.set_index("response_id")["group_accuracy"]
     )
+
+
+def test_an_answer_is_compared_with_the_golds_of_its_own_question():
+    numbers = range(QUESTIONS)
+    asked = questions().assign(answer=list(map(str, numbers)), aliases=[[f"number {i}"] for i in numbers])
+    frame = responses().drop(columns=list(VERDICTS)).sample(frac=1, random_state=1)
+    own = frame["question_id"].str[1:]
+    kind = frame["sample"] % 3
+    other = ((own.astype(int) + 1) % QUESTIONS).astype(str)
+    frame["answer"] = own.where(kind == 0, ("number " + own).where(kind == 1, other))
+    table = judge_set(frame, asked, ExactMatch(), pool=False, source="t")
+    assert table["correct"].tolist() == (kind < 2).tolist()
 
 
 def test_responses_to_other_questions_are_refused():

@@ -191,3 +191,14 @@ def test_the_reliability_diagrams_follow_the_settings_of_reports_and_metrics(stu
         layout = exhibit_of(other, name).layout
         assert (layout.seed, layout.bins) == (study.companion.seeds[-1], 7)
     assert study.companion.seeds[-1] != study.reports.reliability_seed
+
+
+def test_a_training_depends_on_no_setting_of_another_algorithm(study):
+    policy = study.policy.model_copy(update={"invalid_confidence": 0.3, "dcpo_group_weight": 0.7})
+    grpo, rlcr, dcpo = (policy.for_training(algorithm) for algorithm in ("grpo", "rlcr", "dcpo"))
+    assert grpo == study.policy.for_training("grpo")
+    assert (rlcr.invalid_confidence, rlcr.dcpo_group_weight) == (0.3, study.policy.dcpo_group_weight)
+    assert (dcpo.invalid_confidence, dcpo.dcpo_group_weight) == (0.3, 0.7)
+    assert rlcr.learning_rate == policy.own["rlcr"].learning_rate != dcpo.learning_rate == policy.learning_rate
+    for algorithm, settings in (("grpo", grpo), ("rlcr", rlcr), ("dcpo", dcpo)):
+        assert settings.max_response_length == {algorithm: policy.max_response_length[algorithm]}
