@@ -191,7 +191,9 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(
         extract_features(micro_policy, frame, settings, output=tmp_path / "f.zarr", attributes={"a": "b"})
     # rows of 3 and 4 tokens together, one token of them padding; those of 8 and of 11 by themselves
     padding = "3\\.7" if rows_per_write > 3 else "0\\.0"  # the last row is a block of its own
-    assert re.search(rf"f\.zarr: 4 responses, 26 tokens, {padding} % padding, \d+ tokens/s, peak memory \d", caplog.text)
+    assert re.search(
+        rf"f\.zarr: 4 responses, 26 tokens, {padding} % padding, \d+ tokens/s, peak memory \d", caplog.text
+    )
     reader = open_features(tmp_path / "f.zarr")
     assert reader.response_id.tolist() == [7, 8, 20, 21]
     assert reader.length.tolist() == [4, 2, 5, 1]

@@ -131,6 +131,7 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
         ),
         ({"rollout_log_probs": [0.0]}, "sample 3: field 'rollout_log_probs' has 1 values"),
         ({"loss_mask": [0, 1]}, "sample 3: loss_mask"),
+        ({"loss_mask": [1, 0], "response_length": 2}, "sample 3: loss_mask"),
         ({"reward": {"score": 1.0}}, "sample 3: reward: field 'acc' is missing"),
         ({"reward": float("nan")}, "sample 3: field 'reward' is not a finite number"),
         ({"group_index": 1}, "sample 0: its group has 3 responses, but policy.responses_per_question is 4"),
@@ -186,11 +187,22 @@ def test_pickled_objects_are_never_loaded(tmp_path):
     assert not (tmp_path / "owned").exists()
 
 
-def test_a_missing_step_is_named(tmp_path, run, rollouts, micro_policy, capsys):
+def test_a_group_with_two_questions_is_refused(tmp_path, run, rollouts, micro_policy, capsys):
     folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
-    (folder / "1.pt").unlink()
+    content = torch.load(folder / "0.pt", weights_only=True)
+    ids = rollouts["question_id"]
+    content["samples"][3]["metadata"] = {"question_id": ids[ids != ids.iloc[0]].iloc[0]}
+    torch.save(content, folder / "0.pt")
+    assert run("slime", folder, "--reward-key", "acc") == 2
+    assert "sample 0: the responses of its group answer different questions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_missing_step_is_named(tmp_path, run, rollouts, micro_policy, capsys, step):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    (folder / f"{step - 1}.pt").unlink()
     assert run("slime", folder) == 2
-    assert "no dump of rollout step 2; steps 1 to 3 are needed" in capsys.readouterr().err
+    assert f"no dump of rollout step {step}; steps 1 to 3 are needed" in capsys.readouterr().err
 
 
 def test_a_killed_import_goes_on_with_the_next_step(tmp_path, run, rollouts, monkeypatch, capsys):
@@ -268,8 +280,9 @@ def test_questions_are_found_in_prompts():
     assert found("Please: what is 2 + 3? Give the answer") == "b"
     assert found("user\nIS 7 prime?<|im_end|>") == "c"
     assert found("twice?<|im_end|>") == "d"
-    with pytest.raises(ContractError, match="here: its prompt holds no question"):
-        found("Somewhat is 23")
+    for prompt in ("Somewhat is 2", "What is 23"):
+        with pytest.raises(ContractError, match="here: its prompt holds no question"):
+            found(prompt)
     doubled = pd.concat([frame, frame.iloc[:1].assign(question_id="f")], ignore_index=True)
     assert QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0])) == 0
     doubled.loc[5, "answer"] = "7"

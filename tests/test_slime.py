@@ -87,6 +87,8 @@ def test_advantages_are_the_trainers(hooked, algorithm):
         assert row.dtype == torch.float32
         np.testing.assert_allclose(row, expected[place, : lengths[place]], rtol=1e-6)
         assert torch.equal(row, returns)
+    with pytest.raises(ValueError, match="group 7 has 3 responses, not 4"):
+        hooks.normalised(SimpleNamespace(), samples[1:])
     samples[0].group_index += 1
     with pytest.raises(ValueError, match="group 7 has 3 responses, not 4"):
         hooks.normalised(SimpleNamespace(), samples)

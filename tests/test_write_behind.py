@@ -65,11 +65,13 @@ def test_what_a_write_raised_reaches_the_caller_once(recorder):
 
 
 def test_what_was_given_before_an_error_is_written(recorder, held):
-    later = threading.Timer(0.2, held.set)
-    with pytest.raises(KeyboardInterrupt), recorder:
+    def interrupted():
         recorder.write(_rollouts(1))
-        later.start()
+        threading.Timer(0.2, held.set).start()
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), recorder:
+        interrupted()
     assert recorder.missing() == [2]
 
 
