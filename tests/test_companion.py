@@ -12,6 +12,7 @@ from cocal.companion.companions import build_model
 from cocal.companion.fit import _Best, fit_companions
 from cocal.companion.spec import companion_members
 from cocal.companion.split import in_validation
+from cocal.companion.supervision import groups_of, prompts_of
 from cocal.companion.targets import confidence_targets
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader, open_features
@@ -364,7 +365,9 @@ def test_the_error_share_is_that_of_the_training_responses(run: Run):
 
 
 def test_layer_and_poolings_are_chosen(run: Run):
-    companions, _ = run.write().fit(layer=0, poolings=("mean",))
+    companions, _ = run.write().fit()
+    assert companions.spec.layer == 2, "the deepest one"
+    companions, _ = run.fit(layer=0, poolings=("mean",))
     assert (companions.spec.layer, companions.spec.poolings, companions.spec.inputs) == (0, ("mean",), HIDDEN)
     run.features[:, 1] *= -1
     run.features[:, :, 0] *= -1
@@ -378,3 +381,14 @@ def test_a_diverging_member_is_an_error(run: Run):
     run.write()
     with pytest.raises(ContractError, match=r"companion \(group, seed 42\): .* never finite"):
         run.fit(settings=SETTINGS.model_copy(update={"dropout": (1.0,), "learning_rate": 1e38}))
+
+
+def test_before_generation_the_label_is_the_accuracy_of_the_whole_group(run: Run):
+    """Appendix F.4: one row a question asked. Planted: first responses that are truncated, or not the group's mean."""
+    rollouts = run.write().read()
+    prompts, groups = prompts_of(rollouts), rollouts.groupby(groups_of(rollouts))
+    first = groups.first()
+    assert first["truncated"].any()
+    assert (first["correct"] != groups["correct"].mean()).any()
+    np.testing.assert_allclose(prompts["correct"], groups["correct"].mean())
+    assert not prompts["truncated"].any()
