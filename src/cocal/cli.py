@@ -14,6 +14,7 @@ from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, En
 from cocal.runtime import joblog
 from cocal.runtime.machine_errors import explain
 from cocal.runtime.numerics import check_processor
+from cocal.runtime.startup import collect_less
 
 COMMANDS = OWN | STUDY | STAGES
 
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Expected errors (bad configuration, broken files, a full disk) end with one message and status 2. Where the
     environment sets COCAL_TRACEBACK, the traceback comes before the message.
     """
+    collect_less()
     # OpenMP reads this when torch is loaded: waiting threads then go to sleep soon. By default they spin for
     # milliseconds, which costs a job of several threads nine tenths of its speed where other jobs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -20,7 +20,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.backbone import BackboneChoice, CheckpointSettings
     from cocal.runtime.machine import fix_threads
+    from cocal.runtime.startup import import_transformers
 
+    import_transformers()
     fix_threads()
     settings = parse_settings(BackboneChoice, options.settings).root
     if isinstance(settings, CheckpointSettings):

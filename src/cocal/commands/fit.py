@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import CompanionSettings
     from cocal.config.load import validate
     from cocal.runtime.machine import fix_threads
+    from cocal.runtime.startup import import_transformers
     from cocal.standalone.companion import Companion
     from cocal.standalone.fitting import Reading, fit
     from cocal.standalone.formats import find
@@ -73,6 +74,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
 
+    import_transformers()
     fix_threads()
     given = {"widths": options.widths, "passes": options.passes, "seeds": options.seeds}
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> None:
     set_numerics(options)
     from cocal.errors import ConfigError
     from cocal.runtime.machine import fix_threads
+    from cocal.runtime.startup import import_transformers
     from cocal.standalone.companion import Companion
     from cocal.standalone.models import Checkpoint
     from cocal.standalone.scoring import UNFINISHED, Wanted, check, score_file
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace) -> None:
 
     if options.output.resolve() == options.input.resolve():
         raise ConfigError(f"{options.output}: the output would replace the input; give it another name")
+    import_transformers()
     fix_threads()
     wanted = Wanted(
         options.input, field_mapping(options.field), options.name, options.target, options.seed, options.batch_tokens

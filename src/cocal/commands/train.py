@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.prompts import Prompts
     from cocal.questions.identity import questions_digests
     from cocal.runtime.machine import fix_threads
+    from cocal.runtime.startup import import_transformers
     from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.study.lineage import Source, descent, identities, inherited
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.policy.recorder import Outputs
     from cocal.policy.train import train_policy
 
+    import_transformers()
     fix_threads()
     depends_on = {
         "policy": settings,

@@ -59,53 +59,74 @@ def use_openblas() -> torch.library.Library:
 
 
 def _kernel(name: str, ranks: tuple[int, int]) -> Callable[..., Tensor]:
-    """The new kernel of one name. It gets PyTorch's dispatch keys, then the operation's own arguments."""
+    """The new kernel of one name. It gets PyTorch's dispatch keys, then the operation's own arguments.
+
+    A training calls it hundreds of thousands of times with small matrices, so it asks for no more than it must.
+    """
     own = torch.library.get_kernel(f"aten::{name}", "CPU")
     in_place = name.endswith("_")
+    left_rank, right_rank = ranks
+    inner = max(right_rank - 2, 0)
 
     def kernel(keys, *tensors, **options):
-        *added, first, second = tensors
-        out = tensors[0] if in_place else options.get("out")
+        first, second = tensors[-2:]
+        dtype, left, right = first.dtype, first.shape, second.shape
         fit = (
-            first.dtype in _SUMMED_IN
-            and all(tensor.dtype == first.dtype for tensor in tensors)
-            and (first.ndim, second.ndim) == ranks
-            and first.shape[:-2] == second.shape[:-2]
-            and first.shape[-1] == second.shape[max(ranks[1] - 2, 0)]
-            and (out is None or (out.shape == _shape(first, second) and out.dtype == first.dtype))
+            dtype in _SUMMED_IN
+            and second.dtype is dtype
+            and len(left) == left_rank
+            and len(right) == right_rank
+            and left[-1] == right[inner]
+            and left[:-2] == right[:-2]
         )
         if not fit:
             return own.call_boxed(keys, *tensors, **options)
-        result = _product(first, second, *added, beta=options.get("beta", 1), alpha=options.get("alpha", 1))
-        return result if out is None else out.copy_(result)
+        shape = left[:-1] + right[1:][-1:]  # the product with a vector lacks the last dimension
+        if len(tensors) == 2 and not options:
+            return _product(first, second, shape).to(dtype)
+        out = tensors[0] if in_place else options.get("out")
+        added = tensors[0] if len(tensors) == 3 else None
+        if (added is not None and added.dtype is not dtype) or (
+            out is not None and (out.shape != shape or out.dtype is not dtype)
+        ):
+            return own.call_boxed(keys, *tensors, **options)
+        result = _combined(_product(first, second, shape), added, options.get("beta", 1), options.get("alpha", 1))
+        return result.to(dtype) if out is None else out.copy_(result)
 
     return kernel
 
 
-def _shape(first: Tensor, second: Tensor) -> tuple[int, ...]:
-    """The shape of first @ second; the product with a vector lacks the last dimension."""
-    return first.shape[:-1] + second.shape[1:][-1:]
-
-
-def _product(first: Tensor, second: Tensor, added: Tensor | None = None, *, beta: float, alpha: float) -> Tensor:
-    """Compute beta x added + alpha x first @ second: a product, a scaling, a sum, and one rounding to 16 bits.
+def _product(first: Tensor, second: Tensor, shape: torch.Size) -> Tensor:
+    """Compute first @ second.
 
     Args:
         first: (batch, m, k), (m, k) or (k,), any strides.
         second: (batch, k, n), (k, n) or (k,), any strides, of the same number type.
-        added: Summand that broadcasts to the result; with beta = 0 its numbers are ignored, even NaN.
-        beta: Factor of the summand.
-        alpha: Factor of the product.
+        shape: Shape of the product.
 
     Returns:
-        A new contiguous tensor of the factors' number type.
+        A new contiguous tensor of the number type in which OpenBLAS sums.
     """
-    one, other = (factor.to(_SUMMED_IN[first.dtype]).detach().numpy() for factor in (first, second))
+    summed_in = _SUMMED_IN[first.dtype]
+    if first.dtype is not summed_in:
+        first, second = first.to(summed_in), second.to(summed_in)
     # memory of PyTorch starts at multiples of 64 bytes, on which MKL's vector functions may depend; NumPy's does not
-    result = torch.empty(_shape(first, second), dtype=_SUMMED_IN[first.dtype])
-    np.matmul(one, other, out=result.numpy())
+    result = torch.empty(shape, dtype=summed_in)
+    np.matmul(first.detach().numpy(), second.detach().numpy(), out=result.numpy())
+    return result
+
+
+def _combined(product: Tensor, added: Tensor | None, beta: float, alpha: float) -> Tensor:
+    """Turn a product into beta x added + alpha x product, by a scaling and a sum.
+
+    Args:
+        product: Any shape; its memory is used for the result.
+        added: Summand that broadcasts to it; with beta = 0 its numbers are ignored, even NaN.
+        beta: Factor of the summand.
+        alpha: Factor of the product.
+    """
     if alpha != 1:
-        result.mul_(alpha)
+        product.mul_(alpha)
     if added is not None and beta != 0:
-        result.add_(added, alpha=beta)
-    return result.to(first.dtype)
+        product.add_(added, alpha=beta)
+    return product

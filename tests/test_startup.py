@@ -1,0 +1,59 @@
+"""The start of a process: what commands do not import, and the garbage collector, which they get back."""
+
+import gc
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from cocal.runtime.machine import fix_threads
+from cocal.runtime.startup import collect_less, importing_without
+
+_IN_A_PROCESS = """
+import sys
+from cocal.runtime.startup import import_transformers
+
+import_transformers()
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3ForCausalLM
+
+print(*sorted({"scipy", "sklearn"} & sys.modules.keys()), "loaded")
+from sklearn.isotonic import IsotonicRegression
+from scipy.stats import binom
+
+print("found")
+"""
+
+
+def test_a_policy_is_loaded_without_libraries_that_it_does_not_need():
+    done = subprocess.run([sys.executable, "-c", _IN_A_PROCESS], check=True, capture_output=True, text=True)
+    assert done.stdout == "loaded\nfound\n"
+
+
+def test_a_hidden_package_is_missing_for_a_while(tmp_path, monkeypatch):
+    (tmp_path / "seen_by_chance.py").write_text("LOADED = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with importing_without("seen_by_chance"):
+        assert importlib.util.find_spec("seen_by_chance") is None
+        with pytest.raises(ImportError):
+            import seen_by_chance
+    import seen_by_chance
+
+    assert seen_by_chance.LOADED
+    with importing_without("seen_by_chance"):
+        assert importlib.import_module("seen_by_chance") is seen_by_chance  # what is loaded stays
+    assert sys.modules.pop("seen_by_chance") is seen_by_chance
+
+
+def test_a_package_is_found_again_after_an_import_that_failed():
+    with pytest.raises(RuntimeError), importing_without("no_such_package"):
+        raise RuntimeError
+    assert "no_such_package" not in sys.modules
+
+
+def test_computing_commands_collect_garbage_as_often_as_usual():
+    before = gc.get_threshold()
+    collect_less()
+    assert gc.get_threshold()[0] > before[0]
+    fix_threads()
+    assert gc.get_threshold() == before
