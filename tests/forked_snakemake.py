@@ -12,6 +12,8 @@ import traceback
 from functools import cache
 from pathlib import Path
 
+import warm_jobs
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -21,13 +23,14 @@ def run(words, cwd=ROOT, environment=None):
     Args:
         words: the command without its name.
         cwd: folder in which it runs.
-        environment: all of its variables; by default those of this process. With another PYTHONPATH, nothing that this
-            process has loaded would hold, so that Snakemake starts anew.
+        environment: all of its variables; by default those of this process. With another PYTHONPATH, what this process
+            has loaded of the package would not hold, so that another one forks, which has loaded nothing of it.
     """
     words, environment = [*map(str, words)], dict(os.environ) if environment is None else environment
     if environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
-        command = ["snakemake", *words]
-        return subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd, env=environment)
+        command = [*warm_jobs.command(), "snakemake", *words]
+        place = {**environment, "PWD": str(cwd)}
+        return subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd, env=place)
     _load()
     with tempfile.TemporaryDirectory() as folder:
         streams = {number: Path(folder) / str(number) for number in (1, 2)}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import warm_jobs
 from cocal.config.evaluation import MetricSettings
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
@@ -35,9 +36,10 @@ def add(package: Path, file: str) -> None:
     target.write_text(BLOCKS[file])
 
 
-def run(package: Path, *command: str) -> str:
-    """Run a command with the copy of the package."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package), str(ROOT / "tests")])}
+def run(package: Path, *words: str) -> str:
+    """Run `cocal` with the copy of the package, or Python if the first word is its flag."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package), str(ROOT / "tests")]), "PWD": str(ROOT)}
+    command = [sys.executable, *words] if words[0] == "-c" else [*warm_jobs.command(), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr
@@ -48,7 +50,7 @@ def plan(package: Path, study: dict) -> str:
     file = package.parent / "study.yaml"
     file.write_text(yaml.safe_dump(study, sort_keys=False))
     flags = ["--dry-run", "--quiet", "rules", "--directory", str(package.parent), "--configfile", str(file)]
-    return run(package, sys.executable, "-m", "snakemake", *flags)
+    return run(package, "snakemake", *flags)
 
 
 def smoke_study() -> dict:
@@ -76,7 +78,7 @@ def test_a_method_is_one_file(package):
         "print([value.tolist() for value in found.values()])\n"
         "print('brevity' in load_study('config/smoke.yaml').estimators.methods)\n"
     )
-    assert run(package, sys.executable, "-c", code).split("\n")[:2] == ["[[1.0, 0.5]]", "True"]
+    assert run(package, "-c", code).split("\n")[:2] == ["[[1.0, 0.5]]", "True"]
     study = smoke_study()
     study["estimators"] = {"methods": ["brevity", "cocal-binary"]}
     assert "predictions" in plan(package, study)
@@ -95,7 +97,7 @@ def test_a_figure_is_one_file(package, tmp_path):
     layout["methods"] = ["cocal-group", "cocal-binary"]
     output = tmp_path / "seeds.pdf"
     command = ["exhibit", "seeds", "--input", f"metrics={tmp_path / 'cube.nc'}", "--layout", json.dumps(layout)]
-    run(package, sys.executable, "-m", "cocal", *command, "--output", str(output))
+    run(package, *command, "--output", str(output))
     assert output.stat().st_size > 1000
     assert output.with_suffix(".csv").read_text().count("\n") == 1 + 2 * 2
 
@@ -122,7 +124,7 @@ def test_a_backbone_is_a_checkpoint(package, micro_checkpoint):
     study["backbones"] = {name: settings}
     assert "existing_backbone" in plan(package, study)
     command = ["backbone", "--settings", json.dumps(settings), "--output", str(package.parent / "base")]
-    run(package, sys.executable, "-m", "cocal", *command)
+    run(package, *command)
     assert (package.parent / "base/model.safetensors").exists()
 
 
@@ -151,4 +153,4 @@ def test_an_engine_is_its_settings_and_a_module(package, micro_checkpoint):
         "        found.append(engine.next_token_logprobs(prompts, [5, 6]).round(4).tolist())\n"
         "assert found[0] == found[2] and found[1] == found[3], found\n"
     )
-    run(package, sys.executable, "-c", code, str(micro_checkpoint))
+    run(package, "-c", code, str(micro_checkpoint))

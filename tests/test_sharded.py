@@ -6,16 +6,15 @@ tests/sharded/train.py is `cocal train` with a stand-in for vLLM that refuses we
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import warm_trainings
 from cocal.checkpoints.loading import load_policy
 from cocal.checkpoints.text import plain_texts
 from cocal.config.policy import TrlSettings
@@ -79,18 +78,12 @@ ENVIRONMENT["TEST_PRECISION"] = "no"
 """FSDP frees the memory of gathered weights, which it cannot where portable products have looked at it."""
 
 
-def run(words: list[str]) -> str:
-    """What a training says, to its end."""
-    done = subprocess.run(words, check=False, capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr[-5000:]
-    return done.stderr
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, command) -> Path:
     """Results of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("sharded")
-    run(command(folder))
+    done = subprocess.run(command(folder), check=False, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr[-5000:]
     return folder
 
 
@@ -126,7 +119,7 @@ def test_the_first_update_of_a_coupled_algorithm_is_that_by_hand(tmp_path, algor
         "invalid_confidence": missing,
         "dcpo_group_weight": weight,
     }
-    run(command(tmp_path, algorithm, **changes))
+    warm_trainings.run(command(tmp_path, algorithm, **changes), ENVIRONMENT)
     before, after = load_policy(micro_checkpoint), load_policy(tmp_path / "stages/step-1")
     rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
     assert 0 < rollouts["confidence"].notna().mean() < 1, "both kinds of response are needed"
@@ -152,14 +145,7 @@ def test_the_first_update_of_a_coupled_algorithm_is_that_by_hand(tmp_path, algor
 def test_a_killed_run_resumes_from_shards(tmp_path, trained, command):
     """Killed in step 3: the same rollouts, features and policies in the end, from checkpoints without whole weights."""
     words = command(tmp_path)
-    with subprocess.Popen(words, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
-        waited = time.monotonic()
-        while not (tmp_path / "run/rollouts/step-00003.parquet").exists():
-            assert process.poll() is None
-            assert time.monotonic() - waited < 300
-            time.sleep(0.02)
-        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-            each.kill()
+    warm_trainings.kill_when(tmp_path / "run/rollouts/step-00003.parquet", words, ENVIRONMENT)
     (checkpoint,) = (folder for folder in (tmp_path / "run").glob("checkpoint-*") if (folder / "complete").exists())
     for part in ("pytorch_model_fsdp_0", "optimizer_0"):
         shards = sorted(file.name for file in (checkpoint / part).glob("*.distcp"))
@@ -167,7 +153,7 @@ def test_a_killed_run_resumes_from_shards(tmp_path, trained, command):
     assert not list(checkpoint.rglob("*.safetensors"))
     assert not list(checkpoint.rglob("*.bin")) or [f.name for f in checkpoint.rglob("*.bin")] == ["training_args.bin"]
 
-    assert f"resuming from {checkpoint}" in run(words)
+    assert f"resuming from {checkpoint}" in warm_trainings.run(words, ENVIRONMENT)
     once, again = (read_frame(folder / "rollouts", RESPONSES) for folder in (trained, tmp_path))
     pd.testing.assert_frame_equal(again, once)
     once, again = (open_features(folder / "rollouts.zarr") for folder in (trained, tmp_path))

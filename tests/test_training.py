@@ -3,14 +3,13 @@
 import json
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 
+import warm_trainings
 from cocal import cli
 from cocal.answers.equivalence import Verifier
 from cocal.checkpoints.loading import load_policy
@@ -235,8 +234,7 @@ def test_training_without_captured_states_gives_the_same_weights(
     for flag in ("--output-features", "--online", "--output-online"):
         place = command.index(flag)
         del command[place : place + 2]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    warm_trainings.run(command)
     assert not (tmp_path / "rollouts.zarr").exists()
     assert not (tmp_path / "online").exists()
     for stage in sorted((trained / "stages").iterdir()):
@@ -270,9 +268,8 @@ def test_a_companion_that_learns_inside_needs_no_stored_states(
     command = _command(tmp_path, micro_checkpoint, questions, processes)
     place = command.index("--output-features")
     del command[place : place + 2]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"step 5/5, reward .*; companion before learning from it: ECE 0\.\d+, AUROC", done.stderr)
+    said = warm_trainings.run(command)
+    assert re.search(r"step 5/5, reward .*; companion before learning from it: ECE 0\.\d+, AUROC", said)
     assert not (tmp_path / "rollouts.zarr").exists()
     for name in ("history.csv", "companions.safetensors"):
         assert (tmp_path / "online" / name).read_bytes() == (trained / "online" / name).read_bytes()
@@ -295,23 +292,14 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(
 ):
     """Killed in step 4, after the checkpoint of step 2: the same rollouts, features and policies in the end."""
     command = _command(tmp_path, micro_checkpoint, questions, processes)
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        dump = tmp_path / "run" / "rollouts" / "step-00003.parquet"
-        waited = time.monotonic()
-        while not dump.exists():
-            assert process.poll() is None
-            assert time.monotonic() - waited < 300
-            time.sleep(0.02)
-        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-            each.kill()
+    warm_trainings.kill_when(tmp_path / "run/rollouts/step-00003.parquet", command)
     assert not (tmp_path / "rollouts").exists()
     (tmp_path / "run" / "checkpoint-6").mkdir(exist_ok=True)  # cut off while it was written
     (tmp_path / "run" / "checkpoint-6" / COMPLETE).unlink(missing_ok=True)
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "resuming from" in done.stderr
-    assert re.search(r"resuming from .*checkpoint-4$", done.stderr, re.MULTILINE)
-    assert "step 2/5" not in done.stderr
+    said = warm_trainings.run(command)
+    assert "resuming from" in said
+    assert re.search(r"resuming from .*checkpoint-4$", said, re.MULTILINE)
+    assert "step 2/5" not in said
     pd.testing.assert_frame_equal(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
     assert read_cost(tmp_path / "cost.json", Cost).items == STEPS
     again, once = (open_features(f / "rollouts.zarr") for f in (tmp_path, trained))

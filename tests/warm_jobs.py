@@ -6,6 +6,8 @@ itself is imported before the fork, so every job still imports what it needs of 
 
     python warm_jobs.py serve SOCKET        the process that forks
     python warm_jobs.py run SOCKET ...      the client; it ends with the job's status
+
+The arguments are those of `cocal`, or `snakemake` and its own, or the file of a script and its own.
 """
 
 import array
@@ -21,12 +23,41 @@ LIBRARIES = (
     *("accelerate", "datasets", "trl.trainer.grpo_trainer", "trl.trainer.grpo_config", "safetensors.torch"),
     *("pandas", "pyarrow.parquet", "pyarrow.dataset", "pandera.pandas", "pydantic", "yaml"),
     *("xarray", "h5netcdf", "zarr", "pebble", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
+    *("snakemake.cli", "snakemake.storage"),
 )
 
 
-@cache
 def environment() -> dict[str, str]:
-    """Variables for Snakemake whose jobs are to be warm; one process serves all runs of this one, and ends with it."""
+    """Variables for Snakemake whose jobs are to be warm."""
+    # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
+    from pathlib import Path
+
+    start = Path(_server()[1]).with_name("start.sh")
+    start.write_text(f'cocal() {{ {" ".join(command())} "$@"; }}\n')
+    return {"BASH_ENV": str(start)}
+
+
+def command() -> list[str]:
+    """The words that stand for `cocal` where a job is to be warm."""
+    return [sys.executable, "-S", "-E", __file__, "run", _server()[1]]
+
+
+def wait_for_ends() -> None:
+    """Return when no job runs any more: those whose clients were killed end a moment later."""
+    import time
+    from contextlib import suppress
+
+    import psutil
+
+    for job in psutil.Process(_server()[0]).children():
+        with suppress(psutil.NoSuchProcess):
+            while job.status() != psutil.STATUS_ZOMBIE:  # which it stays until the next client comes
+                time.sleep(0.01)
+
+
+@cache
+def _server() -> tuple[int, str]:
+    """The process that serves all jobs of this one, and ends with it: its number and its socket."""
     # the client imports this module, too, and should start at once
     import atexit
     import subprocess
@@ -39,19 +70,16 @@ def environment() -> dict[str, str]:
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
     place = folder / "socket"
     with (folder / "log").open("w") as log:
-        command = [sys.executable, __file__, "serve", str(place)]
+        words = [sys.executable, __file__, "serve", str(place)]
         # libraries read the variables of portable numerics when they are loaded, which is before the fork
         variables = {**os.environ, **numerics.environment("portable")}
-        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=variables)
+        server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log, stderr=log, env=variables)
     atexit.register(server.wait)
     atexit.register(server.stdin.close)  # the first of both: the server ends with its standard input
     while not place.exists():
         assert server.poll() is None, (folder / "log").read_text()
         time.sleep(0.1)
-    # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
-    start = folder / "start.sh"
-    start.write_text(f'cocal() {{ "{sys.executable}" -S -E "{__file__}" run "{place}" "$@"; }}\n')
-    return {"BASH_ENV": str(start)}
+    return server.pid, str(place)
 
 
 def _serve(place: str) -> None:
@@ -111,6 +139,7 @@ def _job(request: dict, streams: array.array) -> None:
     """Runs one command; never returns."""
     import atexit
     import multiprocessing.util
+    import runpy
     import traceback
 
     for number, stream in enumerate(streams):
@@ -119,12 +148,21 @@ def _job(request: dict, streams: array.array) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.argv = ["cocal", *request["arguments"]]
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    program, *words = request["arguments"]
+    sys.argv = request["arguments"] if program == "snakemake" or program.endswith(".py") else ["cocal", program, *words]
     status = 1
     try:
-        from cocal.cli import main
+        if program.endswith(".py"):
+            runpy.run_path(program, run_name="__main__")
+        elif program == "snakemake":
+            from snakemake.cli import main
 
-        status = main()
+            main(words)
+        else:
+            from cocal.cli import main
+
+            status = main()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

@@ -6,21 +6,18 @@ from itertools import groupby
 
 import pandas as pd
 
-from cocal.companion.spec import CompanionSpec
 from cocal.config.study import Study
 from cocal.evidence.claims import Claim
 from cocal.evidence.predicates import FAILS, HOLDS
-from cocal.evidence.published import Published
 from cocal.evidence.verdicts import NOT_ASSESSABLE, PAPER, REPLICATES, STUDY
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, claims_products, has_claims, judged
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.wording import listed
-from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.study.costs import Cost, Latency
 
 Layout = ClaimsLayout
+prepare = judged
 _PER_FLOAT = 36
 """Most lines of a float, so that it fits its page."""
 
@@ -43,39 +40,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             products=claims_products(study),
             backbones=tuple(study.backbones)[:2],
         )
-
-
-def prepare(
-    layout: Layout,
-    resamples: Sequence[Resamples],
-    published: Published,
-    ledger: tuple[Claim, ...],
-    companions: Sequence[CompanionSpec] = (),
-    predictions: Sequence[pd.DataFrame] = (),
-    sampling: Cost | None = None,
-    fit: Cost | None = None,
-    latency: Latency | None = None,
-    replicates: pd.DataFrame | None = None,
-) -> pd.DataFrame:
-    """Judge the claims.
-
-    Args:
-        layout: What of the study stands for what of the paper.
-        resamples: Resampled metrics of every comparison of the first two backbones.
-        published: The paper's numbers.
-        ledger: The claims.
-        companions: Specs of the companions of every budget.
-        predictions: Tables of the contract `PREDICTIONS` at the end of training.
-        sampling: Time of PostCal's sampling.
-        fit: Time of the fit of CoCal's companions.
-        latency: Inference times.
-        replicates: What `cocal spread` has gathered of this table.
-
-    Returns:
-        What `cocal.evidence.verdicts.judge_all` returns.
-    """
-    times = {"sampling": sampling, "fit": fit}
-    return judged(layout, resamples, published, ledger, companions, predictions, times, latency, replicates)
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, ledger: Sequence[Claim], **_: object) -> Grid:

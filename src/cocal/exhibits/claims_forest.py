@@ -1,21 +1,18 @@
 """The margins of the paper's claims: a forest of this study's, with the published ones as marks (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from cocal.companion.spec import CompanionSpec
 from cocal.config.study import Study
 from cocal.evidence.claims import OF_THE_PAPER, Claim
 from cocal.evidence.predicates import FAILS, HOLDS, OPEN
-from cocal.evidence.published import Published
 from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, claims_products, has_claims, judged
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
-from cocal.metrics.resamples import Resamples
-from cocal.study.costs import Cost, Latency
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,38 +50,20 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-def prepare(
-    layout: Layout,
-    resamples: Sequence[Resamples],
-    published: Published,
-    ledger: tuple[Claim, ...],
-    companions: Sequence[CompanionSpec] = (),
-    predictions: Sequence[pd.DataFrame] = (),
-    sampling: Cost | None = None,
-    fit: Cost | None = None,
-    latency: Latency | None = None,
-    replicates: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+@wraps(judged, assigned=())  # which has the names of the inputs
+def prepare(layout: Layout, *, ledger: tuple[Claim, ...], **inputs: Any) -> pd.DataFrame:
     """Judge the claims, and keep those that have a margin in the unit of a metric.
 
     Args:
         layout: What of the study stands for what of the paper.
-        resamples: Resampled metrics of every comparison of the first two backbones.
-        published: The paper's numbers.
         ledger: The claims.
-        companions: Specs of the companions of every budget.
-        predictions: Tables of the contract `PREDICTIONS` at the end of training.
-        sampling: Time of PostCal's sampling.
-        fit: Time of the fit of CoCal's companions.
-        latency: Inference times.
-        replicates: What `cocal spread` has gathered of tables/claims.csv.
+        inputs: The other arguments of `cocal.exhibits.base.ledger.judged`.
 
     Returns:
         The rows of `cocal.evidence.verdicts.judge_all` for claims about differences of metrics that the study or the
         published numbers decide, without the columns of the paper's words.
     """
-    times = {"sampling": sampling, "fit": fit}
-    found = judged(layout, resamples, published, ledger, companions, predictions, times, latency, replicates)
+    found = judged(layout, ledger=ledger, **inputs)
     drawn = {claim.id for claim in ledger if claim.kind not in OF_THE_PAPER and not is_measured(claim)}
     drawn &= set(found.loc[found["source"].isin([PAPER, STUDY]) & found["value"].notna(), "claim"])
     kept = found[found["claim"].isin(drawn)].drop(columns=["quotation", "kind", "section", "reason"])

@@ -1,12 +1,19 @@
 """What tables/claims and figures/claims share: their inputs, and the verdicts that they show."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+import pandas as pd
+
+from cocal.companion.spec import CompanionSpec
 from cocal.config.study import Study
-from cocal.evidence.sources import StudyScope
+from cocal.evidence.claims import Claim
+from cocal.evidence.published import Published
+from cocal.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
+from cocal.evidence.verdicts import judge_all
 from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files
 from cocal.exhibits.base.layouts import Layout, origin
+from cocal.metrics.resamples import Resamples
+from cocal.study.costs import Cost, Latency
 from cocal.study.plan import (
     available_methods,
     budget_prefixes,
@@ -15,15 +22,6 @@ from cocal.study.plan import (
     layers_of,
 )
 from cocal.study.results import companion_folder, cost_file, resamples_file
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from cocal.companion.spec import CompanionSpec
-    from cocal.evidence.claims import Claim
-    from cocal.evidence.published import Published
-    from cocal.metrics.resamples import Resamples
-    from cocal.study.costs import Cost, Latency
 
 _TIMES = {"sampling": "resample", "fit": "companions-grpo", "latency": "latency"}
 
@@ -95,24 +93,34 @@ def claims_products(study: Study) -> dict[str, list[str]]:
 
 def judged(
     layout: ClaimsLayout,
-    resamples: "Sequence[Resamples]",
-    published: "Published",
-    ledger: "Sequence[Claim]",
-    companions: "Sequence[CompanionSpec]" = (),
-    predictions: "Sequence[pd.DataFrame]" = (),
-    times: "Mapping[str, Cost | None] | None" = None,
-    latency: "Latency | None" = None,
-    replicates: "pd.DataFrame | None" = None,
-) -> "pd.DataFrame":
+    resamples: Sequence[Resamples],
+    published: Published,
+    ledger: tuple[Claim, ...],
+    companions: Sequence[CompanionSpec] = (),
+    predictions: Sequence[pd.DataFrame] = (),
+    sampling: Cost | None = None,
+    fit: Cost | None = None,
+    latency: Latency | None = None,
+    replicates: pd.DataFrame | None = None,
+) -> pd.DataFrame:
     """Judge every claim by the paper's numbers, by the study, and by its replicates.
+
+    Args:
+        layout: What of the study stands for what of the paper.
+        resamples: Resampled metrics of every comparison of the first two backbones.
+        published: The paper's numbers.
+        ledger: The claims.
+        companions: Specs of the companions of every budget.
+        predictions: Tables of the contract `PREDICTIONS` at the end of training.
+        sampling: Time of PostCal's sampling.
+        fit: Time of the fit of CoCal's companions.
+        latency: Inference times.
+        replicates: What `cocal spread` has gathered of tables/claims.csv.
 
     Returns:
         What `cocal.evidence.verdicts.judge_all` returns.
     """
-    from cocal.evidence.sources import PublishedSource, StudyFiles, StudySource
-    from cocal.evidence.verdicts import judge_all
-
-    costs = {kind: cost for kind, cost in (times or {}).items() if cost is not None}
+    costs = {kind: cost for kind, cost in (("sampling", sampling), ("fit", fit)) if cost is not None}
     files = StudyFiles(resamples, companions, predictions, costs, latency)
     study = StudySource(layout.scope, files)
     return judge_all(ledger, PublishedSource(published).reader, study.reader, layout.scope.of_paper, replicates)
