@@ -226,6 +226,9 @@ def test_companions_of_other_states_are_refused(folders, micro_policy, tmp_path)
         single(folders["post"], micro_policy, PROMPT)
     with pytest.raises(ContractError, match=r"pre: the companions read prompt states, but last\+mean states are"):
         single(folders["pre"], micro_policy, RESPONSE)
+    of_last = write_companions(tmp_path / "last", "rollouts", ("last",), ("group",))
+    with pytest.raises(ContractError, match=r"last: the companions read last states, but prompt states are"):
+        single(of_last, micro_policy, PROMPT)
     for change, message in (
         ({"hidden": 16}, r"read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
         ({"layer": 2}, r"read 64 numbers of layer 2, but the policy has layers 0 to 1"),

@@ -42,6 +42,24 @@ def test_the_final_policy_is_judged_by_everything(study):
     assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
 
 
+def test_predictions_are_made_by_the_companions_of_their_comparison(study):
+    """A policy by the companions of its own steps; the sweep of a stage, and the budgets, by all that they compare."""
+    planned = plan.planned_predictions(study, "tiny")
+
+    def prefixes(name):
+        return {
+            kind: list(given)
+            for kind, given in planned[f"results/predictions/tiny/grpo/{name}.parquet"].prefixes.items()
+        }
+
+    assert prefixes("step-40")["rollouts"] == ["40"]
+    assert prefixes("step-40-sweep") == {"rollouts": ["5", "10", "20", "30", "40", "80", "120"]}
+    assert prefixes("step-120-sweep") == {"rollouts": ["40", "80", "120"]}
+    budgets = list(map(str, plan.budget_prefixes(study)))
+    assert prefixes("step-120-budgets") == {"rollouts": budgets, "resampled": budgets}
+    assert prefixes("step-120-ablations") == {"rollouts": ["120"]}
+
+
 def test_sweeps_compare_stages_prefixes_and_budgets(study):
     def words(prefixes):
         return list(map(str, prefixes))

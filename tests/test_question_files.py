@@ -9,9 +9,10 @@ import yaml
 
 from cocal.cli import main
 from cocal.config import ConfigError
-from cocal.config.data import FileSettings
+from cocal.config.data import DatasetSettings, FactsWorldSettings, FileSettings
 from cocal.config.load import study_from_mapping
 from cocal.errors import ContractError
+from cocal.questions.build import build_questions
 from cocal.questions.files import counted, load_files
 from cocal.questions.loaders import Question
 from cocal.store import read_frame
@@ -96,6 +97,12 @@ def test_a_study_counts_the_questions_of_its_files(content, mine):
         counted(study(path="gone.jsonl"))
     with pytest.raises(ConfigError, match=r"datasets\.smoke-small\.source\.file\.path: String should match pattern"):
         study(path="mine.txt")
+
+
+def test_a_file_that_has_grown_since_it_was_counted_is_refused(mine):
+    dataset = DatasetSettings(label="Mine", role="evaluation", domain="mathematics", source=_source(mine, questions=2))
+    with pytest.raises(ConfigError, match=r"datasets\.mine: the source has 3 questions, source\.questions says 2"):
+        build_questions({"mine": dataset}, FactsWorldSettings(), 42, {"mine": QUESTIONS_OF})
 
 
 def test_training_leaves_out_what_evaluation_asks(tmp_path, mine):

@@ -16,6 +16,7 @@ from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsS
 from cocal.prompts import PROMPT_FORMATS, Prompts
 from cocal.questions.build import build_questions, normalised
 from cocal.questions.facts import World
+from cocal.questions.identity import golds_digest, texts_digest
 from cocal.questions.mathematics import problem, wrong_solution
 from cocal.questions.overlap import overlap
 from cocal.store import read_frame
@@ -181,7 +182,8 @@ def test_a_misspelt_setting_ends_the_command_with_one_message(capsys, tmp_path):
 
 @pytest.fixture(scope="module")
 def documents():
-    held_out = build_questions(SETS.datasets, SETS.world, 7)["test"]["question"]
+    sets = build_questions(SETS.datasets, SETS.world, 7)
+    held_out = pd.concat([sets[name]["question"] for name in ("test", "facts")])
     world = World(60, 1.0, 7)
     writer = CorpusWriter(CorpusSettings(), Prompts("tiny"), world, held_out, seed=3)
     return held_out, [writer.document() for _ in range(4000)]
@@ -328,3 +330,20 @@ def test_a_set_has_a_stream_of_its_own_and_draws_nothing_that_is_taken():
     again = texts("one", taken=[text.upper() for text in first[:10]])
     assert again[:30] == first[10:]
     assert not set(again) & set(first[:10])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "digests"),
+    [
+        ("question", "What is 1 + 2?", [texts_digest]),
+        ("answer", "5", [golds_digest]),
+        ("aliases", ["four"], [golds_digest]),
+        ("question_id", "b", [texts_digest, golds_digest]),
+        ("level", 2, []),
+    ],
+)
+def test_digests_of_texts_and_of_golds(column, value, digests):
+    row = {"question_id": "a", "question": "What is 2 + 2?", "answer": "4", "aliases": [], "level": 1}
+    one, other = pd.DataFrame([row]), pd.DataFrame([row | {column: value}])
+    changed = [digest for digest in (texts_digest, golds_digest) if digest(one) != digest(other)]
+    assert changed == digests

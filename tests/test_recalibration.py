@@ -157,6 +157,7 @@ def test_the_group_target_weighs_both_outcomes():
     np.testing.assert_allclose(probe.apply(states), [0.25, 0.25, 0.75, 0.75], atol=0.01)
     fitted = LinearProbe.fit("group", (states, correct, accuracy), (states, correct))
     assert fitted.penalty == min(PENALTIES)
+    assert fitted == LinearProbe._of("group", fitted.penalty, states, np.array([0.5, 0, 0.75, 0.75]))
 
 
 def test_a_probe_of_one_class_is_constant():

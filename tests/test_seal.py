@@ -155,6 +155,18 @@ def test_a_changed_file_of_a_checkpoint_is_named(checkpoint, name):
     assert fingerprint(checkpoint) == before
 
 
+def test_a_checkpoint_from_elsewhere_is_known_by_its_name_and_weights(checkpoint):
+    """It has no list of its files, whose digests would tell."""
+    (checkpoint / "provenance.json").unlink()
+    before = fingerprint(checkpoint)
+    weights = checkpoint / "model.safetensors"
+    _flipped(weights, weights.stat().st_size - 10)
+    assert fingerprint(checkpoint) != before
+    _flipped(weights, weights.stat().st_size - 10)
+    assert fingerprint(checkpoint) == before
+    assert fingerprint(checkpoint.rename(checkpoint.with_name("step-1"))) != before
+
+
 def test_a_missing_file_of_a_checkpoint_is_named(checkpoint):
     (checkpoint / "generation_config.json").unlink()
     with pytest.raises(ContractError, match=r"generation_config\.json: the file is missing"):

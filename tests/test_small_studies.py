@@ -1,10 +1,10 @@
 """Studies that have not everything: GRPO alone, one coupled method, no factual sets, one backbone, few methods."""
 
 import csv
+import filecmp
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,13 @@ import yaml
 import forked_snakemake
 import warm_jobs
 from cocal.config.methods import METHODS
+
+FIGURES_OF_GRPO = ["budgets", "composition", "cross_iteration", "early_steps", "online", "overview", "paradigms"]
+MADE_TWICE = [
+    *("questions/*", "policies/**/*", "rollouts/**/*", "responses/**/*", "features/**/*", "companions/**/*"),
+    *("online/**/*", "predictions/**/*", "tables/pre_generation.csv", *(f"figures/{n}.*" for n in FIGURES_OF_GRPO)),
+]
+"""What does not depend on the other policies and the other backbone, in results."""
 
 
 def _grpo(content: dict) -> None:
@@ -82,14 +89,10 @@ def test_what_a_study_cannot_have_is_not_planned(repository, tmp_path, changes, 
 
 
 @pytest.fixture(scope="module")
-def folder(smoke, repository, tmp_path_factory) -> Path:
-    """The finished study of GRPO alone, without factual sets, with one backbone. What it shares with the smoke study is
-    taken from there; its tables, figures and checks are its own."""
+def folder(repository, tmp_path_factory) -> Path:
+    """The study of GRPO alone with one backbone, made from nothing in a folder of its own."""
     folder = tmp_path_factory.mktemp("grpo")
-    shutil.copytree(smoke, folder, dirs_exist_ok=True)
-    for made in ("tables", "figures", "checks"):
-        shutil.rmtree(folder / "results" / made)
-    _study(repository, folder, _grpo, _mathematics, _one_backbone)
+    _study(repository, folder, _grpo, _one_backbone)
     _snakemake(repository, folder)
     return folder
 
@@ -107,6 +110,7 @@ def test_grpo_alone_gives_all_tables_figures_checks_and_the_report(folder, repos
         "hyperparameters",
         "token_aggregation",
         "pre_generation",
+        "ood",
     }
     assert tables == expected | {"claims", "comparisons", "conditions", "time_to_confidence", "all"}
     figures = {path.stem for path in (folder / "results/figures").glob("*.pdf")}
@@ -143,3 +147,18 @@ def test_methods_of_other_policies_are_in_no_table_or_figure(folder):
         assert {row["method"] for row in csv.DictReader(file)} == {"verbal", "cocal-group", "cocal-binary"}
     with (folder / "results/tables/main_step2.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == {"cocal-group", "cocal-binary"}
+
+
+@pytest.mark.slow
+def test_a_second_run_gives_the_same_bytes(smoke, folder):
+    """What the study of GRPO alone shares with the smoke study, from the questions to figures, has been made twice."""
+    first, second = smoke / "results", folder / "results"
+    names = [
+        str(path.relative_to(second))
+        for made in MADE_TWICE
+        for path in second.glob(made)
+        if path.is_file() and path.name != ".snakemake_timestamp"
+    ]
+    assert {name.partition("/")[0] for name in names} == {made.partition("/")[0] for made in MADE_TWICE}
+    match, mismatch, errors = filecmp.cmpfiles(first, second, names, shallow=False)
+    assert (match, mismatch, errors) == (names, [], [])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from itertools import permutations
 
 import numpy as np
@@ -16,13 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pebble import ProcessPool
 
+from cocal.answers import equivalence
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.confidence import confidence_span, parse_confidence
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.normalise import canonical_integer, normalise_text
-from cocal.answers.partition import partition
+from cocal.answers.partition import decided_rows, partition
 from cocal.config.evaluation import VerifierSettings
 
 MEGABYTE = 1_000_000
@@ -277,6 +279,33 @@ def test_killed_process_is_replaced():
         killer.join()
 
 
+class HungPool:
+    """A pool that takes tasks and never ends one; stopped, it cancels those that wait."""
+
+    active = True
+
+    def __init__(self):
+        self.futures = []
+
+    def schedule(self, *_, **__):
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def stop(self):
+        for future in self.futures:
+            future.cancel()
+
+
+def test_a_pool_that_hangs_is_replaced(monkeypatch):
+    monkeypatch.setattr(equivalence, "_GRACE", 0.1)
+    pairs = [(f"{n}/2", str(n / 2)) for n in range(1, 41)]
+    with Verifier(VerifierSettings(timeout=0.5, wall_timeout=0.5)) as verifier:
+        verifier._processes = hung = HungPool()
+        assert verifier.equivalent([*pairs, ("1/2", "0.6")]).tolist() == [True] * 40 + [False]
+        assert len(hung.futures) == 3
+        assert verifier._processes is not hung
+
+
 def test_obvious_comparisons_start_no_process():
     with Verifier(VerifierSettings(max_answer_length=20)) as verifier:
         pairs = [("12", "012"), ("12", "13"), (r"\frac{1}{2}", r" \frac{1}{2}"), ("x", "9" * 21)]
@@ -303,7 +332,8 @@ def test_processes_that_cannot_compare_are_an_error(tmp_path, broken, shown):
         "try:\n    Verifier(S()).equivalent([('1/2', '0.5')])\n"
         "except ConfigError as error:\n    print('ConfigError', error)\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
@@ -336,6 +366,8 @@ def test_over_long_answers_agree_with_themselves_alone():
 def test_classes_are_numbered_within_their_pool(verifier):
     labels = verifier.classes(["5", "5", "6", "6"], pools=["a", "b", "b", "a"]).values
     assert labels.tolist() == [0, 0, 1, 1]
+    labels = verifier.classes(["5", "6", "6", "7"], pools=["a", "b", "a", "b"]).values
+    assert labels.tolist() == [0, 0, 1, 1], "a pool has no classes of another's answers"
 
 
 def test_factual_answers_match_an_alias_exactly_but_for_their_form():
@@ -366,6 +398,14 @@ def test_a_chain_of_links_joins_a_class_whatever_the_order():
         assert found["a"] == found["b"] == found["c"] != found["d"]
 
 
+def test_a_pair_that_a_chain_has_joined_is_settled():
+    labels = np.array([0, 0, 0, 1])
+    decided = decided_rows(["a", "b", "c", "d"], [0] * 4, labels, [(0, 2)])
+    assert decided.tolist() == [True] * 4
+    decided = decided_rows(["a", "b", "c", "d"], [0] * 4, labels, [(0, 3)])
+    assert decided.tolist() == [False, True, True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "normal"),
     [
@@ -383,7 +423,7 @@ def test_factual_normal_form(text, normal):
 
 
 @pytest.mark.parametrize(
-    ("text", "canonical"), [("-007", "-7"), ("+0", "0"), (" 12 ", "12"), ("1.0", None), ("٣", None)]
+    ("text", "canonical"), [("-007", "-7"), ("+0", "0"), ("-00", "0"), (" 12 ", "12"), ("1.0", None), ("٣", None)]
 )
 def test_plain_integers(text, canonical):
     assert canonical_integer(text) == canonical

@@ -147,11 +147,17 @@ def test_golds_do_not_verify_against_a_neighbour(golds):
         ("Evelyn", "evelyn", True),
         ("xy", "yx", True),
         ("$a$ or $b$", "$a$ or $b$", True),
+        (r"The area is $\boxed{17}$ square feet", "17", True),
     ],
 )
 def test_typesetting_is_seen_through_and_no_more(gold, answer, same):
     with Verifier(VerifierSettings()) as verifier:
         assert verifier.equivalent([(gold, answer)]).tolist() == [same]
+
+
+@pytest.mark.parametrize(("text", "plain"), [("$5", "5"), ("5 $", "5"), (r"\$5", r"\$5"), ("$a$ or $b$", "$a$ or $b$")])
+def test_a_dollar_sign_alone_is_removed(text, plain):
+    assert plain_answer(text) == plain
 
 
 @pytest.mark.parametrize(

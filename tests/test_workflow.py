@@ -1,6 +1,5 @@
 """The workflow: the smoke study end to end, dry-runs of every study, and the documented commands."""
 
-import filecmp
 import json
 import os
 import re
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 import forked_snakemake
-import warm_jobs
 from cocal.config import load_study
 from cocal.config.methods import METHODS
 from cocal.exhibits.base.registry import exhibits_of
@@ -39,8 +37,6 @@ TABLES = [
 ]
 TIMES = ["cost", "time_to_confidence"]
 """Tables of measured times: no two runs agree."""
-OF_BOTH = ["claims", "scale", "token_aggregation", "layers"]
-"""Tables and figures that show the second backbone."""
 DIAGRAMS = ["paradigms", "overview"]
 FIGURES = ["claims", "reliability", "reliability_all", "training_dynamics", "early_steps", "budgets", "composition"]
 FIGURES += ["risk_coverage", "online", "cross_iteration", "cross_policy", "layers"]
@@ -259,23 +255,6 @@ def test_an_edit_reruns_what_it_touches_and_no_more(smoke, repository, tmp_path)
     assert jobs["companions"] == jobs["postcal_companions"] == jobs["ablation_companions"] == 2
     assert jobs["predictions"] == 7, "every checkpoint that a companion scores: all of them but the bases"
     assert not {"questions", "backbone", "train", "resample", "responses", "features"} & set(jobs)
-
-
-@pytest.mark.slow
-def test_a_second_run_gives_the_same_bytes(smoke, repository, tmp_path):
-    """From the questions to the figures of the main backbone, in another folder; the second backbone goes through the
-    same rules."""
-    measured = [name for name in (*TABLES, "main_step2") if name not in (*TIMES, *OF_BOTH)]
-    drawn = [name for name in FIGURES if name not in OF_BOTH]
-    targets = [f"results/tables/{name}.tex" for name in measured]
-    targets += [f"results/figures/{name}.pdf" for name in (*drawn, *DIAGRAMS)]
-    done = snakemake(tmp_path, "--", *targets, config=repository / "config/smoke.yaml", **warm_jobs.environment())
-    assert done.returncode == 0, done.stderr[-5000:]
-    names = [f"tables/{name}.{suffix}" for name in measured for suffix in ("tex", "csv", "html")]
-    names += [f"figures/{figure}.{suffix}" for figure in drawn for suffix in ("pdf", "png", "csv")]
-    names += [f"figures/{diagram}.{suffix}" for diagram in DIAGRAMS for suffix in ("pdf", "png")]
-    match, mismatch, errors = filecmp.cmpfiles(smoke / "results", tmp_path / "results", names, shallow=False)
-    assert (match, mismatch, errors) == (names, [], [])
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 import signal
 from collections.abc import Hashable, Sequence
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,8 @@ _CHUNK_TIMEOUT = 1.0
 """Seconds of processor time for a chunk; if they do not suffice, each of its comparisons gets the full time."""
 _MIN_ANSWERS = 100
 """Number of answers after which the share of undecided ones is checked."""
+_GRACE = 60.0
+"""Seconds beyond `wall_timeout` after which a pool that has not said how a chunk ended is replaced."""
 _MAX_BROKEN_POOLS = 3
 """Number of process pools in a row that may break without judging anything."""
 
@@ -232,14 +235,19 @@ class Verifier:
             lost = []
             for chunk, future in zip(chunks, futures, strict=True):
                 try:
-                    verdicts |= zip(chunk, future.result(), strict=True)
+                    verdicts |= zip(chunk, future.result(wall + _GRACE), strict=True)
                 except MemoryError:
                     exhausted.append(chunk)
                 except ProcessExpired as end:
                     (exhausted if end.exitcode == -signal.SIGPROF else broken).append(chunk)
                 except TimeoutError:
-                    broken.append(chunk)
-                except BrokenProcessPool:
+                    if future.done():
+                        broken.append(chunk)
+                    else:  # the pool itself hangs, as it may where a process was killed from outside
+                        lost.append(chunk)
+                        self._processes = None
+                        pool.stop()  # which ends its other chunks; to wait for it could take for ever
+                except (BrokenProcessPool, CancelledError):
                     lost.append(chunk)  # a process died between two chunks and broke its pool
             broken_pools = broken_pools + 1 if len(lost) == len(chunks) else 0
             if broken_pools == _MAX_BROKEN_POOLS:
