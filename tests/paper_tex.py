@@ -1,8 +1,19 @@
 """Reads the TeX source of the paper: the cells of its tables and the sentences of its text."""
 
+import os
 import re
+from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NUMBERS = ROOT / "config/paper"
+"""The published numbers and claims."""
+TEX = Path(os.environ.get("COCAL_PAPER_TEX", ROOT / "../shared/paper/cocal.tex")).resolve()
+needs_tex = pytest.mark.skipif(
+    not TEX.is_file(), reason=f"the paper's source is not at {TEX}; COCAL_PAPER_TEX names another place"
+)
 _MARKS = {r"\textbf": "best", r"\underline": "second"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -1,7 +1,6 @@
 """The ledger of the paper's claims: its words, its predicates, and the verdicts of every source."""
 
 import importlib.util
-import os
 import re
 import shutil
 from functools import cache
@@ -43,11 +42,9 @@ from cocal.exhibits.base.ledger import claims_inputs, claims_layout
 from cocal.exhibits.drawing.style import paper_style
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
+from paper_tex import NUMBERS, TEX, needs_tex
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-FOLDER = REPOSITORY / "config/paper"
-TEX = Path(os.environ.get("COCAL_PAPER_TEX", REPOSITORY / "../shared/paper/cocal.tex")).resolve()
-LEDGER = read_claims(FOLDER / "claims.yaml")
+LEDGER = read_claims(NUMBERS / "claims.yaml")
 BY_ID = {claim.id: claim for claim in LEDGER}
 PAPER_SAYS_NO = {"declining-accuracy", "pre-generation-10-2-to-10-3"}
 """The claims that the paper's own numbers contradict."""
@@ -61,7 +58,7 @@ IN_FIGURES = {
 
 
 @cache
-def of_paper(folder: Path = FOLDER) -> dict[str, str]:
+def of_paper(folder: Path = NUMBERS) -> dict[str, str]:
     """The verdicts of the published numbers."""
     reader = PublishedSource(read_published(folder)).reader
     return {claim.id: judge(claim, reader)[1] for claim in read_claims(folder / "claims.yaml")}
@@ -70,7 +67,7 @@ def of_paper(folder: Path = FOLDER) -> dict[str, str]:
 # The ledger
 
 
-@pytest.mark.skipif(not TEX.is_file(), reason=f"the paper's source is not at {TEX}; COCAL_PAPER_TEX names another")
+@needs_tex
 def test_every_quotation_stands_in_its_section_of_the_source():
     text = paper_tex.running_text(TEX.read_text(encoding="utf-8"))
     headings = paper_tex.headings(text)
@@ -103,7 +100,7 @@ def test_the_ledger_is_whole():
 )
 def test_a_wrong_ledger_is_refused(tmp_path, old, new, message):
     path = tmp_path / "claims.yaml"
-    text = (FOLDER / "claims.yaml").read_text(encoding="utf-8")
+    text = (NUMBERS / "claims.yaml").read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
@@ -139,7 +136,7 @@ def test_the_papers_own_numbers_contradict_two_claims():
     ],
 )
 def test_a_planted_wrong_number_changes_a_verdict(tmp_path, file, old, new, claim, verdict):
-    folder = shutil.copytree(FOLDER, tmp_path / "paper")
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
     text = (folder / file).read_text(encoding="utf-8")
     assert old in text
     (folder / file).write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -148,7 +145,7 @@ def test_a_planted_wrong_number_changes_a_verdict(tmp_path, file, old, new, clai
 
 
 def test_margins_are_those_of_the_tables():
-    reader = PublishedSource(read_published(FOLDER)).reader
+    reader = PublishedSource(read_published(NUMBERS)).reader
     expected = {
         "coupled-trail-in-accuracy": 0.638 - 0.588,
         "both-scales": 0.090 - 0.082,
@@ -234,7 +231,7 @@ def test_steps_of_other_numbers_stand_for_none(files):
 
 @pytest.fixture(scope="module")
 def judged(files) -> pd.DataFrame:
-    return judge_all(LEDGER, PublishedSource(read_published(FOLDER)).reader, StudySource(SCOPE, files).reader, False)
+    return judge_all(LEDGER, PublishedSource(read_published(NUMBERS)).reader, StudySource(SCOPE, files).reader, False)
 
 
 def test_every_claim_has_a_verdict_or_a_reason_from_every_source(judged):
@@ -271,14 +268,14 @@ def test_verdicts_follow_from_the_margins(judged):
 
 def test_the_paper_study_judges_values(files):
     claim = BY_ID["ece-0.096"]
-    reader = PublishedSource(read_published(FOLDER)).reader
+    reader = PublishedSource(read_published(NUMBERS)).reader
     found = judge_all([claim], reader, StudySource(SCOPE, files).reader, True)
     assert found.loc[found["source"] == STUDY, "verdict"].item() in (HOLDS, FAILS)
 
 
 def test_replicates_agree_so_often(judged, files):
     rows = judged[["claim", "source", "value"]].assign(replicate_1=0.1, replicate_2=-0.2, replicate_3=0.3)
-    paper, study = PublishedSource(read_published(FOLDER)).reader, StudySource(SCOPE, files).reader
+    paper, study = PublishedSource(read_published(NUMBERS)).reader, StudySource(SCOPE, files).reader
     found = judge_all([BY_ID["beats-coupled-and-post-hoc"]], paper, study, False, rows).set_index("source")
     assert found.loc[REPLICATES, "verdict"] == "in 2 of 3"
     assert found.loc[REPLICATES, ["lower", "upper"]].tolist() == [-0.2, 0.3]
@@ -301,7 +298,7 @@ def layout():
 def arguments(files: StudyFiles) -> dict:
     return {
         "resamples": files.resamples,
-        "published": read_published(FOLDER),
+        "published": read_published(NUMBERS),
         "ledger": LEDGER,
         "companions": files.companions,
         "predictions": files.predictions,
@@ -348,7 +345,7 @@ def test_the_figure_draws_differences_of_metrics_alone(layout, files):
 
 
 def gallery():
-    found = importlib.util.spec_from_file_location("gallery", REPOSITORY / "docs/gallery.py")
+    found = importlib.util.spec_from_file_location("gallery", paper_tex.ROOT / "docs/gallery.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
@@ -362,7 +359,7 @@ def told(readme: str) -> dict[str, str]:
 
 
 def test_the_readme_tells_the_verdicts_in_plain_words(judged):
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    readme = (paper_tex.ROOT / "README.md").read_text(encoding="utf-8")
     published = {BY_ID[name].title: verdict for name, verdict in of_paper().items()}
     assert told(readme).items() <= published.items(), "`make gallery` renews the README"
     made = gallery().with_section(readme, gallery().what_holds(judged))
@@ -381,12 +378,12 @@ def test_the_readme_tells_the_verdicts_in_plain_words(judged):
 
 @pytest.mark.parametrize("name", ["config", "paper", "smoke", "rehearsal"])
 def test_every_study_declares_what_its_claims_need(name):
-    study = load_study(REPOSITORY / f"config/{name}.yaml")
+    study = load_study(paper_tex.ROOT / f"config/{name}.yaml")
     scope = claims_layout(study).scope
     assert scope.of_paper == (name == "paper")
     inputs = claims_inputs(study)
     assert {"resamples", "published", "ledger", "companions", "predictions", "latency"} <= set(inputs)
-    assert (REPOSITORY / inputs["ledger"]).is_file()
+    assert (paper_tex.ROOT / inputs["ledger"]).is_file()
     assert all(measured not in ("ece", "auroc") for measured in MEASURED)
 
 

@@ -1,7 +1,6 @@
 """The paper's published numbers as data: compared with its TeX source, with one another, and with our own marks."""
 
 import math
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -28,15 +27,10 @@ from cocal.evidence.published import (
 from cocal.exhibits.typesetting.accuracy import grid
 from cocal.metrics.quality import RATES
 from exhibits_by_name import exhibits_by_name
+from paper_tex import NUMBERS, TEX, needs_tex
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-FOLDER = REPOSITORY / "config/paper"
-TEX = Path(os.environ.get("COCAL_PAPER_TEX", REPOSITORY / "../shared/paper/cocal.tex")).resolve()
-needs_tex = pytest.mark.skipif(
-    not TEX.is_file(), reason=f"the paper's source is not at {TEX}; COCAL_PAPER_TEX names another place"
-)
-CELLS = published_cells(FOLDER)
-TABLES = published_tables(FOLDER)
+CELLS = published_cells(NUMBERS)
+TABLES = published_tables(NUMBERS)
 QUALITY = CELLS[CELLS["metric"] != ""]
 """The five tables of accuracy and confidence quality."""
 BY_PLACE = CELLS.set_index(["table", "row", "column"])["text"]
@@ -45,7 +39,7 @@ HALF = {"Acc.": Fraction(1, 20), "MeanConf": Fraction(1, 2000), "ECE": Fraction(
 
 
 def of_kind(kind: str) -> list[Inconsistency]:
-    return [one for one in inconsistencies(FOLDER) if one.kind == kind]
+    return [one for one in inconsistencies(NUMBERS) if one.kind == kind]
 
 
 def number(place: Place) -> Fraction:
@@ -87,7 +81,7 @@ def differences(folder: Path) -> Iterator[str]:
 
 @needs_tex
 def test_every_number_and_mark_is_that_of_the_source():
-    assert list(differences(FOLDER)) == []
+    assert list(differences(NUMBERS)) == []
 
 
 @needs_tex
@@ -115,7 +109,7 @@ def test_every_number_and_mark_is_that_of_the_source():
     ],
 )
 def test_a_planted_wrong_number_is_found(tmp_path, file, old, new, found):
-    folder = shutil.copytree(FOLDER, tmp_path / "paper")
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
     planted = (folder / file).read_text(encoding="utf-8")
     assert old in planted
     (folder / file).write_text(planted.replace(old, new, 1), encoding="utf-8")
@@ -126,7 +120,7 @@ def test_a_planted_wrong_number_is_found(tmp_path, file, old, new, found):
 
 @needs_tex
 def test_a_sentence_that_is_left_out_is_found(tmp_path):
-    folder = shutil.copytree(FOLDER, tmp_path / "paper")
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
     head, _, _ = (folder / "text.yaml").read_text(encoding="utf-8").rpartition("  - section:")
     head, _, _ = head.rpartition("  - section:")
     (folder / "text.yaml").write_text(head, encoding="utf-8")
@@ -136,7 +130,7 @@ def test_a_sentence_that_is_left_out_is_found(tmp_path):
 @needs_tex
 def test_the_sentences_of_an_inconsistency_are_in_the_source():
     text = paper_tex.running_text(TEX.read_text(encoding="utf-8"))
-    quoted = [sentence for one in inconsistencies(FOLDER) for sentence in one.sentences]
+    quoted = [sentence for one in inconsistencies(NUMBERS) for sentence in one.sentences]
     assert quoted
     assert [sentence for sentence in quoted if sentence not in text] == []
 
@@ -174,7 +168,7 @@ def published_numbers(table: str) -> pd.DataFrame:
 
 
 def test_our_tables_print_and_mark_the_published_numbers_as_published():
-    shown = exhibits_by_name(load_study(REPOSITORY / "config/paper.yaml"))
+    shown = exhibits_by_name(load_study(paper_tex.ROOT / "config/paper.yaml"))
     five_seeds = xr.Dataset(coords={"seed": ["mean", *"12345"]})
     astray, cells = set(), 0
     for table in QUALITY["table"].unique():
@@ -198,7 +192,7 @@ def test_our_tables_print_and_mark_the_published_numbers_as_published():
 
 
 def test_the_text_repeats_the_numbers_of_the_tables():
-    repeated = [number for one in published_text(FOLDER) for number in one.numbers if number.cell or number.difference]
+    repeated = [number for one in published_text(NUMBERS) for number in one.numbers if number.cell or number.difference]
     assert len(repeated) > 30
     for one in repeated:
         first, *rest = [number(place) for place in (one.difference or [one.cell])]
@@ -297,7 +291,7 @@ def test_a_cell_has_its_value_and_what_it_belongs_to():
 
 
 def test_data_sets_and_backbones_are_those_of_the_paper_study():
-    study = load_study(REPOSITORY / "config/paper.yaml")
+    study = load_study(paper_tex.ROOT / "config/paper.yaml")
     assert set(QUALITY["backbone"]) == {*study.backbones}
     assert {*QUALITY["dataset"]} - {"macro-mathematics", "macro-factual"} == {
         *study.evaluation_sets("mathematics"),
@@ -318,7 +312,7 @@ def test_data_sets_and_backbones_are_those_of_the_paper_study():
     ],
 )
 def test_a_table_that_breaks_its_contract_is_refused(tmp_path, old, new, message):
-    folder = shutil.copytree(FOLDER, tmp_path / "paper")
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
     path = folder / "main.csv"
     path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
     with pytest.raises(ContractError, match=re.escape(message)):
@@ -326,7 +320,7 @@ def test_a_table_that_breaks_its_contract_is_refused(tmp_path, old, new, message
 
 
 def test_missing_files_and_unknown_keys_are_named(tmp_path):
-    folder = shutil.copytree(FOLDER, tmp_path / "paper")
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
     (folder / "ood.csv").unlink()
     with pytest.raises(ContractError, match=r"ood\.csv: no such table"):
         published_cells(folder)

@@ -1,16 +1,17 @@
 """Every command of the README is run, in a form that is cheap; one that this module cannot run fails."""
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 import forked_snakemake
+import warm_jobs
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -33,6 +34,10 @@ def _commands(text: str) -> list[str]:
 def _run(repository: Path, words: list[str]) -> tuple[int, str]:
     if words[0] == "snakemake":
         done = forked_snakemake.run(words[1:], repository)
+    elif words[0] == "cocal":
+        words = [*warm_jobs.command(), *words[1:]]
+        place = {**os.environ, "PWD": str(repository)}
+        done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=repository, env=place)
     else:
         done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=repository)
     return done.returncode, done.stdout + done.stderr
@@ -55,12 +60,12 @@ def _snakemake(repository: Path, folder: Path, words: list[str]) -> None:
 def _cocal(repository: Path, folder: Path, words: list[str]) -> None:
     """The help of the command, which must know the flags; a plan is cheap."""
     named = words[:2] if words[0] == "decide" else words[:1]  # its ways have flags of their own
-    status, text = _run(repository, [sys.executable, "-m", "cocal", *named, "--help"])
+    status, text = _run(repository, ["cocal", *named, "--help"])
     assert status == 0, text
     for flag in words:
         assert not flag.startswith("--") or flag in text
     if words[0] == "plan":
-        status, text = _run(repository, [sys.executable, "-m", "cocal", *words, "--directory", str(folder)])
+        status, text = _run(repository, ["cocal", *words, "--directory", str(folder)])
         assert status == 0, text
         assert "GPU-hours" in text
 
