@@ -18,6 +18,9 @@ import_transformers()
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3ForCausalLM
 
 print(*sorted({"scipy", "sklearn"} & sys.modules.keys()), "loaded")
+from transformers.utils import is_scipy_available, is_sklearn_available
+
+assert is_scipy_available() and is_sklearn_available()
 from sklearn.isotonic import IsotonicRegression
 from scipy.stats import binom
 

@@ -43,10 +43,14 @@ def importing_without(*packages: str) -> Iterator[None]:
 def import_transformers() -> None:
     """Import what transformers needs for a language model, without scikit-learn and SciPy.
 
-    It loads them, which takes two of its seven seconds, for assisted generation and for losses of object detection. For
-    the rest of this process both are missing to transformers, so only commands call this, which own their process.
+    It loads them, which takes two of its seven seconds, for assisted generation and for losses of object detection.
+    These two fail in this process from here on, so only commands call this, which own their process.
     """
     with importing_without("sklearn", "scipy"):
         import transformers.generation.utils
         import transformers.loss.loss_utils
-        import transformers.modeling_utils  # noqa: F401
+        import transformers.modeling_utils
+
+    # what transformers or another library imports later finds them
+    transformers.utils.is_sklearn_available.cache_clear()
+    transformers.utils.is_scipy_available.cache_clear()
