@@ -219,9 +219,11 @@ def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micr
     assert frame["p_true"].notna().tolist() == (frame["sample"] < 2).tolist()
     assert frames["verbal"]["p_true"].isna().all()
     tokenizer = micro_policy[1]
-    message = Prompts("tiny").message("p_true", questions["question"][0], frame["text"][0])
+    texts = questions.set_index("question_id")["question"]
+    asked = frame[frame["sample"] < 2]
+    messages = [Prompts("tiny").message("p_true", texts[row.question_id], row.text) for row in asked.itertuples()]
     true, false = (tokenizer(w)["input_ids"][0] for w in ("True", "False"))
-    logprobs = engine.next_token_logprobs(chat_ids(tokenizer, [message]), [true, false])
+    logprobs = engine.next_token_logprobs(chat_ids(tokenizer, messages), [true, false])
     expected = p_true(logprobs[:, 0], logprobs[:, 1])
-    np.testing.assert_allclose(frame["p_true"][0], expected.ratio[0], rtol=1e-4)
-    np.testing.assert_allclose(frame["p_true_mass"][0], expected.mass[0], rtol=1e-4)
+    np.testing.assert_allclose(asked["p_true"], expected.ratio, rtol=1e-4)
+    np.testing.assert_allclose(asked["p_true_mass"], expected.mass, rtol=1e-4)

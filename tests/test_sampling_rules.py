@@ -5,6 +5,7 @@ from array import array
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -13,11 +14,12 @@ from cocal.checkpoints.text import chat_ids, plain_texts
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Sampling
-from cocal.generation.responses import sampling_seeds
+from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.generation.rows import sampled_rows, stated_confidences
 from cocal.generation.transformers_engine import SeededSampler
 from cocal.generation.vllm_engine import VllmEngine
 from cocal.judging.evaluation import Evaluated
+from cocal.prompts import Prompts
 from cocal.study.plan import ResponsePlan
 
 
@@ -43,6 +45,32 @@ def test_a_token_is_penalised_once_however_often_it_was_drawn():
     # With a penalty of 3 the first still leads by 17; with 20 times 3 it would trail by 40.
     assert sampler.draw(torch.tensor([[20.0, 0.0]]))[0].item() == 0
     assert sampler.draw(torch.tensor([[-17.0, 0.0]]))[0].item() == 1
+
+
+def test_the_temperature_divides_what_the_penalty_has_left():
+    """Of two tokens of equal logits, the drawn one is drawn again with the odds of exp(-2 / 0.5)."""
+    rows = 4000
+    sampling = Sampling(0.5, top_k=0, top_p=1.0, presence_penalty=2.0, max_tokens=2)
+    sampler = SeededSampler(sampling, list(range(rows)), torch.device("cpu"))
+    first, second = (sampler.draw(torch.zeros(rows, 2))[0] for _ in range(2))
+    share = (first == second).double().mean().item()
+    assert share == pytest.approx(1 / (1 + np.exp(4)), abs=0.008)
+
+
+class Silent:
+    """An engine that says nothing."""
+
+    def generate(self, prompts, sampling, seeds):
+        return [[] for _ in prompts]
+
+
+def test_questions_are_asked_in_the_words_of_their_domain(tokenizer):
+    questions = pd.DataFrame({"question": ["Why?"] * 2, "domain": ["mathematics", "factual"]})
+    prompts = Prompts("qwen")
+    drawn = Sampler(Silent(), tokenizer, prompts).draw(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1])
+    words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
+    assert drawn.prompt_ids == chat_ids(tokenizer, words)
+    assert words[0] != words[1]
 
 
 @pytest.fixture(scope="module")
