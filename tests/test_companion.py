@@ -277,20 +277,21 @@ def test_a_prefix_ignores_later_steps(run: Run):
     assert not run.fit(steps=3)[1].equals(history)
 
 
-@pytest.mark.parametrize("memory", [2**31, 256 * 12 * 4, 1])
 @pytest.mark.parametrize("order", ["chronological", "shuffled"])
-def test_prefixes_together_equal_prefixes_alone(run: Run, order: str, memory: int):
+def test_prefixes_together_equal_prefixes_alone(run: Run, order: str):
     """The features of all prefixes in memory, those of the first alone, or none."""
     seed = 1 if order == "shuffled" else None
     words = ["1", "1/3", "2", "2/3", "3"]
-    together = run.write().fits(words, order=order, shuffle_seed=seed, memory=memory)
-    for steps, (companions, history) in zip(words, together, strict=True):
-        alone, alone_history = run.fit(steps=steps, order=order, shuffle_seed=seed)
-        assert companions.spec == alone.spec
-        assert str(companions.spec.prefix) == steps
-        pd.testing.assert_frame_equal(history, alone_history)
-        for name, weight in companions.model.state_dict().items():
-            assert torch.equal(weight, alone.model.state_dict()[name]), name
+    run.write()
+    alone = [run.fit(steps=steps, order=order, shuffle_seed=seed) for steps in words]
+    for memory in (2**31, 256 * 12 * 4, 1):
+        together = run.fits(words, order=order, shuffle_seed=seed, memory=memory)
+        for steps, (companions, history), (one, its_history) in zip(words, together, alone, strict=True):
+            assert companions.spec == one.spec
+            assert str(companions.spec.prefix) == steps
+            pd.testing.assert_frame_equal(history, its_history)
+            for name, weight in companions.model.state_dict().items():
+                assert torch.equal(weight, one.model.state_dict()[name]), (memory, name)
 
 
 def test_a_budget_is_trained_on_its_steps_and_selected_on_all(run: Run):

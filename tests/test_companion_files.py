@@ -177,6 +177,16 @@ def test_command_writes_the_same_bytes_whatever_the_memory_and_without_transform
         )
 
 
+def test_the_command_shuffles_by_its_seed(run: Run, tmp_path: Path):
+    """PostCal's order (section 5.1)."""
+    shuffled = ["--order=shuffled", "--shuffle-seed=7"]
+    assert main(run.write().command(tmp_path / "output", "--steps", "3", *shuffled)) == 0
+    found = load_companions(tmp_path / "output/steps-3").model.state_dict()
+    same, other = (run.fit(steps="3", order="shuffled", shuffle_seed=seed)[0].model.state_dict() for seed in (7, 8))
+    assert all(torch.equal(found[name], weights) for name, weights in same.items())
+    assert not all(torch.equal(found[name], weights) for name, weights in other.items())
+
+
 def test_the_cost_is_that_of_the_last_fit_alone(run: Run, tmp_path: Path, monkeypatch):
     """The clock is read when a fit begins and ends; between them the files are written."""
     clock = iter([0.0, 10.0, 11.0, 14.0, 20.0])

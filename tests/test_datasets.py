@@ -1,6 +1,7 @@
 """Registered question sets: the real loaders over the real bytes, and what is done about known errors and overlap."""
 
 import json
+import os
 from collections import Counter
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 import forked_snakemake
+import warm_jobs
 from cocal import cli
 from cocal.answers.normalise import canonical_integer
 from cocal.config.data import RegisteredSettings
@@ -330,7 +332,7 @@ def _workflow(repository, folder, study, *flags):
     (folder / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
     command = ["--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "1"]
     command += ["--workflow-profile", str(repository / "profiles/default"), "--configfile", str(folder / "study.yaml")]
-    return forked_snakemake.run([*command, *flags])
+    return forked_snakemake.run([*command, *flags], environment={**os.environ, **warm_jobs.environment()})
 
 
 def _study(repository, registry, **sources):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import forked_snakemake
+import warm_jobs
 from cocal.config import load_study
 from cocal.config.methods import METHODS
 from cocal.exhibits.base.registry import exhibits_of
@@ -266,11 +267,11 @@ def test_the_next_run_recovers_from_a_damaged_file(smoke, repository, tmp_path):
     os.utime(damaged)
     config = repository / "config/smoke.yaml"
     target = "results/predictions/smoke/base/step-0.parquet"  # "--" before it ends the files of --configfile
-    done = snakemake(tmp_path, "--", target, config=config)
+    done = snakemake(tmp_path, "--", target, config=config, **warm_jobs.environment())
     assert done.returncode != 0
     assert "smoke-large.parquet: not a readable Parquet file" in done.stdout + done.stderr
     assert not (tmp_path / target).exists()
     damaged.unlink()
-    done = snakemake(tmp_path, "--", target, config=config)
+    done = snakemake(tmp_path, "--", target, config=config, **warm_jobs.environment())
     assert done.returncode == 0, done.stderr[-3000:]
     assert read_frame(tmp_path / target, PREDICTIONS)["method"].unique().tolist() == ["base-verbal"]
