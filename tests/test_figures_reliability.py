@@ -116,6 +116,24 @@ def test_each_method_is_read_from_its_own_policy():
         prepare(frame[frame["algorithm"] == "grpo"], "amc24", methods=PAPER)
 
 
+def test_predictions_on_the_responses_of_another_policy_are_left_out():
+    """As of CoCal on RLCR's policy (figure 7), which is CoCal, too."""
+    frame = sample_predictions("amc24")
+    transferred = frame[frame["method"] == "cocal-binary"].assign(algorithm="rlcr", confidence=0.05)
+    together = pd.concat([frame, transferred], ignore_index=True)
+    pd.testing.assert_frame_equal(prepare(together, "amc24"), prepare(frame, "amc24"))
+
+
+@pytest.mark.parametrize("bins", [4, 10])
+def test_the_bins_are_those_of_the_metrics(bins):
+    frame = sample_predictions("amc24")
+    numbers = reliability.prepare(layout("amc24").model_copy(update={"bins": bins}), [frame])
+    one = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 42)]
+    panel = numbers[numbers["method"] == "cocal-binary"]
+    counts, _ = np.histogram(one["confidence"], bins=np.linspace(0, 1, bins + 1))
+    assert panel["count"].tolist() == counts.tolist()
+
+
 def test_the_prerl_model_is_found_at_step_zero():
     assert len(prepare(sample_predictions("amc24"), "amc24", methods=("base-verbal",))) == 10
 
