@@ -155,6 +155,10 @@ def test_typesetting_is_seen_through_and_no_more(gold, answer, same):
         assert verifier.equivalent([(gold, answer)]).tolist() == [same]
 
 
+def test_the_box_in_a_gold_is_the_gold():
+    assert plain_answer(r"The area is $\boxed{17}$ square feet") == "17"
+
+
 @pytest.mark.parametrize(("text", "plain"), [("$5", "5"), ("5 $", "5"), (r"\$5", r"\$5"), ("$a$ or $b$", "$a$ or $b$")])
 def test_a_dollar_sign_alone_is_removed(text, plain):
     assert plain_answer(text) == plain
