@@ -1,6 +1,5 @@
 """Every command of the README is run, in a form that is cheap; one that this module cannot run fails."""
 
-import os
 import re
 import shlex
 import shutil
@@ -34,11 +33,9 @@ def _commands(text: str) -> list[str]:
 def _run(repository: Path, words: list[str]) -> tuple[int, str]:
     if words[0] == "snakemake":
         done = forked_snakemake.run(words[1:], repository)
-    elif words[0] == "cocal":
-        words = [*warm_jobs.command(), *words[1:]]
-        place = {**os.environ, "PWD": str(repository)}
-        done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=repository, env=place)
     else:
+        if words[0] == "cocal":
+            words = [*warm_jobs.command(), *words[1:]]
         done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=repository)
     return done.returncode, done.stdout + done.stderr
 

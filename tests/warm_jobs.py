@@ -30,10 +30,11 @@ LIBRARIES = (
 def environment() -> dict[str, str]:
     """Variables for Snakemake whose jobs are to be warm."""
     # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
+    import shlex
     from pathlib import Path
 
     start = Path(_server()[1]).with_name("start.sh")
-    start.write_text(f'cocal() {{ {" ".join(command())} "$@"; }}\n')
+    start.write_text(f'cocal() {{ {shlex.join(command())} "$@"; }}\n')
     return {"BASH_ENV": str(start)}
 
 
@@ -176,7 +177,7 @@ def _job(request: dict, streams: array.array) -> None:
 
 
 def _run(place: str, *arguments: str) -> int:
-    request = {"arguments": arguments, "folder": os.environ["PWD"], "environment": dict(os.environ)}
+    request = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}  # noqa: PTH109 - light
     client = socket.socket(socket.AF_UNIX)
     client.connect(place)
     streams = array.array("i", [0, 1, 2])

@@ -50,7 +50,7 @@ def _processes(words: list[str], environment: Mapping[str, str], stderr: int) ->
             stdout=subprocess.DEVNULL,
             stderr=stderr,
             text=True,
-            env={**environment, **variables, "PWD": str(Path.cwd())},
+            env={**environment, **variables},
         )
         for variables in own
     ]

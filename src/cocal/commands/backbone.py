@@ -20,9 +20,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.backbone import BackboneChoice, CheckpointSettings
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
 
-    import_transformers()
     fix_threads()
     settings = parse_settings(BackboneChoice, options.settings).root
     if isinstance(settings, CheckpointSettings):
@@ -59,12 +57,14 @@ def _pretrain(settings, options: argparse.Namespace) -> None:
     from cocal.errors import ConfigError
     from cocal.prompts import Prompts
     from cocal.questions.facts import World
+    from cocal.runtime.startup import import_transformers
     from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.study.lineage import Source, descent
 
     if options.prompts is None:
         raise ConfigError("--prompts: a backbone that is pre-trained needs the prompt set of its study")
+    import_transformers()
     world = parse_settings(FactsWorldSettings, options.world)
     held_out = [q for path in options.questions for q in read_frame(path, QUESTIONS, ["question"])["question"]]
     people = World(world.people, world.popularity_exponent, options.seed)
