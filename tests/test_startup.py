@@ -15,9 +15,17 @@ import sys
 from cocal.runtime.startup import import_transformers
 
 import_transformers()
+import torch
+import transformers.masking_utils
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3ForCausalLM
 
-print(*sorted({"scipy", "sklearn"} & sys.modules.keys()), "loaded")
+weights = torch.nn.Parameter(torch.ones(2, 2))
+for optimiser in (torch.optim.AdamW([weights]), torch.optim.Muon([weights])):
+    weights.square().sum().backward()
+    optimiser.step()
+    optimiser.zero_grad()
+print(*sorted({"scipy", "sklearn", "torch._dynamo.convert_frame"} & sys.modules.keys()), "loaded")
+
 from transformers.utils import is_scipy_available, is_sklearn_available
 
 assert is_scipy_available() and is_sklearn_available()
@@ -25,12 +33,16 @@ from sklearn.isotonic import IsotonicRegression
 from scipy.stats import binom
 
 print("found")
+with transformers.masking_utils.TransformGetItemToIndex() as mode:
+    print(type(mode).__name__)
+doubled = torch.compile(lambda numbers: 2 * numbers, backend="eager")
+print(doubled(torch.ones(2)).tolist(), sys.modules["torch._dynamo"].__file__.endswith("_dynamo/__init__.py"))
 """
 
 
 def test_a_policy_is_loaded_without_libraries_that_it_does_not_need():
     done = subprocess.run([sys.executable, "-c", _IN_A_PROCESS], check=True, capture_output=True, text=True)
-    assert done.stdout == "loaded\nfound\n"
+    assert done.stdout.splitlines() == ["loaded", "found", "TransformGetItemToIndex", "[2.0, 2.0] True"]
 
 
 def test_a_hidden_package_is_missing_for_a_while(tmp_path, monkeypatch):

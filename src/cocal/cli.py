@@ -14,7 +14,7 @@ from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, En
 from cocal.runtime import joblog
 from cocal.runtime.machine_errors import explain
 from cocal.runtime.numerics import check_processor
-from cocal.runtime.startup import collect_less
+from cocal.runtime.startup import collect_less, importing_without
 
 COMMANDS = OWN | STUDY | STAGES
 
@@ -53,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     joblog.configure(joblog.job_name(arguments))
     try:
         check_processor()
-        options.handler(options)
+        with importing_without("hypothesis"):  # pandera would load it to invent tables
+            options.handler(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -55,6 +55,10 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
 
+    from cocal.runtime.startup import import_transformers
+
+    import_transformers()  # before the engine, which would import all of it
+
     from cocal.checkpoints.loading import load_policy
     from cocal.checkpoints.text import chat_ids
     from cocal.companion.companions import load_companions
@@ -62,14 +66,12 @@ def run(options: argparse.Namespace) -> None:
     from cocal.generation.engines import open_engine
     from cocal.generation.transformers_engine import TransformersEngine
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.serving.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
     from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.study.costs import write_cost
     from cocal.study.lineage import Source, descent, inherited
 
-    import_transformers()
     fix_threads()
     lengths = parse_settings(ResponseLengths, options.datasets, "--datasets").root
     questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS)["question"] for name in lengths}

@@ -47,10 +47,11 @@ def run(options: argparse.Namespace) -> None:
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
 
+    import_transformers()  # before the trainer, which would import all of it
+
     from cocal.policy.recorder import Outputs
     from cocal.policy.train import train_policy
 
-    import_transformers()
     fix_threads()
     depends_on = {
         "policy": settings,

@@ -1,15 +1,20 @@
-"""Reading of configurations: YAML or JSON becomes a validated model, or raises one clear error."""
+"""Reading of configurations: YAML or JSON becomes a validated model, or raises one clear error.
+
+The model of a whole study is imported where one is read. Most commands read the settings of their stage alone.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from cocal.config.study import Study
 from cocal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cocal.config.study import Study
 
 M = TypeVar("M", bound=BaseModel)
 _SINGLE_KEYS = "--config 'companion={passes: 10}'"
@@ -100,16 +105,18 @@ def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Study:
+def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Study":
     """The study in a YAML file, with `overrides` merged into it key by key.
 
     Raises:
         ConfigError: if the file or the merged result is not a valid study.
     """
+    from cocal.config.study import Study
+
     return validate(Study, _merge(read_yaml(path), overrides or {}), str(path))
 
 
-def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> Study:
+def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> "Study":
     """The study of a run of the workflow.
 
     Args:
@@ -119,6 +126,8 @@ def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) ->
     Raises:
         ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
     """
+    from cocal.config.study import Study
+
     if len(files) > 1:
         raise ConfigError(
             f"--configfile {' '.join(map(str, files))}: a run has one study, and files are never merged; "
@@ -134,8 +143,10 @@ def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) ->
     return validate(Study, _merge(content, changes), str(path))
 
 
-def study_from_mapping(content: Mapping[str, Any], source: str) -> Study:
+def study_from_mapping(content: Mapping[str, Any], source: str) -> "Study":
     """The study in an already parsed mapping; `source` names it in errors."""
+    from cocal.config.study import Study
+
     return validate(Study, content, source)
 
 

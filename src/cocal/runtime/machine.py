@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cocal.runtime.granted import check_gpus
 from cocal.runtime.numerics import active, check_torch
-from cocal.runtime.startup import begin_work
+from cocal.runtime.startup import begin_work, without_compiler
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +29,7 @@ def fix_threads() -> None:
     import torch
 
     begin_work()
+    without_compiler()
     check_torch()
     check_gpus()
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
