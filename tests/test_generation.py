@@ -11,7 +11,7 @@ from transformers import (
     LogitsProcessorList,
 )
 
-from cocal.checkpoints.attention import GROUPED
+from cocal.checkpoints import attention
 from cocal.checkpoints.text import chat_ids
 from cocal.config.evaluation import GenerationSettings
 from cocal.generation.engine import Sampling
@@ -111,12 +111,14 @@ def test_responses_are_those_of_transformers_one_by_one(micro_policy, micro_ques
         assert {ids[-1] == end for ids in found} == {True, False}
 
 
-def test_attention_without_copies_is_attention(micro_checkpoint):
+@pytest.mark.parametrize("numerics", ["portable", "native"])
+def test_attention_without_copies_is_attention(micro_checkpoint, monkeypatch, numerics):
     """Equal logits and gradients with and without padding, prefill and decoding alike."""
+    monkeypatch.setattr(attention, "active", lambda: numerics)
     ids = torch.tensor([[0, 0, 5, 6, 7], [8, 9, 10, 11, 12]])
     results = {}
-    for attention in ("sdpa", GROUPED):
-        model = AutoModelForCausalLM.from_pretrained(micro_checkpoint, attn_implementation=attention)
+    for kind in ("sdpa", attention.GROUPED):
+        model = AutoModelForCausalLM.from_pretrained(micro_checkpoint, attn_implementation=kind)
         for mask in (None, (ids != 0).long()):
             model.zero_grad()
             cache = DynamicCache(config=model.config)
@@ -125,9 +127,24 @@ def test_attention_without_copies_is_attention(micro_checkpoint):
             second = model(ids[:, :1], attention_mask=longer, past_key_values=cache).logits
             (first[:, -1].mean() + second.logsumexp(dim=2).mean()).backward()
             gradients = [parameter.grad.clone() for parameter in model.parameters()]
-            results.setdefault(attention, []).extend([first[:, -1].detach(), second.detach(), *gradients])
-    for one, other in zip(results["sdpa"], results[GROUPED], strict=True):
-        torch.testing.assert_close(one, other)
+            results.setdefault(kind, []).extend([first[:, -1].detach(), second.detach(), *gradients])
+    for one, other in zip(results["sdpa"], results[attention.GROUPED], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("length", "numerics", "by_products"),
+    [(3, "portable", True), (3, "native", False), (1, "portable", False), (5, "portable", False)],
+)
+def test_the_scores_of_short_sequences_alone_are_written_to_memory(monkeypatch, length, numerics, by_products):
+    monkeypatch.setattr(attention, "active", lambda: numerics)
+    monkeypatch.setattr(attention, "_SHORT", 4 * 4)
+    query, key = torch.ones(1, 2, length, 8), torch.ones(1, 1, length, 8)
+    written = []
+    monkeypatch.setattr(attention, "_by_products", lambda query, *_: written.append(True) or query)
+    output, _ = attention.grouped_attention(None, query, key, key, None)
+    assert output.shape == (1, length, 2, 8)
+    assert bool(written) == by_products
 
 
 def test_seeds_are_spaced_by_the_samples():

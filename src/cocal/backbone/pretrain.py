@@ -29,6 +29,8 @@ def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast"
     """A randomly initialised Qwen3 of this shape in float32."""
     from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
 
+    from cocal.checkpoints.attention import GROUPED
+
     set_seed(seed)
     config = Qwen3Config(
         vocab_size=shape.vocabulary,
@@ -44,7 +46,9 @@ def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast"
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
     )
-    return Qwen3ForCausalLM(config)
+    model = Qwen3ForCausalLM(config)
+    model.set_attn_implementation(GROUPED)
+    return model
 
 
 def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:

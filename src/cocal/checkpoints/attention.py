@@ -1,4 +1,4 @@
-"""Attention on CPUs without repeated keys and values."""
+"""Attention on CPUs without repeated keys and values, and for short sequences without MKL."""
 
 import torch
 from torch import nn
@@ -6,8 +6,13 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
+from cocal.runtime.numerics import active
+
 GROUPED = "grouped_sdpa"
 """Value of `attn_implementation` that selects it."""
+
+_SHORT = 256 * 256
+"""The most scores of one head that are written to memory. All of them are, for each head of each row."""
 
 
 def grouped_attention(
@@ -26,6 +31,9 @@ def grouped_attention(
     query head, because CUDA's kernels need it. The CPU's kernel does not, and the copies take a third of the time of
     decoding.
 
+    That kernel calls MKL, whose portable mode is slow. With portable numerics, short sequences are therefore attended to
+    by two products, which OpenBLAS computes, and a softmax. One query a row, as in decoding, is faster without.
+
     Args:
         module: Unused.
         query: Queries (batch, heads, length, width).
@@ -38,17 +46,45 @@ def grouped_attention(
     Returns:
         Output (batch, length, heads, width), and None in place of the attention weights.
     """
-    output = scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attention_mask,
-        dropout_p=dropout,
-        is_causal=attention_mask is None and query.shape[2] > 1,
-        scale=scaling,
-        enable_gqa=True,
-    )
+    short = 1 < query.shape[2] and query.shape[2] * key.shape[2] <= _SHORT
+    if short and not dropout and active() == "portable":
+        output = _by_products(query, key, value, attention_mask, scaling)
+    else:
+        output = scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=attention_mask,
+            dropout_p=dropout,
+            is_causal=attention_mask is None and query.shape[2] > 1,
+            scale=scaling,
+            enable_gqa=True,
+        )
     return output.transpose(1, 2).contiguous(), None
+
+
+def _by_products(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+) -> torch.Tensor:
+    """Compute attention as two products, each for all query heads of a key-value head together, and a softmax.
+
+    Args and shapes are those of `grouped_attention`; the output is (batch, heads, length, width). A query that may
+    attend to nothing, as padding may, attends to everything.
+    """
+    rows, heads, length, width = query.shape
+    shared, total = key.shape[1:3]
+    if mask is None:
+        mask = torch.ones(length, total, dtype=torch.bool, device=query.device).tril(total - length)
+    refused = torch.zeros(mask.shape, dtype=query.dtype, device=query.device)
+    refused.masked_fill_(~mask, torch.finfo(query.dtype).min)
+    query = query * (width**-0.5 if scaling is None else scaling)
+    query, key, value = (part.reshape(rows * shared, -1, width) for part in (query, key, value))
+    scores = (query @ key.transpose(1, 2)).view(rows, heads, length, total) + refused
+    return (scores.softmax(dim=3).view(rows * shared, -1, total) @ value).view(rows, heads, length, width)
 
 
 AttentionInterface.register(GROUPED, grouped_attention)
