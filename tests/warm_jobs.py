@@ -1,10 +1,10 @@
 """Jobs of a study without the start of Python: a process that has imported the heavy libraries forks for each of them.
 
 Most of a small job's time goes to the import of torch and transformers. A run of Snakemake in `environment()` finds, in
-place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. Nothing of `cocal`
-itself is imported before the fork, so every job still imports what it needs of the package under test.
+place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. A second such
+process has imported all of `cocal`, too, for jobs that need no other package than this one.
 
-    python warm_jobs.py serve SOCKET        the process that forks
+    python warm_jobs.py serve SOCKET [all]  the process that forks
     python warm_jobs.py run SOCKET ...      the client; it ends with the job's status
 
 The arguments are those of `cocal`, or `snakemake` and its own, or the file of a script and its own.
@@ -27,20 +27,20 @@ LIBRARIES = (
 )
 
 
-def environment() -> dict[str, str]:
-    """Variables for Snakemake whose jobs are to be warm."""
+def environment(loaded: bool = False) -> dict[str, str]:
+    """Variables for Snakemake whose jobs are to be warm; `loaded` says that the package of this process is theirs."""
     # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
     import shlex
     from pathlib import Path
 
-    start = Path(_server()[1]).with_name("start.sh")
-    start.write_text(f'cocal() {{ {shlex.join(command())} "$@"; }}\n')
+    start = Path(_server(loaded)[1]).with_name("start.sh")
+    start.write_text(f'cocal() {{ {shlex.join(command(loaded))} "$@"; }}\n')
     return {"BASH_ENV": str(start)}
 
 
-def command() -> list[str]:
+def command(loaded: bool = False) -> list[str]:
     """The words that stand for `cocal` where a job is to be warm."""
-    return [sys.executable, "-S", "-E", __file__, "run", _server()[1]]
+    return [sys.executable, "-S", "-E", __file__, "run", _server(loaded)[1]]
 
 
 def wait_for_ends() -> None:
@@ -50,15 +50,15 @@ def wait_for_ends() -> None:
 
     import psutil
 
-    for job in psutil.Process(_server()[0]).children():
+    for job in psutil.Process(_server(False)[0]).children():
         with suppress(psutil.NoSuchProcess):
             while job.status() != psutil.STATUS_ZOMBIE:  # which it stays until the next client comes
                 time.sleep(0.01)
 
 
 @cache
-def _server() -> tuple[int, str]:
-    """The process that serves all jobs of this one, and ends with it: its number and its socket."""
+def _server(loaded: bool) -> tuple[int, str]:
+    """A process that serves jobs of this one, and ends with it: its number and its socket."""
     # the client imports this module, too, and should start at once
     import atexit
     import subprocess
@@ -71,7 +71,7 @@ def _server() -> tuple[int, str]:
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
     place = folder / "socket"
     with (folder / "log").open("w") as log:
-        words = [sys.executable, __file__, "serve", str(place)]
+        words = [sys.executable, __file__, "serve", str(place), *["all"] * loaded]
         # libraries read the variables of portable numerics when they are loaded, which is before the fork
         variables = {**os.environ, **numerics.environment("portable")}
         server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log, stderr=log, env=variables)
@@ -83,9 +83,10 @@ def _server() -> tuple[int, str]:
     return server.pid, str(place)
 
 
-def _serve(place: str) -> None:
-    """Imports the libraries, then answers clients until its standard input ends."""
+def _serve(place: str, *package: str) -> None:
+    """Imports the libraries, and all of the package if asked to, then answers clients until its standard input ends."""
     import importlib
+    import pkgutil
     import select
     import shutil
     from contextlib import suppress
@@ -94,6 +95,13 @@ def _serve(place: str) -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
     assert "cocal" not in sys.modules
+    if package:
+        import cocal
+
+        for module in pkgutil.walk_packages(cocal.__path__, "cocal."):
+            if not module.name.endswith("__main__"):
+                with suppress(ImportError):  # of frameworks that are not installed
+                    importlib.import_module(module.name)
     server = socket.socket(socket.AF_UNIX)
     server.bind(place + ".new")
     server.listen(64)
