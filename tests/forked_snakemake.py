@@ -28,7 +28,7 @@ def run(words, cwd=ROOT, environment=None):
     """
     words, environment = [*map(str, words)], dict(os.environ) if environment is None else environment
     if environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
-        command = [*warm_jobs.command(), "snakemake", *words]
+        command = [*warm_jobs.command(loaded=False), "snakemake", *words]
         return subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd, env=environment)
     _load()
     with tempfile.TemporaryDirectory() as folder:

@@ -43,7 +43,7 @@ def finished(folder):
         if not (folder / "done").exists():
             folder.mkdir(exist_ok=True)
             command = ["snakemake", *flags_of(folder, CONFIG)]
-            environment = {**os.environ, **warm_jobs.environment(loaded=True)}
+            environment = {**os.environ, **warm_jobs.environment()}
             done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment)
             assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
             (folder / "done").touch()

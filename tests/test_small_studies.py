@@ -56,7 +56,7 @@ def _study(repository: Path, folder: Path, *changes) -> Path:
 
 def _snakemake(repository: Path, folder: Path, *flags: str) -> str:
     command = ["--cores", "2", "--directory", str(folder), "--configfile", str(folder / "study.yaml")]
-    done = forked_snakemake.run([*command, *flags], repository, {**os.environ, **warm_jobs.environment(loaded=True)})
+    done = forked_snakemake.run([*command, *flags], repository, {**os.environ, **warm_jobs.environment()})
     text = done.stdout + done.stderr
     assert done.returncode == 0, text[-5000:]
     return text

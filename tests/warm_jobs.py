@@ -1,8 +1,8 @@
 """Jobs of a study without the start of Python: a process that has imported the heavy libraries forks for each of them.
 
 Most of a small job's time goes to the import of torch and transformers. A run of Snakemake in `environment()` finds, in
-place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. A second such
-process has imported all of `cocal`, too, for jobs that need no other package than this one.
+place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. It has imported all
+of `cocal`, too; another such process has not, for jobs that use a changed copy of the package.
 
     python warm_jobs.py serve SOCKET [all]  the process that forks
     python warm_jobs.py run SOCKET ...      the client; it ends with the job's status
@@ -27,8 +27,8 @@ LIBRARIES = (
 )
 
 
-def environment(loaded: bool = False) -> dict[str, str]:
-    """Variables for Snakemake whose jobs are to be warm; `loaded` says that the package of this process is theirs."""
+def environment(loaded: bool = True) -> dict[str, str]:
+    """Variables for Snakemake whose jobs are to be warm; `loaded` says that they use the package of this process."""
     # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
     import shlex
     from pathlib import Path
@@ -38,19 +38,19 @@ def environment(loaded: bool = False) -> dict[str, str]:
     return {"BASH_ENV": str(start)}
 
 
-def command(loaded: bool = False) -> list[str]:
-    """The words that stand for `cocal` where a job is to be warm."""
+def command(loaded: bool = True) -> list[str]:
+    """The words that stand for `cocal` where a job is to be warm; `loaded` as in `environment`."""
     return [sys.executable, "-S", "-E", __file__, "run", _server(loaded)[1]]
 
 
-def wait_for_ends() -> None:
+def wait_for_ends(loaded: bool = True) -> None:
     """Return when no job runs any more: those whose clients were killed end a moment later."""
     import time
     from contextlib import suppress
 
     import psutil
 
-    for job in psutil.Process(_server(False)[0]).children():
+    for job in psutil.Process(_server(loaded)[0]).children():
         with suppress(psutil.NoSuchProcess):
             while job.status() != psutil.STATUS_ZOMBIE:  # which it stays until the next client comes
                 time.sleep(0.01)
