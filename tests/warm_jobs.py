@@ -1,8 +1,8 @@
 """Jobs of a study without the start of Python: a process that has imported the heavy libraries forks for each of them.
 
 Most of a small job's time goes to the import of torch and transformers. A run of Snakemake in `environment()` finds, in
-place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. It has imported all
-of `cocal`, too; another such process has not, for jobs that use a changed copy of the package.
+place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. It has imported
+all of `cocal`, too; another such process has not, for jobs that use a changed copy of the package.
 
     python warm_jobs.py serve SOCKET [all]  the process that forks
     python warm_jobs.py run SOCKET ...      the client; it ends with the job's status

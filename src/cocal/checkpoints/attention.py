@@ -31,8 +31,8 @@ def grouped_attention(
     query head, because CUDA's kernels need it. The CPU's kernel does not, and the copies take a third of the time of
     decoding.
 
-    That kernel calls MKL, whose portable mode is slow. With portable numerics, short sequences are therefore attended to
-    by two products, which OpenBLAS computes, and a softmax. One query a row, as in decoding, is faster without.
+    That kernel calls MKL, whose portable mode is slow. With portable numerics, attention over short sequences is
+    therefore two products, which OpenBLAS computes, and a softmax. One query a row, as in decoding, is faster without.
 
     Args:
         module: Unused.
@@ -46,7 +46,7 @@ def grouped_attention(
     Returns:
         Output (batch, length, heads, width), and None in place of the attention weights.
     """
-    short = 1 < query.shape[2] and query.shape[2] * key.shape[2] <= _SHORT
+    short = query.shape[2] > 1 and query.shape[2] * key.shape[2] <= _SHORT
     if short and not dropout and active() == "portable":
         output = _by_products(query, key, value, attention_mask, scaling)
     else:

@@ -43,9 +43,9 @@ _SUMMED_IN = {
 def use_openblas() -> torch.library.Library:
     """Replace PyTorch's kernels of matrix products on the processor, for the rest of this process.
 
-    PyTorch's fused attention on processors calls MKL itself, so `MKL_CBWR` keeps its bytes; `cocal.checkpoints.attention`
-    does without it where that is faster. Products of other numbers than floats, and those that PyTorch refuses, are left
-    to its own kernels.
+    PyTorch's fused attention on processors calls MKL itself, so `MKL_CBWR` keeps its bytes. Where that is faster,
+    `cocal.checkpoints.attention` does without it. Products of other numbers than floats, and those that PyTorch
+    refuses, are left to its own kernels.
 
     Returns:
         The kernels. This function's cache keeps them, since PyTorch forgets them together with this object.
