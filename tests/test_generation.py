@@ -115,6 +115,7 @@ def test_responses_are_those_of_transformers_one_by_one(micro_policy, micro_ques
 def test_attention_without_copies_is_attention(micro_checkpoint, monkeypatch, numerics):
     """Equal logits and gradients with and without padding, prefill and decoding alike."""
     monkeypatch.setattr(attention, "active", lambda: numerics)
+    rounding = {"rtol": 1e-4, "atol": 1e-4} if numerics == "portable" else {}  # products sum in another order
     ids = torch.tensor([[0, 0, 5, 6, 7], [8, 9, 10, 11, 12]])
     results = {}
     for kind in ("sdpa", attention.GROUPED):
@@ -129,7 +130,7 @@ def test_attention_without_copies_is_attention(micro_checkpoint, monkeypatch, nu
             gradients = [parameter.grad.clone() for parameter in model.parameters()]
             results.setdefault(kind, []).extend([first[:, -1].detach(), second.detach(), *gradients])
     for one, other in zip(results["sdpa"], results[attention.GROUPED], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(one, other, **rounding)
 
 
 @pytest.mark.parametrize(

@@ -27,37 +27,37 @@ LIBRARIES = (
 )
 
 
-def environment(loaded: bool = True) -> dict[str, str]:
-    """Variables for Snakemake whose jobs are to be warm; `loaded` says that they use the package of this process."""
+def environment() -> dict[str, str]:
+    """Variables for Snakemake whose jobs are to be warm and use the package of this process."""
     # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
     import shlex
     from pathlib import Path
 
-    start = Path(_server(loaded)[1]).with_name("start.sh")
-    start.write_text(f'cocal() {{ {shlex.join(command(loaded))} "$@"; }}\n')
+    start = Path(_server(loaded=True)[1]).with_name("start.sh")
+    start.write_text(f'cocal() {{ {shlex.join(command())} "$@"; }}\n')
     return {"BASH_ENV": str(start)}
 
 
 def command(loaded: bool = True) -> list[str]:
-    """The words that stand for `cocal` where a job is to be warm; `loaded` as in `environment`."""
-    return [sys.executable, "-S", "-E", __file__, "run", _server(loaded)[1]]
+    """The words for `cocal` where a job is to be warm; `loaded` says that it uses the package of this process."""
+    return [sys.executable, "-S", "-E", __file__, "run", _server(loaded=loaded)[1]]
 
 
-def wait_for_ends(loaded: bool = True) -> None:
-    """Return when no job runs any more: those whose clients were killed end a moment later."""
+def wait_for_ends() -> None:
+    """Return when no job of the loaded package runs any more: those whose clients were killed end a moment later."""
     import time
     from contextlib import suppress
 
     import psutil
 
-    for job in psutil.Process(_server(loaded)[0]).children():
+    for job in psutil.Process(_server(loaded=True)[0]).children():
         with suppress(psutil.NoSuchProcess):
             while job.status() != psutil.STATUS_ZOMBIE:  # which it stays until the next client comes
                 time.sleep(0.01)
 
 
 @cache
-def _server(loaded: bool) -> tuple[int, str]:
+def _server(*, loaded: bool) -> tuple[int, str]:
     """A process that serves jobs of this one, and ends with it: its number and its socket."""
     # the client imports this module, too, and should start at once
     import atexit
