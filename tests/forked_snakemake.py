@@ -68,6 +68,9 @@ def _run(words, streams, cwd, environment):
 @cache
 def _load():
     """What every plan needs, once, in the parent."""
+    import gc
+
+    import smart_open  # noqa: F401
     import snakemake.cli
     import snakemake.storage
 
@@ -86,3 +89,4 @@ def _load():
         exhibit_code(exhibit)
     for file in (ROOT / "src/cocal/commands").glob("[!_]*.py"):
         code_digest(f"cocal.commands.{file.stem}")
+    gc.freeze()  # nothing of this is looked at by the collections of a fork, which would copy its pages

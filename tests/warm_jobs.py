@@ -23,7 +23,7 @@ LIBRARIES = (
     *("accelerate", "datasets", "trl.trainer.grpo_trainer", "trl.trainer.grpo_config", "safetensors.torch"),
     *("pandas", "pyarrow.parquet", "pyarrow.dataset", "pandera.pandas", "pydantic", "yaml"),
     *("xarray", "h5netcdf", "zarr", "pebble", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
-    *("snakemake.cli", "snakemake.storage"),
+    *("snakemake.cli", "snakemake.storage", "smart_open"),
 )
 
 
@@ -85,6 +85,7 @@ def _server(*, loaded: bool) -> tuple[int, str]:
 
 def _serve(place: str, *package: str) -> None:
     """Imports the libraries, and all of the package if asked to, then answers clients until its standard input ends."""
+    import gc
     import importlib
     import pkgutil
     import select
@@ -102,6 +103,7 @@ def _serve(place: str, *package: str) -> None:
             if not module.name.endswith("__main__"):
                 with suppress(ImportError):  # of frameworks that are not installed
                     importlib.import_module(module.name)
+    gc.freeze()  # nothing of this is looked at by the collections of a job, which would copy its pages
     server = socket.socket(socket.AF_UNIX)
     server.bind(place + ".new")
     server.listen(64)

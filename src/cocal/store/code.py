@@ -50,7 +50,7 @@ def code_digest(*modules: str) -> str:
         if one not in found and not one.module.startswith(_SETTINGS):
             found[one], used = _looked_up(one)
             todo += used
-    text = "\n".join(f"{one.module}:{one.name}\n{code}" for one, code in sorted(found.items(), key=str) if code)
+    text = "\n".join(f"{one.module}:{one.name}\n{found[one]}" for one in sorted(found, key=str) if found[one])
     return f"code:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
