@@ -1,5 +1,6 @@
 """Shared test set-up: one thread a process, portable numerics, no network, a micro policy."""
 
+import gc
 import json
 import os
 import shutil
@@ -64,6 +65,17 @@ MICRO_POLICY = {
     "steps": 150,
     "batch_size": 16,
 }
+
+
+def pytest_configure():
+    """No garbage is collected while the modules of all tests are imported, which leaves hardly any."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """From here on garbage is collected, but not looked for among what has been imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item):

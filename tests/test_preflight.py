@@ -6,6 +6,7 @@ import stat
 import pytest
 
 import forked_snakemake
+import warm_jobs
 from cocal.config.load import configured_study
 from cocal.errors import ConfigError
 from cocal.runtime.gpus import Found, Machine, _torch_cuda, parse_gpus, this_machine
@@ -177,5 +178,6 @@ def test_a_run_of_the_workflow_is_refused_before_its_first_job(repository, tmp_p
     assert sentence in text
     assert not (tmp_path / "run/results").exists()
     # tables alone need no GPU
-    diagram = ["--", "results/figures/paradigms.pdf"]
-    assert forked_snakemake.run([*flags, "--resources", "gpus=1", *diagram], repository, environment).returncode == 0
+    diagram = ["--resources", "gpus=1", "--", "results/figures/paradigms.pdf"]
+    environment |= warm_jobs.environment()
+    assert forked_snakemake.run([*flags, *diagram], repository, environment).returncode == 0

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import forked_snakemake
+import warm_jobs
 from cocal.store.owner import owner_of
 
 DIAGRAM = "results/figures/paradigms.pdf"
@@ -17,7 +18,8 @@ DIAGRAM = "results/figures/paradigms.pdf"
 
 
 def _snakemake(repository: Path, folder: Path, *flags: str, cwd: Path | None = None) -> tuple[int, str]:
-    done = forked_snakemake.run(["--cores", "1", "--directory", folder, *flags], cwd or repository)
+    command = ["--cores", "1", "--directory", folder, *flags]
+    done = forked_snakemake.run(command, cwd or repository, os.environ | warm_jobs.environment())
     return done.returncode, done.stdout + done.stderr
 
 
@@ -116,7 +118,7 @@ def test_local_checkpoints_and_registry_start_at_the_checkout(repository, tmp_pa
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(study))
     command = ["--cores", "1", "--configfile", "mine.yaml", *flags, "--"]
     target = "results/policies/mine/base/step-0"
-    done = forked_snakemake.run([*command, target], tmp_path)
+    done = forked_snakemake.run([*command, target], tmp_path, os.environ | warm_jobs.environment())
     assert done.returncode == 0, done.stderr[-3000:]
     folder = tmp_path / (flags[1] if flags else ".")
     assert (folder / target / "model.safetensors").exists()

@@ -2,10 +2,10 @@
 
 Most of a small job's time goes to the import of torch and transformers. A run of Snakemake in `environment()` finds, in
 place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. It has imported
-all of `cocal`, too; another such process has not, for jobs that use a changed copy of the package.
+all of `cocal`, too; its parent, which serves as well, has not, for jobs that use a changed copy of the package.
 
-    python warm_jobs.py serve SOCKET [all]  the process that forks
-    python warm_jobs.py run SOCKET ...      the client; it ends with the job's status
+    python warm_jobs.py serve FOLDER    the two processes that fork, each with its socket in the folder
+    python warm_jobs.py run SOCKET ...  the client; it ends with the job's status
 
 The arguments are those of `cocal`, or `snakemake` and its own, or the file of a script and its own.
 """
@@ -31,16 +31,16 @@ def environment() -> dict[str, str]:
     """Variables for Snakemake whose jobs are to be warm and use the package of this process."""
     # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
     import shlex
-    from pathlib import Path
 
-    start = Path(_server(loaded=True)[1]).with_name("start.sh")
+    start = _server() / "start.sh"
     start.write_text(f'cocal() {{ {shlex.join(command())} "$@"; }}\n')
     return {"BASH_ENV": str(start)}
 
 
 def command(loaded: bool = True) -> list[str]:
     """The words for `cocal` where a job is to be warm; `loaded` says that it uses the package of this process."""
-    return [sys.executable, "-S", "-E", __file__, "run", _server(loaded=loaded)[1]]
+    place = _server() / ("package" if loaded else "libraries")
+    return [sys.executable, "-S", "-E", __file__, "run", str(place)]
 
 
 def wait_for_ends() -> None:
@@ -50,15 +50,16 @@ def wait_for_ends() -> None:
 
     import psutil
 
-    for job in psutil.Process(_server(loaded=True)[0]).children():
+    server = int((_server() / "package.pid").read_text())
+    for job in psutil.Process(server).children():
         with suppress(psutil.NoSuchProcess):
             while job.status() != psutil.STATUS_ZOMBIE:  # which it stays until the next client comes
                 time.sleep(0.01)
 
 
 @cache
-def _server(*, loaded: bool) -> tuple[int, str]:
-    """A process that serves jobs of this one, and ends with it: its number and its socket."""
+def _server():
+    """The folder of the processes that serve jobs of this one, and end with it."""
     # the client imports this module, too, and should start at once
     import atexit
     import subprocess
@@ -69,49 +70,61 @@ def _server(*, loaded: bool) -> tuple[int, str]:
     from cocal.runtime import numerics
 
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
-    place = folder / "socket"
     with (folder / "log").open("w") as log:
-        words = [sys.executable, __file__, "serve", str(place), *["all"] * loaded]
+        words = [sys.executable, __file__, "serve", str(folder)]
         # libraries read the variables of portable numerics when they are loaded, which is before the fork
         variables = {**os.environ, **numerics.environment("portable")}
         server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log, stderr=log, env=variables)
     atexit.register(server.wait)
     atexit.register(server.stdin.close)  # the first of both: the server ends with its standard input
-    while not place.exists():
+    while not ((folder / "package").exists() and (folder / "libraries").exists()):
         assert server.poll() is None, (folder / "log").read_text()
         time.sleep(0.1)
-    return server.pid, str(place)
+    return folder
 
 
-def _serve(place: str, *package: str) -> None:
-    """Imports the libraries, and all of the package if asked to, then answers clients until its standard input ends."""
+def _serve(folder: str) -> None:
+    """Imports the libraries, and all of the package in a fork, then answers clients until its standard input ends."""
     import gc
     import importlib
     import pkgutil
-    import select
     import shutil
     from contextlib import suppress
     from pathlib import Path
 
+    gc.disable()  # hardly anything that imports leave is garbage
     for library in LIBRARIES:
         importlib.import_module(library)
     assert "cocal" not in sys.modules
-    if package:
+    if (child := os.fork()) == 0:
         import cocal
 
         for module in pkgutil.walk_packages(cocal.__path__, "cocal."):
             if not module.name.endswith("__main__"):
                 with suppress(ImportError):  # of frameworks that are not installed
                     importlib.import_module(module.name)
+        Path(folder, "package.pid").write_text(str(os.getpid()))
     gc.freeze()  # nothing of this is looked at by the collections of a job, which would copy its pages
+    gc.enable()
+    _answer(Path(folder, "libraries" if child else "package"))
+    if child:
+        os.waitpid(child, 0)
+        shutil.rmtree(folder)
+
+
+def _answer(place) -> None:
+    """Forks a process for each client of a socket, until the standard input ends."""
+    import select
+    from contextlib import suppress
+
     server = socket.socket(socket.AF_UNIX)
-    server.bind(place + ".new")
+    server.bind(f"{place}.new")
     server.listen(64)
-    Path(place + ".new").rename(place)
+    place.with_name(f"{place.name}.new").rename(place)
     while True:
         ready, _, _ = select.select([server, sys.stdin], [], [])
         if sys.stdin in ready:
-            return shutil.rmtree(Path(place).parent)
+            return
         client, _ = server.accept()
         if os.fork() == 0:
             server.close()
