@@ -1,4 +1,4 @@
-"""Companions and their protocol: targets, split, order, truncation, selection."""
+"""Companions and their protocol: targets, order, truncation, selection."""
 
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from torch import nn
 from cocal.companion.companions import build_model
 from cocal.companion.fit import _Best, fit_companions
 from cocal.companion.spec import companion_members
-from cocal.companion.split import in_validation
 from cocal.companion.supervision import groups_of, prompts_of
 from cocal.companion.targets import confidence_targets
 from cocal.errors import ConfigError, ContractError
@@ -80,38 +79,6 @@ def test_targets_are_correctness_or_group_accuracy_of_correct_responses():
     assert (binary.dtype, fine.dtype) == (np.float32, np.float32)
     assert binary.tolist() == [1, 0, 1, 0]
     assert fine.tolist() == [0.75, 0, 0.125, 0]
-
-
-def test_the_split_goes_by_the_text_and_the_question_table_alone():
-    texts = [f"question {k}" for k in range(3000)]
-    side = in_validation(texts, texts, 0.1, 42)
-    mixed = np.random.default_rng(0).permutation(3000)
-    shuffled = [texts[k] for k in mixed]
-    np.testing.assert_array_equal(in_validation(shuffled, shuffled, 0.1, 42), side[mixed])
-    np.testing.assert_array_equal(in_validation(texts[:300], texts, 0.1, 42), side[:300])  # what was asked is no matter
-    assert (in_validation(texts, texts, 0.1, 43) != side).any()
-    held_out = int(np.flatnonzero(side)[0])
-    assert in_validation([texts[held_out], f"  Question\n {held_out}"], texts, 0.1, 42).all()
-    with pytest.raises(ContractError, match="'question 9' is not in the question table"):
-        in_validation(["question 9"], texts[:9], 0.1, 42)
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(
-    ("count", "share", "held_out"),
-    [(3000, 0.1, 300), (45, 0.1, 5), (44, 0.1, 4), (50, 0.29, 15), (3, 0.1, 1), (1, 0.1, 1), (0, 0.1, 0)],
-)
-def test_the_share_is_exact_with_halves_up_and_one_at_least(count: int, share: float, held_out: int, seed: int):
-    texts = [f"question {k}" for k in range(count)]
-    assert in_validation(texts, texts, share, seed).sum() == held_out
-
-
-def test_texts_that_differ_in_case_and_white_space_count_once():
-    texts = [f"question {k}" for k in range(100)]
-    twice = [*texts, *(f"Question  {k}" for k in range(50))]
-    side = in_validation(twice, twice, 0.1, 42)
-    np.testing.assert_array_equal(side[:100], in_validation(texts, texts, 0.1, 42))
-    np.testing.assert_array_equal(side[100:], side[:50])
 
 
 def test_the_same_text_under_two_ids_lies_on_one_side(run: Run):
@@ -347,14 +314,23 @@ def test_features_that_fit_are_read_once_for_all_prefixes(run: Run, monkeypatch)
     assert [rows.tolist() for rows in read] == [rows.tolist() for rows in partition(run, run.read())]
 
 
-def test_an_unusable_prefix_is_refused_before_anything_is_fitted(run: Run):
-    side = run.held_out(run.questions)
-    texts = run.questions["question"].to_numpy()
-    first = np.arange(45) < 20  # questions of step 1
-    run.questions.loc[first & side, "question"] = texts[~side][0]
+def test_early_steps_without_validation_questions_keep_the_last_pass(run: Run, caplog):
+    first, side = np.arange(45) < 20, run.held_out(run.questions)  # questions of step 1
+    run.questions.loc[first & side, "question"] = run.questions["question"].to_numpy()[~side][0]
+    (short, history), _ = run.write().fits([1, 3])
+    assert "no response is left for validation on steps 1 to 1: 160 rollouts of" in caplog.text
+    assert short.spec.validation_responses == 0
+    assert set(short.spec.best_pass) == {SETTINGS.passes}
+    assert history["validation_mse"].isna().all()
+
+
+def test_rollouts_without_validation_responses_are_refused_before_anything_is_fitted(run: Run):
+    held_out = run.questions.loc[run.held_out(run.questions), "question_id"]
+    cut = run.responses["question_id"].isin(held_out)
+    run.responses.loc[cut, ["truncated", "finish_reason"]] = True, "length"
     run.write()
-    with pytest.raises(ContractError, match=r"no response is left for validation on steps 1 to 1: 160 rollouts of"):
-        next(run.fits([3, 1]))
+    with pytest.raises(ContractError, match=r"no response is left for validation on steps 1 to 3: 480 rollouts of"):
+        next(run.fits([1, 3]))
 
 
 def test_the_error_share_is_that_of_the_training_responses(run: Run):

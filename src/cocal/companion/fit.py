@@ -75,12 +75,13 @@ def fit_companions(
     Yields:
         For each prefix, the companions and their history with the columns pass (from 1), target, seed, train_loss
         (mean over the pass against the member's target, with dropout) and validation_mse (after the pass, against
-        correctness).
+        correctness; missing where the prefix has no validation responses, whose companions keep the last pass).
 
     Raises:
         ConfigError: if a shuffled order has no seed, or a chronological order has one.
-        ContractError: if the rollouts are not chronological, a prefix has no training or no validation responses (which
-            is checked before anything is fitted), or a member's validation error is never finite.
+        ContractError: if the rollouts are not chronological, a prefix has no training responses or all steps have no
+            validation responses (which is checked before anything is fitted), or a member's validation error is never
+            finite.
     """
     if (order == "shuffled") != (shuffle_seed is not None):
         raise ConfigError(f"order {order} with shuffle seed {shuffle_seed}: give a seed for the shuffled order only")
@@ -170,13 +171,19 @@ def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, prefix: Prefix) -> 
     for name, last, side in (("training", prefix.steps, ~held_out), ("validation", prefix.validation_steps, held_out)):
         among = step <= last
         rows.append(np.flatnonzero(among & complete & side))
-        if not len(rows[-1]):
+        if len(rows[-1]):
+            continue
+        empty = (
+            f"no response is left for {name} on steps 1 to {last}: {among.sum()} rollouts of "
+            f"{rollouts['question'][among].nunique()} questions, {rollouts['truncated'][among].sum()} truncated, "
+            f"{held_out[among].sum()} of validation questions"
+        )
+        if name == "training" or last == step[-1]:
             raise ContractError(
-                f"no response is left for {name} on steps 1 to {last}: {among.sum()} rollouts of "
-                f"{rollouts['question'][among].nunique()} questions, {rollouts['truncated'][among].sum()} truncated, "
-                f"{held_out[among].sum()} of validation questions; use more steps, or another companion.split_seed or "
-                "companion.validation_share"
+                f"{empty}; use more steps, or another companion.split_seed or companion.validation_share"
             )
+        # The first steps of a small study may ask training questions alone, by the luck of its seeds.
+        logging.warning("%s; their companions keep the weights of the last pass", empty)
     return rows[0], rows[1]
 
 
@@ -218,7 +225,8 @@ def _fit(
         order = None if shuffling is None else shuffling.permutation(count)
         loss = trainer.run((batch, targets[:, :, places]) for places, batch in batches.of(count, order))
         error = _validate(model, *validation)
-        best.update(number, error)
+        # Without validation responses the latest pass counts, unless its loss is not finite.
+        best.update(number, error if len(validation[1]) else torch.where(loss.isfinite(), -float(number), torch.nan))
         history.append(_record(number, members, loss, error))
         report(f"pass {number} of {settings.passes}, {_summary(history[-1])}")
     return best.restore(members), pd.concat(history, ignore_index=True)
@@ -226,8 +234,8 @@ def _fit(
 
 @torch.inference_mode()
 def _validate(model: CompanionMLP, validation: Batches, truth: Tensor) -> Tensor:
-    """Compute each member's mean squared error against correctness, float64 (members,) on the device."""
-    total = 0.0
+    """Compute each member's mean squared error against correctness, float64 (members,) on the device; NaN of none."""
+    total = torch.zeros(model.members, dtype=torch.float64, device=model.device)
     for places, batch in validation.of(len(truth)):
         total = total + (model(batch).double() - truth[places]).square().sum(dim=1)
     return total / len(truth)
