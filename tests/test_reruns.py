@@ -183,7 +183,7 @@ EDITS = {
         f"policy.{key}": (value, after(*TRAININGS))
         for key, value in {
             "seed": 43,
-            "questions_per_step": 6,
+            "questions_per_step": 4,
             "responses_per_question": 4,
             "temperature": 0.9,
             "clip_low": 0.1,

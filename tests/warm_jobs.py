@@ -89,6 +89,8 @@ def _serve(folder: str) -> None:
     import importlib
     import pkgutil
     import shutil
+    import signal
+    import traceback
     from contextlib import suppress
     from pathlib import Path
 
@@ -97,12 +99,17 @@ def _serve(folder: str) -> None:
         importlib.import_module(library)
     assert "cocal" not in sys.modules
     if (child := os.fork()) == 0:
-        import cocal
+        try:
+            import cocal
 
-        for module in pkgutil.walk_packages(cocal.__path__, "cocal."):
-            if not module.name.endswith("__main__"):
-                with suppress(ImportError):  # of frameworks that are not installed
-                    importlib.import_module(module.name)
+            for module in pkgutil.walk_packages(cocal.__path__, "cocal."):
+                if not module.name.endswith("__main__"):
+                    with suppress(ImportError):  # of frameworks that are not installed
+                        importlib.import_module(module.name)
+        except BaseException:
+            traceback.print_exc()
+            os.kill(os.getppid(), signal.SIGKILL)  # with which the test ends that waits for both, and shows the error
+            os._exit(1)
         Path(folder, "package.pid").write_text(str(os.getpid()))
     gc.freeze()  # nothing of this is looked at by the collections of a job, which would copy its pages
     gc.enable()

@@ -97,14 +97,15 @@ class _Source:
 
     def names_in(self, node: ast.AST) -> Iterator[_Name]:
         """The definitions of this package, or of the module's own package, that a statement uses."""
+        parts = list(ast.walk(node))
         local = {
             name: target
-            for part in ast.walk(node)
+            for part in parts
             if isinstance(part, (ast.Import, ast.ImportFrom))
             for name, target in self._imported(part)
         }
         yield from local.values()
-        for part in ast.walk(node):
+        for part in parts:
             if isinstance(part, ast.Name) and part.id not in local:
                 if part.id in self.definitions:
                     yield _Name(self._module, part.id)
