@@ -10,6 +10,7 @@ from cocal import cli
 from cocal.config import load_study
 from cocal.store.owner import claim
 from cocal.store.provenance import commit
+from cocal.study import digests
 from cocal.study.replicates import replicate
 
 FIGURE = ("figures/replications.pdf", "figures/replications.png")
@@ -74,7 +75,13 @@ def results(tmp_path):
     return folders
 
 
-def test_the_spread_of_every_number(results, tmp_path):
+def test_the_spread_of_every_number(results, tmp_path, monkeypatch):
+    def before_the_files():
+        """Gathered numbers that git tracks would make the commit that made them a changed one."""
+        assert not (tmp_path / "spread").exists()
+        return commit()
+
+    monkeypatch.setattr(digests, "commit", before_the_files)
     assert cli.main(["spread", *map(str, results), "--output", str(tmp_path / "spread")]) == 0
     files = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "spread").rglob("*.*"))
     assert files == [f"spread/{name}" for name in (*FIGURE, "gathered.json", "tables/main.csv")]

@@ -43,6 +43,8 @@ def run(options: argparse.Namespace) -> None:
     for folder, study in studies.items():
         if study != studies[first]:
             raise ContractError(f"{folder}: holds study {study}, but {first} holds study {studies[first]}")
+    # before anything is written: the gathered numbers may be tracked, and would count as changes since the commit
+    gathered = Gathered(study=studies[first], replicates=len(studies), made_by=maker_of(first))
     found = spread(options.results)
     for name, numbers in found.items():
         write_text(options.output / name, csv_text(numbers))
@@ -50,6 +52,5 @@ def run(options: argparse.Namespace) -> None:
         figure = options.output / "figures/replications.pdf"
         with paper_style():
             save_figure(draw(found[_MAIN], MATHEMATICS), figure, {"study": studies[first]})
-    gathered = Gathered(study=studies[first], replicates=len(studies), made_by=maker_of(first))
     write_text(options.output / "gathered.json", gathered.model_dump_json(indent=1) + "\n")
     logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(studies), options.output)
