@@ -39,7 +39,7 @@ def add(package: Path, file: str) -> None:
 def run(package: Path, *words: str) -> str:
     """Run `cocal` with the copy of the package, or Python if the first word is its flag."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package), str(ROOT / "tests")])}
-    command = [sys.executable, *words] if words[0] == "-c" else [*warm_jobs.command(loaded=False), *words]
+    command = [sys.executable, *words] if words[0] == "-c" else [*warm_jobs.command("libraries"), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr

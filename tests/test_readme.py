@@ -4,13 +4,18 @@ import re
 import shlex
 import shutil
 import subprocess
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 import forked_snakemake
 import warm_jobs
+from cocal import cli
+from cocal.study import forecast
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -62,9 +67,18 @@ def _cocal(repository: Path, folder: Path, words: list[str]) -> None:
     for flag in words:
         assert not flag.startswith("--") or flag in text
     if words[0] == "plan":
-        status, text = _run(repository, ["cocal", *words, "--directory", str(folder)])
-        assert status == 0, text
-        assert "GPU-hours" in text
+        _plan(repository, ["plan", *words[1:], "--directory", str(folder)])
+
+
+def _plan(repository: Path, words: list[str]) -> None:
+    """With the dry-run in a fork; test_estimate.py has one as a user has it."""
+    printed = StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.chdir(repository)
+        forked = SimpleNamespace(run=lambda command, **_: forked_snakemake.run(command[3:]))
+        patch.setattr(forecast, "subprocess", forked)
+        assert cli.main(words) == 0
+    assert "GPU-hours" in printed.getvalue()
 
 
 def _make(repository: Path, folder: Path, words: list[str]) -> None:

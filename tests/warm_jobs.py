@@ -1,11 +1,16 @@
-"""Jobs of a study without the start of Python: a process that has imported the heavy libraries forks for each of them.
+"""Commands without the start of Python: processes that have imported what takes long fork for each of them.
 
 Most of a small job's time goes to the import of torch and transformers. A run of Snakemake in `environment()` finds, in
-place of `cocal`, a client that hands its arguments, folder, environment and streams to that process. It has imported
-all of `cocal`, too; its parent, which serves as well, has not, for jobs that use a changed copy of the package.
+place of `cocal`, a client that hands its arguments, folder, environment and streams to a process that has imported all
+that jobs use. There are three such processes, which all parallel processes of the tests share:
 
-    python warm_jobs.py serve FOLDER    the two processes that fork, each with its socket in the folder
-    python warm_jobs.py run SOCKET ...  the client; it ends with the job's status
+    plans      has imported Snakemake and what our workflow computes when it plans
+    libraries  has imported the libraries that jobs use, but nothing of the package, of which a test may change a copy
+    package    has imported all of the package, too
+
+    python warm_jobs.py serve FOLDER PROCESS  the three, each with its socket in the folder, until the process of
+                                              that number ends
+    python warm_jobs.py run SOCKET ...        the client; it ends with the job's status
 
 The arguments are those of `cocal`, or `snakemake` and its own, or the file of a script and its own.
 """
@@ -17,14 +22,16 @@ import socket
 import sys
 from functools import cache
 
+SNAKEMAKE = ("snakemake.cli", "snakemake.storage", "smart_open")
 LIBRARIES = (
     *("torch", "transformers.modeling_utils", "transformers.cache_utils", "transformers.generation.utils"),
     *("transformers.models.qwen3.modeling_qwen3", "transformers.models.auto.modeling_auto", "transformers.trainer"),
     *("accelerate", "datasets", "trl.trainer.grpo_trainer", "trl.trainer.grpo_config", "safetensors.torch"),
     *("pandas", "pyarrow.parquet", "pyarrow.dataset", "pandera.pandas", "pydantic", "yaml"),
     *("xarray", "h5netcdf", "zarr", "pebble", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
-    *("snakemake.cli", "snakemake.storage", "smart_open"),
 )
+_STARTED = []
+"""The process that this one has started to serve, if any."""
 
 
 def environment() -> dict[str, str]:
@@ -32,95 +39,130 @@ def environment() -> dict[str, str]:
     # bash reads this file at its start, after the workflow has put Python's folder in front of PATH
     import shlex
 
-    start = _server() / "start.sh"
+    start = _server() / f"start-{_worker(os.environ)}.sh"
     start.write_text(f'cocal() {{ {shlex.join(command())} "$@"; }}\n')
     return {"BASH_ENV": str(start)}
 
 
-def command(loaded: bool = True) -> list[str]:
-    """The words for `cocal` where a job is to be warm; `loaded` says that it uses the package of this process."""
-    place = _server() / ("package" if loaded else "libraries")
+def command(server: str = "package") -> list[str]:
+    """The words for `cocal`, or in front of `snakemake`, where this server is to fork; they wait until it can."""
+    import time
+
+    place, failed = (_server() / name for name in (server, "failed"))
+    while not place.exists():
+        if failed.exists():
+            raise RuntimeError((_server() / "log").read_text())
+        time.sleep(0.05)
     return [sys.executable, "-S", "-E", __file__, "run", str(place)]
 
 
 def wait_for_ends() -> None:
-    """Return when no job of the loaded package runs any more: those whose clients were killed end a moment later."""
+    """Return when no job of this test process runs any more: those whose clients were killed end a moment later."""
     import time
-    from contextlib import suppress
 
-    import psutil
+    while any((_server() / "jobs").glob(f"{_worker(os.environ)}-*")):
+        time.sleep(0.01)
 
-    server = int((_server() / "package.pid").read_text())
-    for job in psutil.Process(server).children():
-        with suppress(psutil.NoSuchProcess):
-            while job.status() != psutil.STATUS_ZOMBIE:  # which it stays until the next client comes
-                time.sleep(0.01)
+
+def _worker(environment) -> str:
+    """The name of a process of the tests among the parallel ones, in the variables that its jobs get from it."""
+    return environment.get("PYTEST_XDIST_WORKER", "alone")
 
 
 @cache
 def _server():
-    """The folder of the processes that serve jobs of this one, and end with it."""
+    """The folder of the processes that serve all parallel tests, and end with these."""
     # the client imports this module, too, and should start at once
-    import atexit
     import subprocess
     import tempfile
-    import time
+    import uuid
     from pathlib import Path
+
+    from filelock import FileLock
 
     from cocal.runtime import numerics
 
-    folder = Path(tempfile.mkdtemp(prefix="warm-"))
-    with (folder / "log").open("w") as log:
-        words = [sys.executable, __file__, "serve", str(folder)]
-        # libraries read the variables of portable numerics when they are loaded, which is before the fork
-        variables = {**os.environ, **numerics.environment("portable")}
-        server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log, stderr=log, env=variables)
-    atexit.register(server.wait)
-    atexit.register(server.stdin.close)  # the first of both: the server ends with its standard input
-    while not ((folder / "package").exists() and (folder / "libraries").exists()):
-        assert server.poll() is None, (folder / "log").read_text()
-        time.sleep(0.1)
+    last = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    folder = Path(tempfile.gettempdir(), f"warm-{os.environ.get('PYTEST_XDIST_TESTRUNUID', uuid.uuid4().hex)}")
+    (folder / "jobs").mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"):
+        if not (folder / "log").exists():
+            words = [sys.executable, __file__, "serve", str(folder), str(last)]
+            # libraries read the variables of portable numerics when they are loaded, which is before the fork
+            variables = {**os.environ, **numerics.environment("portable")}
+            with (folder / "log").open("w") as log:
+                _STARTED.append(
+                    subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
+                )
     return folder
 
 
-def _serve(folder: str) -> None:
-    """Imports the libraries, and all of the package in a fork, then answers clients until its standard input ends."""
-    import gc
-    import importlib
-    import pkgutil
+def _serve(folder: str, last: str) -> None:
+    """Starts the three processes, which answer clients until another process ends."""
     import shutil
-    import signal
-    import traceback
     from contextlib import suppress
     from pathlib import Path
 
-    gc.disable()  # hardly anything that imports leave is garbage
-    for library in LIBRARIES:
-        importlib.import_module(library)
+    place, end = Path(folder), os.pidfd_open(int(last))
+    children = []
+    for name, libraries, load in (("plans", SNAKEMAKE, _load_plans), ("package", LIBRARIES, _load_package)):
+        _import(libraries)
+        if (child := os.fork()) == 0:
+            load()
+            return _answer(place / name, end)
+        children.append(child)
     assert "cocal" not in sys.modules
-    if (child := os.fork()) == 0:
-        try:
-            import cocal
+    _answer(place / "libraries", end)
+    for child in children:
+        with suppress(ChildProcessError):  # it has ended before
+            os.waitpid(child, 0)
+    shutil.rmtree(place)
 
-            for module in pkgutil.walk_packages(cocal.__path__, "cocal."):
-                if not module.name.endswith("__main__"):
-                    with suppress(ImportError):  # of frameworks that are not installed
-                        importlib.import_module(module.name)
-        except BaseException:
-            traceback.print_exc()
-            os.kill(os.getppid(), signal.SIGKILL)  # with which the test ends that waits for both, and shows the error
-            os._exit(1)
-        Path(folder, "package.pid").write_text(str(os.getpid()))
+
+def _import(modules) -> None:
+    """Imports modules, but for those of frameworks that are not installed."""
+    import gc
+    import importlib
+    from contextlib import suppress
+
+    gc.disable()  # hardly anything that imports leave is garbage
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
     gc.freeze()  # nothing of this is looked at by the collections of a job, which would copy its pages
     gc.enable()
-    _answer(Path(folder, "libraries" if child else "package"))
-    if child:
-        os.waitpid(child, 0)
-        shutil.rmtree(folder)
 
 
-def _answer(place) -> None:
-    """Forks a process for each client of a socket, until the standard input ends."""
+def _load_package() -> None:
+    import pkgutil
+
+    import cocal
+
+    names = (module.name for module in pkgutil.walk_packages(cocal.__path__, "cocal."))
+    _import(name for name in names if not name.endswith("__main__"))
+
+
+def _load_plans() -> None:
+    """What every plan of the smoke study computes from the text of the package, which no test changes."""
+    from pathlib import Path
+
+    import snakemake.cli
+
+    from cocal.config import load_study
+    from cocal.exhibits.base.registry import exhibit_code, exhibits_of
+    from cocal.store.code import code_digest
+
+    snakemake.cli.get_argument_parser()  # which imports all plug-ins
+    root = Path(__file__).resolve().parents[1]
+    for exhibit in exhibits_of(load_study(root / "config/smoke.yaml"), {}):
+        exhibit_code(exhibit)
+    for file in (root / "src/cocal/commands").glob("[!_]*.py"):
+        code_digest(f"cocal.commands.{file.stem}")
+    _import(("cocal.judging.prompts", "cocal.policy.launch", "cocal.policy.objectives", "cocal.questions.registry"))
+
+
+def _answer(place, last: int) -> None:
+    """Forks a process for each client of a socket, until a process ends."""
     import select
     from contextlib import suppress
 
@@ -129,20 +171,20 @@ def _answer(place) -> None:
     server.listen(64)
     place.with_name(f"{place.name}.new").rename(place)
     while True:
-        ready, _, _ = select.select([server, sys.stdin], [], [])
-        if sys.stdin in ready:
+        ready, _, _ = select.select([server, last], [], [])
+        if last in ready:
             return
         client, _ = server.accept()
         if os.fork() == 0:
             server.close()
-            _keep(client)
+            _keep(client, place.parent / "jobs")
         client.close()
         with suppress(ChildProcessError):  # none is left
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
 
-def _keep(client: socket.socket) -> None:
+def _keep(client: socket.socket, jobs) -> None:
     """Starts the job of one client, ends it with the client, and tells its status; never returns."""
     import select
     import signal
@@ -150,10 +192,13 @@ def _keep(client: socket.socket) -> None:
     streams = array.array("i")
     text, control, *_ = client.recvmsg(1 << 20, socket.CMSG_LEN(3 * streams.itemsize))
     streams.frombytes(control[0][2])
+    request = json.loads(text)
+    noted = jobs / f"{_worker(request['environment'])}-{os.getpid()}"
+    noted.touch()
     job = os.fork()
     if job == 0:
         client.close()
-        _job(json.loads(text), streams)
+        _job(request, streams)
     os.setpgid(job, job)
     for stream in streams:
         os.close(stream)
@@ -161,6 +206,7 @@ def _keep(client: socket.socket) -> None:
     if client in ready:
         os.killpg(job, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(job, 0)[1])
+    noted.unlink()
     if client not in ready:
         client.send(str(code if code >= 0 else 128 - code).encode())
     os._exit(0)
@@ -215,6 +261,15 @@ def _run(place: str, *arguments: str) -> int:
     return int(client.recv(16) or 1)
 
 
+def _main(what: str, *words: str) -> int | None:
+    if what == "run":
+        return _run(*words)
+    try:
+        return _serve(*words)
+    except BaseException:
+        open(f"{words[0]}/failed", "w").close()  # noqa: PTH123 - light
+        raise
+
+
 if __name__ == "__main__":
-    command, *words = sys.argv[1:]
-    sys.exit(_serve(*words) if command == "serve" else _run(*words))
+    sys.exit(_main(*sys.argv[1:]))
