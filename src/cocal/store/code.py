@@ -30,6 +30,7 @@ class _Name(NamedTuple):
     name: str | None = None
 
 
+@cache
 def code_digest(*modules: str) -> str:
     """Digest of the definitions that these modules use, directly or through others.
 
