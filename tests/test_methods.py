@@ -200,6 +200,7 @@ def test_its_code_is_digested(coin):
     def digests():
         code._module.cache_clear()
         code._looked_up.cache_clear()
+        code.code_digest.cache_clear()
         return code_digest("fair.coin:estimate"), code_digest(*declarations(["coin"]))
 
     estimate, look = digests()
