@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import yaml
 
+import forked_snakemake
 import operations
 from cocal import cli
 from cocal.config.load import load_study
@@ -15,7 +14,7 @@ from cocal.errors import ConfigError
 from cocal.runtime import numerics
 from cocal.store.provenance import provenance
 from cocal.store.run_folder import RunFolder
-from smoke_study import CONFIG
+from smoke_study import CONFIG, ROOT
 from snakemake_logger_plugin_cocal.text import reason_line
 
 FLAGS = "model name\t: Some Processor\nflags\t\t: fpu sse2 {}\n"
@@ -46,8 +45,11 @@ def test_the_environment_reaches_a_job(tmp_path, chosen):
     study = yaml.safe_load(CONFIG.read_text()) | {"numerics": chosen}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
     unset = {name: text for name, text in os.environ.items() if name not in numerics.PORTABLE}  # conftest sets them
-    command = [sys.executable, "-c", _PRINTED, str(CONFIG.parents[1]), str(tmp_path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=unset)
+    probe = tmp_path / "Snakefile"
+    workflow = (ROOT / "Snakefile").read_text().replace('"workflow/', f'"{ROOT}/workflow/')
+    probe.write_text(workflow + _PROBE)
+    flags = ["--snakefile", probe, "--directory", tmp_path, "--configfile", tmp_path / "study.yaml", "--cores", "1"]
+    done = forked_snakemake.run([*flags, "seen.txt"], environment=unset)
     assert done.returncode == 0, done.stderr[-3000:]
     found = dict(line.partition("=")[::2] for line in (tmp_path / "seen.txt").read_text().splitlines())
     assert {name for name in numerics.PORTABLE if name in found} == (
@@ -56,17 +58,13 @@ def test_the_environment_reaches_a_job(tmp_path, chosen):
     assert chosen == "native" or numerics.PORTABLE.items() <= found.items()
 
 
-_PRINTED = """
-import sys
-from pathlib import Path
-from snakemake.cli import main
+_PROBE = """
 
-root, folder = map(Path, sys.argv[1:])
-probe = folder / "Snakefile"
-probe.write_text((root / "Snakefile").read_text().replace('"workflow/', f'"{root}/workflow/')
-    + '\\n\\nrule probe:\\n    output:\\n        "seen.txt",\\n    shell:\\n        "env > {output}"\\n')
-main(["--snakefile", str(probe), "--directory", str(folder), "--configfile", str(folder / "study.yaml"),
-      "--cores", "1", "seen.txt"])
+rule probe:
+    output:
+        "seen.txt",
+    shell:
+        "env > {output}"
 """
 
 

@@ -1,7 +1,7 @@
 """Trainings of one process or two, as `cocal.policy.launch` starts them, but forked by the process of `warm_jobs`.
 
-The processes get the environment that `accelerate launch` gives them. One training of each kind is started as users
-start it (`trained` in test_training.py and test_sharded.py); to these, the others are compared.
+The processes get the environment that `accelerate launch` gives them. One training of one process and one of two are
+started as users start them (`trained` in test_training.py and in test_sharded.py).
 """
 
 import os
