@@ -248,8 +248,9 @@ def _record(text: str | None, **facts) -> logging.LogRecord:
     return record
 
 
-def test_a_cluster_that_is_silent_for_long_is_reported_on(monkeypatch, capsys):
+def test_a_cluster_that_is_silent_for_long_is_reported_on(tmp_path, monkeypatch, capsys):
     """With SLURM the jobs' own lines go to their logs, and a training takes hours."""
+    monkeypatch.chdir(tmp_path)  # where no finished study says how long its jobs took
     monkeypatch.setattr("snakemake_logger_plugin_cocal._SILENCE", 0.2)
     handler = LogHandler(OutputSettings(), None)
     command = "cocal train --run-folder results/runs/train/tiny/grpo"
