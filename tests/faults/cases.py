@@ -65,9 +65,11 @@ def damaged(world: Path, commands: dict[str, Command]) -> Iterator[Case]:
             faults[f"{path}: a folder in its place"] = _folder(path)
             if twin := _twin(world, path):
                 faults[f"{twin} as {path}"] = lambda folder, path=path, twin=twin: _exchange(folder, twin, path)
-            given = not path.startswith(("results/", "companion/", "tables/"))
             for fault, prepare in faults.items():
-                yield Case(f"damaged file, `cocal {name.split()[0]}`", fault, command, prepare, given)
+                ours = path.startswith(("results/", "companion/")) or (
+                    path.startswith("tables/") and "missing" not in fault
+                )
+                yield Case(f"damaged file, `cocal {name.split()[0]}`", fault, command, prepare, not ours)
 
 
 def _chosen(world: Path, given: str) -> list[str]:
@@ -291,8 +293,12 @@ def _pipe(path: str) -> Callable[[Path], None]:
     return prepare
 
 
-NESTED = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}"
-SWELLING = "{% set ns = namespace(s='aaaaaaaa') %}{% for a in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}"
+NESTED = (
+    "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}"
+)
+SWELLING = (
+    "{% set ns = namespace(s='aaaaaaaa') %}{% for a in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}"
+)
 
 
 def hostile_files(commands: dict[str, Command]) -> Iterator[Case]:
@@ -345,9 +351,10 @@ def _links(folder: Path) -> None:
 
 
 FLAGS = {
-    "fit lines": "--widths=0 --widths=-3 --seeds=-1 --seeds=x --passes=0 --passes=1e9 --target=none --correct-above=nan "
-    "--batch-tokens=0 --max-response-length=0 --max-response-length=-5 --numerics=none --layer=99 --validation=2",
-    "score": "--batch-tokens=0 --batch-tokens=-1 --seed=7 --target=group --name= --name=prompt --field=x --field=response=",
+    "fit lines": "--widths=0 --widths=-3 --seeds=-1 --seeds=x --passes=0 --passes=1e9 --target=none "
+    "--correct-above=nan --batch-tokens=0 --max-response-length=0 --max-response-length=-5 --numerics=none --layer=99 --validation=2",
+    "score": "--batch-tokens=0 --batch-tokens=-1 --seed=7 --target=group --name= --name=prompt --field=x "
+    "--field=response=",
     "evaluate": "--resamples=0 --resamples=-1 --correct-above=nan --name=none --field=correct=none",
     "vote": "--resamples=0 --resamples=x --answer=none --domain=none --correct-above=inf",
     "abstain": "--max-risk=0 --max-risk=1 --max-risk=nan --delta=0 --delta=2 --threshold=nan --threshold=7",

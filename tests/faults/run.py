@@ -2,9 +2,9 @@
 
     python tests/faults/run.py --output docs/faults.md [--study FOLDER OF A FINISHED SMOKE STUDY] [--only WORD]
 
-A case passes if the command refuses the fault in one message, or gives the bytes that it gives without it, or reads a
-hostile field and says so with status 0; and if nothing but its output has changed in the world. The campaign is no part of
-`make test`: it takes about an hour. Every case runs in a fork of this process, which has loaded the libraries once.
+A case is harmless if the command refuses the fault in one message, gives the same bytes as without it, or reads a value
+that a user may have meant, and if nothing but its output has changed in the world. The campaign is no part of `make test`:
+it takes an hour. Every case runs in a fork of this process, which has loaded the libraries once.
 """
 
 import argparse
@@ -64,7 +64,9 @@ def _campaign(chosen: list[tuple[Path, cases.Case]], output: Path) -> int:
         outcome, said = world.meet(case)
         found[case.kind][outcome] += 1
         if outcome not in HARMLESS:
-            bad.append(f"{outcome}: {case.kind}: {case.name}\n    {' '.join(case.command.words)[:200]}\n    {said[-700:]}")
+            bad.append(
+                f"{outcome}: {case.kind}: {case.name}\n    {' '.join(case.command.words)[:200]}\n    {said[-700:]}"
+            )
             print(bad[-1], flush=True)
         print(f"{place + 1}/{len(chosen)} {time.monotonic() - began:.0f} s {outcome}: {case.kind}: {case.name} | "
               f"{said.strip().splitlines()[-1][:160] if said.strip() else ''}", flush=True)  # fmt: skip
@@ -107,26 +109,28 @@ class World:
 
     def _judged(self, case: cases.Case, status: int, said: str, before: dict) -> str:
         after = _states(self._folder)
-        if (self._folder / "EXECUTED").exists():
-            return "runs code"
-        written = [*case.command.writes, "logs", "out"]
-        ours = tuple(f"{self._folder / path}" for path in written)
-        hidden = tuple(f"{(self._folder / path).parent}/.{Path(path).name}" for path in written)
+        written = [self._folder / path for path in (*case.command.writes, "logs")]
+        ours = tuple(str(path) for path in written)
+        hidden = tuple(f"{path.parent}/.{path.name}" for path in written)
         lost = [path for path in before if after.get(path) != before[path] and not path.startswith((*ours, *hidden))]
-        if lost:
-            return f"loses {Path(lost[0]).name}"
-        if "Traceback" in said:
-            return "traceback"
-        if status == 0:
-            if case.kind == "output":
-                return "writes there"
-            if self._result(case.command) == self._right.get(case.command):
-                return "same bytes"
-            return "read" if case.given or case.kind.startswith(("hostile", "flag")) else "another result"
-        if status != 2 or "error:" not in said:
-            return f"status {status}"
         left = [path for path in after if path not in before and not path.startswith(ours)]
-        return f"leaves {Path(left[0]).name}" if left else "refused"
+        harms = {
+            "runs code": (self._folder / "EXECUTED").exists(),
+            "loses a file": lost,
+            "traceback": "Traceback" in said,
+            f"status {status}": status not in (0, 2) or (status == 2 and "error:" not in said),
+            "leaves files": status == 2 and left,
+        }
+        if harm := next((name for name, found in harms.items() if found), None):
+            return harm
+        return "refused" if status else self._accepted(case)
+
+    def _accepted(self, case: cases.Case) -> str:
+        if case.kind == "output":
+            return "writes there"
+        if self._result(case.command) == self._right.get(case.command):
+            return "same bytes"
+        return "read" if case.given or case.kind.startswith(("hostile", "flag")) else "another result"
 
     def _run(self, command: Command) -> tuple[int, str, float]:
         """Status, output and seconds of a command in the folder; negative status of a signal."""
@@ -157,12 +161,12 @@ class World:
         for path in sorted(self._states):
             if now.get(path) != self._states[path]:
                 source, target = self._whole / Path(path).relative_to(self._folder), Path(path)
-                if self._states[path][0] == "folder":
-                    target.mkdir(parents=True, exist_ok=True)
-                    continue
                 _delete(target)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target, follow_symlinks=False)
+                if self._states[path][0] == "folder":
+                    shutil.copytree(source, target, symlinks=True)
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(source, target, follow_symlinks=False)
         self._states = _states(self._folder)
 
 

@@ -106,7 +106,11 @@ def make_study(folder: Path, finished: Path | None) -> dict[str, Command]:
     else:
         subprocess.run(snakemake, check=True, cwd=ROOT)
     planned = subprocess.run(
-        [*snakemake, "--dry-run", "--forceall", "--printshellcmds"], check=True, capture_output=True, text=True, cwd=ROOT
+        [*snakemake, "--dry-run", "--forceall", "--printshellcmds"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     commands, seen = {}, set()
     for line in re.findall(r"^Shell command: (cocal .*)$", planned.stdout + planned.stderr, re.MULTILINE):
