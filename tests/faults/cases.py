@@ -13,7 +13,7 @@ from pathlib import Path
 
 from world import Command
 
-FEW = 4
+FEW = 6
 """Number of files of one folder that are damaged."""
 
 
@@ -352,7 +352,8 @@ def _links(folder: Path) -> None:
 
 FLAGS = {
     "fit lines": "--widths=0 --widths=-3 --seeds=-1 --seeds=x --passes=0 --passes=1e9 --target=none "
-    "--correct-above=nan --batch-tokens=0 --max-response-length=0 --max-response-length=-5 --numerics=none --layer=99 --validation=2",
+    "--correct-above=nan --batch-tokens=0 --max-response-length=0 --max-response-length=-5 --numerics=none "
+    "--layer=99 --validation=2",
     "score": "--batch-tokens=0 --batch-tokens=-1 --seed=7 --target=group --name= --name=prompt --field=x "
     "--field=response=",
     "evaluate": "--resamples=0 --resamples=-1 --correct-above=nan --name=none --field=correct=none",

@@ -3,8 +3,8 @@
     python tests/faults/run.py --output docs/faults.md [--study FOLDER OF A FINISHED SMOKE STUDY] [--only WORD]
 
 A case is harmless if the command refuses the fault in one message, gives the same bytes as without it, or reads a value
-that a user may have meant, and if nothing but its output has changed in the world. The campaign is no part of `make test`:
-it takes an hour. Every case runs in a fork of this process, which has loaded the libraries once.
+that a user may have meant, and if nothing but its output has changed in the world. The campaign takes an hour and is no
+part of `make test`. Every case runs in a fork of this process, which has loaded the libraries once.
 """
 
 import argparse
