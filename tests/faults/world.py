@@ -1,0 +1,136 @@
+"""The files that the campaign damages: a policy of one's own with its rollouts, and a finished smoke study."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
+
+SMALL = "--widths 16 8 --seeds 42 137 --passes 2"
+"""Flags of a small companion."""
+LIGHT = ("companions", "features", "predictions", "metrics", "recalibrate", "checks", "exhibit")
+"""Stages of the study whose jobs take a second or two; together they read every kind of file."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that reads files, and what it writes.
+
+    Attributes:
+        words: Its words; paths are relative to the folder of the world.
+        reads: Files and folders that it reads.
+        writes: Files and folders that it writes.
+    """
+
+    words: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+def make_own(folder: Path) -> dict[str, Command]:
+    """A policy, its rollouts in every format, a companion and scored lines; the commands about them by name."""
+    import conftest
+    import dumps
+    from cocal.checkpoints.loading import load_policy
+    from cocal.cli import main
+    from cocal.store import write_frame
+    from cocal.store.contracts import RESPONSES
+    from own_rollouts import OwnPolicy, write_lines
+
+    folder.mkdir(parents=True)
+    questions = folder / "questions"
+    _run(main, ["questions", "--settings", json.dumps(conftest.MICRO_SETS), "--output", str(questions)])
+    words = ["backbone", "--settings", json.dumps(conftest.MICRO_POLICY), "--prompts", "tiny", "--output"]
+    _run(main, [*words, str(folder / "base"), "--questions", *map(str, sorted(questions.glob("*.parquet")))])
+    conftest.own_copy(folder / "base", folder / "model")
+    own = OwnPolicy(folder / "model", load_policy(folder / "model"), questions / "micro-train.parquet", folder)
+    rollouts, tokenizer = own.rollouts, own.policy.tokenizer
+    assert own.verl
+    dumps.write_slime(folder / "slime", rollouts, tokenizer)
+    dumps.write_completions(folder / "trl", rollouts, own.questions, spacing=2)
+    dumps.write_traces(folder / "traces", rollouts)
+    dumps.write_episodes(folder / "episodes", rollouts)
+    for step, frame in rollouts.groupby("step"):
+        write_frame(folder / "tables" / f"step-{step:05d}.parquet", frame, RESPONSES, {})
+    (folder / "lines").mkdir()
+    write_lines(folder / "lines/1.jsonl", rollouts, own.texts)
+    asked = rollouts["question_id"].isin(rollouts["question_id"].unique()[:5])
+    some = rollouts[asked].reset_index(drop=True)
+    write_lines(folder / "in.jsonl", some, own.texts, text=list(some["text"]))
+    write_lines(folder / "others.jsonl", rollouts[~asked], own.texts)
+    fit = f"fit --model model {SMALL} --output out --rollouts"
+    more = {"slime": " --field reward=acc", "traces": " --correct-above 0"}
+    commands = {
+        f"fit {name}": Command((*fit.split(), name, *more.get(name, "").split()), (name,), ("out",))
+        for name in ("verl", "slime", "trl", "traces", "episodes", "tables", "lines")
+    }
+    score = ("score", "--companion", "companion", "--model", "model")
+    commands |= {
+        "score": Command((*score, "in.jsonl", "out"), ("in.jsonl", "companion", "model"), ("out",)),
+        "evaluate": _reads("evaluate scored.jsonl --output out --resamples 20", "scored.jsonl"),
+        "vote": _reads("decide vote scored.jsonl --field response=text --output out --resamples 20", "scored.jsonl"),
+        "abstain": _reads(
+            "decide abstain scored.jsonl --calibration labelled.jsonl --max-risk 0.9 --delta 0.3 --output out",
+            *("scored.jsonl", "labelled.jsonl"),
+        ),
+    }
+    _run(main, [*fit.replace("out ", "companion ").split(), "lines"], folder)
+    _run(main, [*score, "in.jsonl", "scored.jsonl"], folder)
+    _run(main, [*score, "others.jsonl", "labelled.jsonl"], folder)
+    return commands
+
+
+def _reads(words: str, *files: str) -> Command:
+    return Command(tuple(words.split()), files, ("out",))
+
+
+def _run(main, words, folder: Path = ROOT) -> None:
+    import os
+
+    os.chdir(folder)
+    assert main(list(words)) == 0, words
+
+
+def make_study(folder: Path, finished: Path | None) -> dict[str, Command]:
+    """The smoke study, made here or copied from where it is finished; one job for each kind of file that jobs read."""
+    snakemake = ["snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder), "--cores", "2"]
+    snakemake += ["--workflow-profile", str(ROOT / "profiles/default"), "--configfile", str(ROOT / "config/smoke.yaml")]
+    if finished:
+        shutil.copytree(finished, folder, symlinks=True)
+    else:
+        subprocess.run(snakemake, check=True, cwd=ROOT)
+    planned = subprocess.run(
+        [*snakemake, "--dry-run", "--forceall", "--printshellcmds"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    commands, seen = {}, set()
+    for line in re.findall(r"^Shell command: (cocal .*)$", planned.stdout + planned.stderr, re.MULTILINE):
+        words = shlex.split(line.rpartition(" > logs/")[0])[1:]
+        if words[0] not in LIGHT:
+            continue
+        reads, writes = _paths(words, folder)
+        kinds = {(words[0], re.sub(r"\d+", "N", path)) for path in reads}
+        if kinds - seen:
+            seen |= kinds
+            commands[f"{words[0]} {writes[0]}"] = Command(tuple(words), tuple(reads), tuple(writes))
+    return commands
+
+
+def _paths(words: list[str], folder: Path) -> tuple[list[str], list[str]]:
+    """Files and folders of results/ that a command reads, and those that it writes."""
+    reads, writes, flag = [], [], ""
+    for word in words:
+        if word.startswith("--"):
+            flag = word
+        elif (found := re.search(r"(?:^|=)(results/.*)", word)) and not word.startswith("{"):
+            (writes if flag.startswith("--output") or flag == "--run-folder" else reads).append(found[1])
+    return [path for path in reads if (folder / path).exists()], writes
