@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import CompanionMLP
+from cocal.companion.plain import mlp
 from cocal.companion.precision import matmul_precision
 from cocal.companion.single import SingleMember
 from cocal.companion.spec import CompanionSpec
@@ -221,12 +222,7 @@ def _untrained(settings: CompanionSettings, inputs: int) -> Companions:
 
 def _plain(settings: CompanionSettings, inputs: int, seed: int) -> nn.Sequential:
     torch.manual_seed(seed)
-    layers, before = [], inputs
-    rates = (*settings.dropout, *[0.0] * (len(settings.widths) - len(settings.dropout)))
-    for width, rate in zip(settings.widths, rates, strict=True):
-        layers += [nn.Linear(before, width), nn.LayerNorm(width), nn.GELU(), *([nn.Dropout(rate)] if rate else [])]
-        before = width
-    return nn.Sequential(*layers, nn.Linear(before, 1), nn.Sigmoid(), nn.Flatten(0))
+    return mlp(inputs, settings.widths, settings.dropout)
 
 
 def _plain_pass(

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import nn
 
+from cocal.companion import plain
 from cocal.companion.companions import build_model
 from cocal.companion.fit import _Best, fit_companions
 from cocal.companion.spec import companion_members
@@ -41,36 +41,22 @@ def plain_fit(
     correct = torch.from_numpy(rollouts["correct"].to_numpy().astype(np.float32))
     group = torch.from_numpy(rollouts["group_accuracy"].to_numpy().astype(np.float32))
     wanted = correct if target == "binary" else correct * group
-    training, validation = (torch.from_numpy(rows) for rows in partition(run, rollouts))
+    kept = torch.from_numpy(~rollouts["truncated"].to_numpy())
     torch.manual_seed(seed)
-    layers, before = [], inputs.shape[1]
-    for width, rate in zip(SETTINGS.widths, (*SETTINGS.dropout, None), strict=True):
-        layers += [nn.Linear(before, width), nn.LayerNorm(width), nn.GELU()]
-        layers += [] if rate is None else [nn.Dropout(rate)]
-        before = width
-    model = nn.Sequential(*layers, nn.Linear(before, 1), nn.Sigmoid(), nn.Flatten(0))
-    optimiser = torch.optim.Adam(model.parameters(), lr=SETTINGS.learning_rate, weight_decay=0.0)
-    losses, errors, best = [], [], None
-    shuffling = np.random.default_rng(shuffle_seed)
-    for _ in range(SETTINGS.passes):
-        model.train()
-        total = 0.0
-        ordered = training if shuffle_seed is None else training[shuffling.permutation(len(training))]
-        for start in range(0, len(training), SETTINGS.batch_size):
-            rows = ordered[start : start + SETTINGS.batch_size]
-            loss = nn.functional.mse_loss(model(inputs[rows]), wanted[rows])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            total += loss.item() * len(rows)
-        losses.append(total / len(training))
-        model.eval()
-        with torch.no_grad():
-            confidence = model(inputs)
-        errors.append(nn.functional.mse_loss(confidence[validation], correct[validation]).item())
-        if errors[-1] == min(errors):
-            best = confidence
-    return best.numpy(), losses, errors
+    model = plain.mlp(inputs.shape[1], SETTINGS.widths, SETTINGS.dropout)
+    losses, errors = plain.fit(
+        model,
+        inputs[kept],
+        wanted[kept],
+        correct[kept],
+        torch.from_numpy(run.held_out(rollouts))[kept],
+        learning_rate=SETTINGS.learning_rate,
+        batch_size=SETTINGS.batch_size,
+        passes=SETTINGS.passes,
+        shuffling=None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
+    )
+    with torch.inference_mode():
+        return model.eval()(inputs).numpy(), losses, errors
 
 
 def test_targets_are_correctness_or_group_accuracy_of_correct_responses():

@@ -3,7 +3,6 @@
 import gc
 import importlib
 import weakref
-from itertools import pairwise
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from torch import nn
 from cocal.companion.companions import build_model
 from cocal.companion.dropout import Dropout
 from cocal.companion.model import CompanionMLP
+from cocal.companion.plain import mlp
 from cocal.companion.precision import matmul_precision
 from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
@@ -29,11 +29,7 @@ def batch(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tenso
 
 def plain(model: CompanionMLP, member: int) -> nn.Sequential:
     """One member as plain modules."""
-    sizes = [linear.weight.shape[2] for linear in (*model.linears, model.output)]
-    layers = []
-    for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs), nn.GELU()]
-    one = nn.Sequential(*layers, nn.Linear(sizes[-1], 1), nn.Sigmoid(), nn.Flatten(0))
+    one = mlp(INPUTS, [norm.weight.shape[1] for norm in model.norms], ())
     with torch.no_grad():
         for mine, stacked in zip(one.parameters(), parameters(model), strict=True):
             mine.copy_(stacked[member])
