@@ -109,7 +109,8 @@ def test_an_edit_changes_what_the_rules_that_use_it_state(stated, before, tmp_pa
     file, old, new, expected = EDITS[edit]
     source = shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     path = source / "cocal" / file
-    assert old in (text := path.read_text()), "the test edits what is no longer there"
+    text = path.read_text()
+    assert old in text, "the test edits what is no longer there"
     path.write_text(text.replace(old, new, 1))
     for study, labels in expected.items():
         after = stated(study, source)
