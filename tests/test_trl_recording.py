@@ -184,7 +184,7 @@ def test_the_recorded_companion_scores_responses(recorded, micro_policy):
     history = pd.read_csv(recorded / "recording/online/history.csv")
     assert history["step"].unique().tolist() == [2, 3]
     spec = load_companions(recorded / "recording/online").spec
-    assert (spec.order, spec.layer, spec.steps) == ("online", 0, STEPS)
+    assert (spec.order, spec.layer, spec.steps) == ("online", 1, STEPS)
 
 
 def test_rollouts_of_another_training_and_unknown_rewards_are_refused(recorded, make, tmp_path):
