@@ -33,6 +33,27 @@ def test_the_protocol_in_trls_terms(tmp_path):
     assert arguments.chat_template_kwargs == {"enable_thinking": False}
 
 
+def test_every_setting_reaches_trl_under_its_own_name(tmp_path):
+    """No two of these values are the same, and none is the default."""
+    lengths = {"grpo": 301, "rlcr": 302, "dcpo": 303}
+    settings = PolicySettings(
+        **{"dataset": "deepscaler", "seed": 1234, "steps": 9, "stages": (4, 9), "checkpoint_every": 3},
+        **{"questions_per_step": 15, "responses_per_question": 6, "micro_batch": 5, "updates_per_step": 2},
+        **{"max_response_length": lengths, "temperature": 0.7, "clip_low": 0.11, "clip_high": 0.37, "loss": "dapo"},
+        **{"kl_coefficient": 0.013, "learning_rate": 3e-5, "adam_betas": (0.81, 0.97), "weight_decay": 0.023},
+        **{"max_gradient_norm": 1.7, "gradient_checkpointing": True},
+    )
+    expected = {"seed": 1234, "max_steps": 18, "save_steps": 6, "steps_per_generation": 18, "num_generations": 6}
+    expected |= {"per_device_train_batch_size": 5, "gradient_accumulation_steps": 9, "loss_type": "dapo"}
+    expected |= {"temperature": 0.7, "epsilon": 0.11, "epsilon_high": 0.37, "beta": 0.013, "learning_rate": 3e-5}
+    expected |= {"adam_beta1": 0.81, "adam_beta2": 0.97, "weight_decay": 0.023, "max_grad_norm": 1.7}
+    expected |= {"gradient_checkpointing": True, "shuffle_dataset": False, "output_dir": str(tmp_path)}
+    for algorithm, length in lengths.items():
+        found = trl_arguments(settings, algorithm, tmp_path)
+        assert {name: getattr(found, name) for name in expected} == expected
+        assert found.max_completion_length == length
+
+
 def test_an_algorithm_trains_with_its_own_settings(tmp_path):
     """The original settings of RLCR and DCPO are those of the paper study; the smoke study shares those of GRPO."""
     study = load_study(Path(__file__).parents[1] / "config/paper.yaml").policy

@@ -34,10 +34,11 @@ SETTINGS = PolicySettings(
     dataset="micro-train",
     steps=STEPS,
     stages=(STEPS,),
-    questions_per_step=4,
+    questions_per_step=3,
     responses_per_question=4,
     max_response_length={"grpo": 16},
-    micro_batch=8,
+    updates_per_step=2,
+    micro_batch=2,
     learning_rate=1e-3,
     checkpoint_every=1,
 )
@@ -73,6 +74,7 @@ def make(micro_checkpoint, questions, verifier):
         golds = [[answer, *aliases] for answer, aliases in zip(rows["answer"], rows["aliases"], strict=True)]
         data = {"prompt": messages, "question_id": rows["question_id"].tolist(), "golds": golds}
         given = {"reward": "correctness", "number_format": "float32", "online": ONLINE, "dataset": "micro-train"}
+        given["layers"] = [0]
         if kind is Trainer:
             options = {"recording": Recording(folder=folder, **given | options)}
         return kind(
@@ -119,7 +121,7 @@ def of_study(tmp_path_factory, micro_checkpoint, questions, verifier) -> Path:
             base=micro_checkpoint,
             questions=questions,
             prompts=Prompts("tiny"),
-            features=FeatureSettings(layers="final", dtype="float32"),
+            features=FeatureSettings(layers="all", dtype="float32"),
             verifier=verifier,
             run_folder=folder / "run",
             run_digest="digest",
@@ -137,14 +139,14 @@ def test_the_rollouts_of_the_first_step_are_those_of_our_own_trainer(recorded, o
     pd.testing.assert_frame_equal(mine, study)
     assert 0 < mine["correct"].mean() < 1
     stores = [open_features(f / "features.zarr") for f in (recorded / "recording", of_study)]
-    np.testing.assert_array_equal(*(store.read(0, len(mine)) for store in stores))
+    np.testing.assert_array_equal(*(store.read(0, len(mine), layer=0) for store in stores))
     assert [len(store) for store in stores] == [STEPS * len(mine)] * 2
     assert stores[0].question_id.tolist() == stores[1].question_id.tolist()
 
 
 def test_every_step_is_recorded_with_the_states_of_its_policy(recorded):
     rollouts = read_frame(recorded / "recording/rollouts", RESPONSES)
-    assert rollouts["step"].value_counts().to_dict() == dict.fromkeys(range(1, STEPS + 1), 16)
+    assert rollouts["step"].value_counts().to_dict() == dict.fromkeys(range(1, STEPS + 1), 12)
     assert rollouts["response_id"].tolist() == list(range(len(rollouts)))
     assert (rollouts["reward_task"] == rollouts["correct"]).all()
     store = open_features(recorded / "recording/features.zarr")
@@ -166,7 +168,7 @@ def test_a_resumed_training_goes_on_with_its_recording(recorded, make, tmp_path)
     (tmp_path / "recording/rollouts/step-00003.parquet").unlink()
     shutil.rmtree(tmp_path / "recording/online")
     trainer = make(tmp_path / "recording", recorded / "output")
-    trainer.train(resume_from_checkpoint=str(recorded / "output/checkpoint-2"))
+    trainer.train(resume_from_checkpoint=str(recorded / "output/checkpoint-4"))
     pair = [read_frame(f / "recording/rollouts", RESPONSES) for f in (tmp_path, recorded)]
     pd.testing.assert_frame_equal(*pair)
     for name in ("history.csv", "companions.safetensors"):
@@ -181,7 +183,8 @@ def test_the_recorded_companion_scores_responses(recorded, micro_policy):
     assert ((confidence > 0) & (confidence < 1)).all()
     history = pd.read_csv(recorded / "recording/online/history.csv")
     assert history["step"].unique().tolist() == [2, 3]
-    assert load_companions(recorded / "recording/online").spec.order == "online"
+    spec = load_companions(recorded / "recording/online").spec
+    assert (spec.order, spec.layer, spec.steps) == ("online", 1, STEPS)
 
 
 def test_rollouts_of_another_training_and_unknown_rewards_are_refused(recorded, make, tmp_path):

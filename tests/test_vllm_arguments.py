@@ -6,28 +6,57 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cocal.checkpoints.loading import stored_end_tokens
 from cocal.config import load_study
 from cocal.config.engine import VllmSettings
 from cocal.config.policy import TrlSettings
 from cocal.errors import ConfigError
+from cocal.generation.engine import Sampling
 from cocal.generation.engines import open_engine
 from cocal.study.estimate import Assumptions
 
-PACKAGE = """
+PACKAGE = '''
 import json, os
 from pathlib import Path
+from types import SimpleNamespace
 
 __version__ = "0"
 BEFORE = dict(os.environ)  # vLLM reads its variables when it is imported and later
 
 
 class LLM:
+    model_config = SimpleNamespace(max_model_len=50)
+
     def __init__(self, model, **arguments):
         found = {"model": model, "arguments": arguments, "environment": dict(os.environ)}
         Path(os.environ["ASKED"]).write_text(json.dumps(found))
-"""
+
+    def reset_prefix_cache(self):
+        pass
+
+    def generate(self, prompts, parameters, use_tqdm):
+        found = [{"prompt": prompt["prompt_token_ids"], **vars(one)} for prompt, one in zip(prompts, parameters)]
+        Path(os.environ["ASKED"]).write_text(json.dumps(found))
+        return [answer(one, k) for k, one in enumerate(parameters)]
+
+
+def answer(asked, k):
+    """The k-th request is answered by k + 1 tokens; every second one is cut."""
+    ids = getattr(asked, "logprob_token_ids", range(k))
+    logprobs = SimpleNamespace(logprobs=[-1.0 - k - place / 8 for place in range(1 + len(ids))])
+    reason = "length" if k % 2 else "stop"
+    return SimpleNamespace(outputs=[SimpleNamespace(token_ids=[70 + k, *ids], logprobs=logprobs, finish_reason=reason)])
+
+
+def TokensPrompt(**fields):
+    return fields
+
+
+SamplingParams = SimpleNamespace
+'''
 PLATFORMS = """
 class current_platform:
     is_cpu = staticmethod(lambda: False)
@@ -36,8 +65,8 @@ class current_platform:
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch, micro_checkpoint):
-    """Open an engine with these settings; return the arguments of vLLM's `LLM` and the environment that it finds."""
+def engine(tmp_path, monkeypatch, micro_checkpoint):
+    """Opens an engine with these settings; what vLLM was last asked lies in `asked.json`."""
     package = tmp_path / "vllm"
     package.mkdir()
     (package / "__init__.py").write_text(PACKAGE)
@@ -47,12 +76,55 @@ def asked(tmp_path, monkeypatch, micro_checkpoint):
     python.chmod(0o755)
     monkeypatch.setenv("ASKED", str(tmp_path / "asked.json"))
 
+    return lambda settings: open_engine(settings.model_copy(update={"python": str(python)}), micro_checkpoint)
+
+
+@pytest.fixture
+def asked(engine, tmp_path):
+    """Open an engine with these settings; return the arguments of vLLM's `LLM` and the environment that it finds."""
+
     def ask(settings: VllmSettings) -> tuple[dict[str, Any], dict[str, str]]:
-        with open_engine(settings.model_copy(update={"python": str(python)}), micro_checkpoint):
-            found = json.loads(Path(tmp_path / "asked.json").read_text())
+        with engine(settings):
+            found = json.loads((tmp_path / "asked.json").read_text())
         return found["arguments"], found["environment"]
 
     return ask
+
+
+def test_every_setting_reaches_vllm_under_its_own_name(asked):
+    settings = {"tensor_parallel": 3, "memory_share": 0.61, "max_length": 47, "max_sequences": 29}
+    arguments, environment = asked(VllmSettings(kind="vllm", prefix_caching=False, batch_invariant=True, **settings))
+    expected = {"tensor_parallel_size": 3, "gpu_memory_utilization": 0.61, "max_model_len": 47, "max_num_seqs": 29}
+    expected |= {"enable_prefix_caching": False, "seed": 0, "dtype": "bfloat16", "load_format": "safetensors"}
+    expected |= {"generation_config": "vllm", "logprobs_mode": "raw_logprobs"}
+    assert {name: arguments[name] for name in expected} == expected
+    assert environment["VLLM_BATCH_INVARIANT"] == "1"
+
+
+def test_every_sampling_parameter_and_seed_reaches_vllm_and_every_answer_comes_back(engine, tmp_path, micro_checkpoint):
+    sampling = Sampling(temperature=0.6, top_k=17, top_p=0.9, presence_penalty=1.5, max_tokens=7, samples=3)
+    with engine(VllmSettings(kind="vllm")) as one:
+        found = one.generate([[5, 6], [8, 9, 10]], sampling, [100, 2**40 + 5])
+        asked = json.loads((tmp_path / "asked.json").read_text())
+        logprobs = one.next_token_logprobs([[5], [6, 7]], [31, 33, 32])
+        judged = json.loads((tmp_path / "asked.json").read_text())
+    assert [request["prompt"] for request in asked] == [[5, 6]] * 3 + [[8, 9, 10]] * 3
+    assert [request["seed"] for request in asked] == [100, 101, 102, 2**40 + 5, 2**40 + 6, 2**40 + 7]
+    wanted = {"temperature": 0.6, "top_k": 17, "top_p": 0.9, "presence_penalty": 1.5, "max_tokens": 7, "logprobs": 0}
+    wanted |= {"ignore_eos": True, "stop_token_ids": sorted(stored_end_tokens(micro_checkpoint))}
+    for request in asked:
+        assert {name: request[name] for name in wanted} == wanted
+        assert "samples" not in request
+    answers = [response for group in found for response in group]
+    assert [len(group) for group in found] == [3, 3]
+    assert [response.token_ids for response in answers] == [[70 + k, *range(k)] for k in range(6)]
+    assert [response.finish_reason for response in answers] == ["stop", "length"] * 3
+    assert [response.logprobs.tolist() for response in answers] == [
+        [-1 - k - place / 8 for place in range(k + 1)] for k in range(6)
+    ]
+    assert [request["prompt"] for request in judged] == [[5], [6, 7]]
+    assert all(request["logprob_token_ids"] == [31, 33, 32] and request["max_tokens"] == 1 for request in judged)
+    np.testing.assert_array_equal(logprobs, [[-1.125, -1.25, -1.375], [-2.125, -2.25, -2.375]])
 
 
 def test_the_sampler_that_is_compiled_on_the_node_is_off(asked):
