@@ -5,6 +5,9 @@ import math
 import time
 from pathlib import Path
 
+from cocal.commands.flags import add_output
+from cocal.commands.outputs import FOLDER
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -39,13 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory for features, on the GPU if there is one; features that do not fit are read again in every pass, "
         "with the same result (default: 5, or half of the GPU's free memory)",
     )
-    parser.add_argument(
-        "--cost", type=Path, metavar="FILE.json", help="file for the time of the last fit (longest prefix, last states)"
+    add_output(
+        parser, "--cost", metavar="FILE.json", help="file for the time of the last fit (longest prefix, last states)"
     )
-    parser.add_argument(
+    add_output(
+        parser,
         "--output",
+        kind=FOLDER,
         required=True,
-        type=Path,
         help="folder for steps-N and steps-N-validation-M, each with weights, history and spec; with --states, for "
         "LAYER/POOLINGS/steps-N",
     )

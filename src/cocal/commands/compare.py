@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cocal.commands.flags import add_output, add_overwrite
 from cocal.metrics.shown import UNDEFINED
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--groups", help='of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'
     )
-    parser.add_argument("--output", type=Path, metavar="FILE.csv", help="file for all numbers")
+    add_output(parser, "--output", metavar="FILE.csv", help="file for all numbers")
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:

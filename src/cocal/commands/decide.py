@@ -60,10 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_files(way: argparse.ArgumentParser) -> None:
-    from cocal.commands.flags import add_fields
+    from cocal.commands.flags import add_fields, add_output, add_overwrite
 
     way.add_argument("input", type=Path, metavar="scored.jsonl", help="JSON lines, as `cocal score` writes them")
-    way.add_argument("--output", required=True, type=Path, metavar="OUT", help="JSON lines, one for each question")
+    add_output(way, "--output", required=True, metavar="OUT", help="JSON lines, one for each question")
+    add_overwrite(way)
     add_fields(way, "such as correct=acc, reward=score or question_id=id")
     way.add_argument("--name", default="confidence", metavar="FIELD", help="field of the confidence")
     way.add_argument("--correct-above", type=float, metavar="X", help="a reward above X is a correct response")
@@ -72,11 +73,8 @@ def _add_files(way: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
     from cocal.commands.flags import field_mapping
-    from cocal.errors import ConfigError
     from cocal.standalone.deciding import Reading
 
-    if options.output.resolve() == options.input.resolve():
-        raise ConfigError(f"{options.output}: the output would replace the input; give it another name")
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
     if options.way == "abstain":

@@ -6,7 +6,8 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
-    from cocal.commands.flags import add_fields, add_model, add_numerics
+    from cocal.commands.flags import add_fields, add_model, add_numerics, add_output
+    from cocal.commands.outputs import Kind
 
     add_model(parser, "the policy whose rollouts these are: its last checkpoint")
     parser.add_argument(
@@ -18,7 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder or files: JSON lines (of verl, open-instruct, prime-rl, or your own), TRL's completions "
         "(.parquet), slime's dumps (.pt), rollout tables of a study; the format is guessed and said",
     )
-    parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="folder of the companion")
+    add_output(
+        parser,
+        "--output",
+        kind=Kind(folder=True, made=_is_companion),
+        required=True,
+        metavar="FOLDER",
+        help="folder of the companion",
+    )
     add_fields(parser, "such as response=text, correct=acc, reward=my_reward")
     parser.add_argument(
         "--correct-above",
@@ -56,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_numerics(parser)
     parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens in one forward pass (default: 16384)")
+
+
+def _is_companion(folder: Path) -> bool:
+    from cocal.standalone.companion import is_companion
+
+    return is_companion(folder)
 
 
 def run(options: argparse.Namespace) -> None:

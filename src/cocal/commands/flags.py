@@ -4,8 +4,9 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
 from cocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +31,24 @@ def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict
             raise ConfigError(f"{flag}: {word!r} is not KIND=FOLDER with one of {', '.join(kinds)}")
         folders.setdefault(kind, []).append(Path(folder))
     return folders
+
+
+def add_output(parser: argparse.ArgumentParser, *names: str, kind: Kind = FILE, **options: Any) -> None:
+    """Add the flag, or the argument, of a file or folder that the command writes.
+
+    Args:
+        parser: Parser of the command.
+        names: Names of the flag.
+        kind: What the command writes there; the command line refuses what it would replace by mistake.
+        options: Further arguments of `add_argument`.
+    """
+    action = parser.add_argument(*names, type=Path, **options)
+    parser.set_defaults(outputs={**(parser.get_default("outputs") or {}), action.dest: kind})
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that allows a command to replace what lies at its output."""
+    parser.add_argument("--overwrite", action="store_true", help="replace an output that exists")
 
 
 def add_prompts(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +77,9 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--questions", required=True, type=Path, help="training set")
     add_prompts(parser)
     add_run_folder(parser)
-    parser.add_argument("--stages", required=True, type=Path, help="folder for step-N checkpoints")
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollout tables, one per step")
-    parser.add_argument("--cost", type=Path, help="JSON file for the time of the training")
+    add_output(parser, "--stages", kind=STEPS, required=True, help="folder for step-N checkpoints")
+    add_output(parser, "--rollouts", kind=FOLDER, required=True, help="folder for the rollout tables, one per step")
+    add_output(parser, "--cost", help="JSON file for the time of the training")
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:

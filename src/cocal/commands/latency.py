@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_prompts
+from cocal.commands.flags import add_output, add_prompts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=int, default=1000, metavar="N", help="timed predictions of a companion, one at a time"
     )
     parser.add_argument("--seed", type=int, default=42, help="seed of the choice of questions")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE.json", help="file for the times")
+    add_output(parser, "--output", required=True, metavar="FILE.json", help="file for the times")
 
 
 def run(options: argparse.Namespace) -> None:

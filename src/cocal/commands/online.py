@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_output
+from cocal.commands.outputs import FOLDER
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -32,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="companions that `cocal companions` has fitted on the first steps, to be scored on the step that follows",
     )
     parser.add_argument("--bins", type=int, default=10, help="bins of the calibration error (default: 10)")
-    parser.add_argument("--output-companions", required=True, type=Path, help="folder for window-W/steps-N")
-    parser.add_argument("--output", required=True, type=Path, help="table of the scores of every step (Parquet)")
+    add_output(parser, "--output-companions", kind=FOLDER, required=True, help="folder for window-W/steps-N")
+    add_output(parser, "--output", required=True, help="table of the scores of every step (Parquet)")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cocal.commands.flags import add_cell
+from cocal.commands.flags import add_cell, add_output
 
 if TYPE_CHECKING:
     from cocal.companion.spec import Experience
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="EXPERIENCE=FOLDER",
         help="folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER",
     )
-    parser.add_argument("--output", required=True, type=Path, help="table to write")
+    add_output(parser, "--output", required=True, help="table to write")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cocal.commands.flags import add_cell
+from cocal.commands.flags import add_cell, add_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,10 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND=FOLDER",
         help="folders of fitted companions: rollouts=FOLDER (CoCal), one-layer=FOLDER (of one hidden layer)",
     )
-    parser.add_argument(
-        "--output-calibrators", required=True, type=Path, metavar="FILE.json", help="fitted calibrators"
-    )
-    parser.add_argument("--output", required=True, type=Path, help="table of predictions to write")
+    add_output(parser, "--output-calibrators", required=True, metavar="FILE.json", help="fitted calibrators")
+    add_output(parser, "--output", required=True, help="table of predictions to write")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,12 +3,15 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_output, add_overwrite
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--study", type=Path, default=Path("config/config.yaml"), help="study file")
     parser.add_argument("--number", type=int, required=True, help="number of the replicate, counted from 1")
-    parser.add_argument("--output", type=Path, required=True, help="study file of the replicate")
+    add_output(parser, "--output", required=True, help="study file of the replicate")
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:

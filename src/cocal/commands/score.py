@@ -6,12 +6,13 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
-    from cocal.commands.flags import add_fields, add_model, add_numerics
+    from cocal.commands.flags import add_fields, add_model, add_numerics, add_output, add_overwrite
 
     parser.add_argument("--companion", required=True, metavar="COMPANION", help="its folder, or its name on the Hub")
     add_model(parser, "the language model that gave the responses")
     parser.add_argument("input", type=Path, metavar="in.jsonl", help="JSON lines with prompt and response: text or ids")
-    parser.add_argument("output", type=Path, metavar="out.jsonl", help="the same lines with a field `confidence`")
+    add_output(parser, "output", metavar="out.jsonl", help="the same lines with a field `confidence`")
+    add_overwrite(parser)
     add_fields(parser, "such as response=output or prompt=question")
     parser.add_argument("--name", default="confidence", metavar="FIELD", help="name of the new field")
     parser.add_argument(
@@ -27,7 +28,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import field_mapping, set_numerics
 
     set_numerics(options)
-    from cocal.errors import ConfigError
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
     from cocal.standalone.companion import Companion
@@ -36,8 +36,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
 
-    if options.output.resolve() == options.input.resolve():
-        raise ConfigError(f"{options.output}: the output would replace the input; give it another name")
     import_transformers()
     fix_threads()
     wanted = Wanted(

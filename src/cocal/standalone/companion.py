@@ -1,6 +1,7 @@
 """`Companion`: fitted companions in one object that scores responses, and is saved in the Hub's convention."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -276,7 +277,13 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
         return cls(Companions(about.spec, model), about)
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        """The mixin's hook: write weights, settings and model card, each of them atomically."""
+        """The mixin's hook: write weights, settings and model card, each of them atomically.
+
+        Raises:
+            ContractError: if the folder holds another model, whose files these would replace.
+        """
+        if (save_directory / CONFIG).exists() and not is_companion(save_directory):
+            raise ContractError(f"{save_directory}: holds the {CONFIG} of another model; save in a folder of its own")
         with atomic_path(save_directory / WEIGHTS) as partial:
             weights = {name: tensor.cpu().contiguous() for name, tensor in self.companions.model.state_dict().items()}
             save_file(weights, partial, {"format": "pt"})
@@ -287,6 +294,15 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The model card: base model, training, measured quality, limits."""
         return ModelCard(self.about.card())
+
+
+def is_companion(folder: Path) -> bool:
+    """Whether a folder says that it is a saved companion."""
+    try:
+        found = json.loads((folder / CONFIG).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("model_type") == About.model_fields["model_type"].default
 
 
 def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_tokens: int) -> np.ndarray:
