@@ -1,11 +1,10 @@
 """`cocal companions`: fit companions of all targets and seeds on prefixes of the rollouts."""
 
 import argparse
-import math
 import time
 from pathlib import Path
 
-from cocal.commands.flags import add_output
+from cocal.commands.flags import AMOUNT, SEED, add_output
 from cocal.commands.outputs import FOLDER
 
 
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "steps 1 to M (default: N)",
     )
     parser.add_argument("--order", choices=["chronological", "shuffled"], default="chronological")
-    parser.add_argument("--shuffle-seed", type=int, help="seed of the order; needed by --order shuffled")
+    parser.add_argument("--shuffle-seed", type=SEED, help="seed of the order; needed by --order shuffled")
     parser.add_argument(
         "--states",
         nargs="+",
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory",
-        type=float,
+        type=AMOUNT,
         metavar="GIB",
         help="memory for features, on the GPU if there is one; features that do not fit are read again in every pass, "
         "with the same result (default: 5, or half of the GPU's free memory)",
@@ -66,8 +65,6 @@ def run(options: argparse.Namespace) -> None:
         prefixes = sorted({Prefix.parse(word) for word in options.steps})
     except ConfigError as error:
         raise ConfigError(f"--steps: {error}") from None
-    if options.memory is not None and not 0 <= options.memory < math.inf:
-        raise ConfigError(f"--memory must be 0 or more, not {options.memory}")
 
     from cocal.companion.fit import fit_companions
     from cocal.companion.output import log_best, write_companions

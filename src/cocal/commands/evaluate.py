@@ -6,7 +6,7 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
-    from cocal.commands.flags import add_fields, add_output, add_overwrite
+    from cocal.commands.flags import FINITE, RESAMPLES, add_fields, add_output, add_overwrite
     from cocal.commands.outputs import FOLDER
 
     parser.add_argument("input", type=Path, metavar="scored.jsonl", help="JSON lines with `confidence` and a label")
@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_overwrite(parser)
     add_fields(parser, "such as correct=acc, reward=score or question_id=id")
     parser.add_argument("--name", default="confidence", metavar="FIELD", help="field of the confidence")
-    parser.add_argument("--correct-above", type=float, metavar="X", help="a reward above X is a correct response")
-    parser.add_argument("--resamples", type=int, default=1000, help="resamples of the questions for intervals")
+    parser.add_argument("--correct-above", type=FINITE, metavar="X", help="a reward above X is a correct response")
+    parser.add_argument("--resamples", type=RESAMPLES, default=1000, help="resamples of the questions for intervals")
 
 
 def run(options: argparse.Namespace) -> None:

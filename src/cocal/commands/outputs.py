@@ -71,8 +71,9 @@ def check_outputs(options: argparse.Namespace) -> None:
     for name, (path, kind) in written.items():
         _check_place(path, kind.folder)
         for other, (place, whole) in written.items():
-            if name != other and _overlap(path, place, within=whole.folder and not whole.entries):
-                raise ConfigError(f"{path}: lies within {place} of --{other.replace('_', '-')}; write it elsewhere")
+            words = name != other and _overlap(path, place, within=whole.folder and not whole.entries)
+            if words:
+                raise ConfigError(f"{path}: the output {words} that of --{other.replace('_', '-')}; write it elsewhere")
         for source, read in _inputs(options):
             if words := _overlap(path, read, within=source not in _STUDIES, holds=not kind.entries):
                 raise ConfigError(f"{path}: the output {words} the input {read}; write it elsewhere")
@@ -104,11 +105,10 @@ def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None
     made = kind.made or partial(_made_by, options.command)
     # files beside a file are its other forms
     if foreign := next((file for file in found if not made(path if kind.beside and path.exists() else file)), None):
-        advice = "replace it by --overwrite" if hasattr(options, "overwrite") else "delete or move it"
-        raise ConfigError(
-            f"{foreign}: exists, and does not say that `cocal {options.command}` has made it; {advice}, or write "
-            "elsewhere"
-        )
+        if hasattr(options, "overwrite"):
+            raise ConfigError(f"{foreign}: exists already; replace it by --overwrite, or write elsewhere")
+        maker = f"does not say that `cocal {options.command}` has made it"
+        raise ConfigError(f"{foreign}: exists, and {maker}; delete or move it, or write elsewhere")
 
 
 def _made_by(command: str, path: Path) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
-    from cocal.commands.flags import add_fields, add_model, add_numerics, add_output, add_overwrite
+    from cocal.commands.flags import COUNT, NEW_FIELD, add_fields, add_model, add_numerics, add_output, add_overwrite
 
     parser.add_argument("--companion", required=True, metavar="COMPANION", help="its folder, or its name on the Hub")
     add_model(parser, "the language model that gave the responses")
@@ -14,13 +14,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "output", metavar="out.jsonl", help="the same lines with a field `confidence`")
     add_overwrite(parser)
     add_fields(parser, "such as response=output or prompt=question")
-    parser.add_argument("--name", default="confidence", metavar="FIELD", help="name of the new field")
+    parser.add_argument("--name", type=NEW_FIELD, default="confidence", metavar="FIELD", help="name of the new field")
     parser.add_argument(
         "--target", choices=["binary", "group"], help="which members (default: binary if there are any)"
     )
     parser.add_argument("--seed", type=int, help="the member of one seed alone (default: the mean over all seeds)")
     add_numerics(parser)
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens in one forward pass (default: 16384)")
+    parser.add_argument("--batch-tokens", type=COUNT, default=16384, help="tokens in one forward pass (default: 16384)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     checked = check(wanted)
     companion = Companion.from_pretrained(options.companion)
     checkpoint = Checkpoint.find(options.model, options.revision)
+    checkpoint.warn_of_other(companion.about)
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
     depends_on |= {"companion": companion.identity()}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
