@@ -110,9 +110,9 @@ def test_overwriting_spares_inputs_folders_and_devices(place, own, flags, output
 
 def test_files_are_replaced_where_it_is_asked_for(place, capsys):
     (place / "out.jsonl").write_text("old")
-    assert run("decide", "vote", place / "scored.jsonl", "--output", place / "out.jsonl") == 2
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "out.jsonl") == 2
     assert (place / "out.jsonl").read_text() == "old"
-    assert run("decide", "vote", place / "scored.jsonl", "--output", place / "out.jsonl", "--overwrite") == 0
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "out.jsonl", "--overwrite") == 0
     assert len(read_lines(place / "out.jsonl")) == len(
         {line["question_id"] for line in read_lines(place / "scored.jsonl")}
     )
@@ -126,7 +126,7 @@ def test_files_are_replaced_where_it_is_asked_for(place, capsys):
 def test_outputs_of_the_same_command_are_replaced(place, own, micro_questions):
     """A companion, question sets beside others, a folder made by Snakemake, an empty folder and an empty file."""
     (place / "empty").touch()
-    assert run("decide", "vote", place / "scored.jsonl", "--output", place / "empty") == 0
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "empty") == 0
     (place / "companion").mkdir()
     for seeds in (["42", "137"], ["500"]):
         words = [flag.format(place=place) for flag in FIT]
@@ -145,8 +145,12 @@ def test_outputs_of_the_same_command_are_replaced(place, own, micro_questions):
 
 def test_a_saved_companion_replaces_no_other_model(place, own):
     before = everything(place)
-    with pytest.raises(ContractError, match=r"policy: holds the config\.json of another model"):
+    with pytest.raises(ContractError, match=r"policy: its config\.json is not a companion's"):
         Companion.from_pretrained(own.companion).save_pretrained(place / "policy")
+    (place / "notes/README.md").write_text("# Thesis")
+    with pytest.raises(ContractError, match=r"notes: its README\.md is not a companion's"):
+        Companion.from_pretrained(own.companion).save_pretrained(place / "notes")
+    (place / "notes/README.md").unlink()
     assert everything(place) == before
 
 

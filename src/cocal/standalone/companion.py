@@ -276,14 +276,20 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             ) from None
         return cls(Companions(about.spec, model), about)
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        """The mixin's hook: write weights, settings and model card, each of them atomically.
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Save weights, settings and model card in a folder, as `ModelHubMixin` does.
 
         Raises:
-            ContractError: if the folder holds another model, whose files these would replace.
+            ContractError: if the folder holds such files of something else than a companion.
         """
-        if (save_directory / CONFIG).exists() and not is_companion(save_directory):
-            raise ContractError(f"{save_directory}: holds the {CONFIG} of another model; save in a folder of its own")
+        folder = Path(save_directory)
+        found = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
+        if found and not is_companion(folder):
+            raise ContractError(f"{folder}: its {found[0]} is not a companion's; save in a folder of its own")
+        return super().save_pretrained(folder, **options)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        """The mixin's hook: write weights, settings and model card, each of them atomically."""
         with atomic_path(save_directory / WEIGHTS) as partial:
             weights = {name: tensor.cpu().contiguous() for name, tensor in self.companions.model.state_dict().items()}
             save_file(weights, partial, {"format": "pt"})
