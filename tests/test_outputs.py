@@ -135,8 +135,9 @@ def test_outputs_of_the_same_command_are_replaced(place, own, micro_questions):
     assert json.loads((place / "companion/config.json").read_text())["spec"]["settings"]["seeds"] == [500]
     sets = shutil.copytree(micro_questions, place / "sets")
     first = read_frame(sets / "micro-eval.parquet", QUESTIONS)
-    settings = {"datasets": {"a": {"label": "A", "role": "evaluation", "domain": "factual"}}, "world": {"people": 10}}
-    settings["datasets"]["a"]["source"] = {"kind": "synthetic-factual", "questions": 5, "bands": ["head"]}
+    source = {"kind": "synthetic-mathematics", "questions": 5, "levels": {1: 1}}
+    question_set = {"label": "A", "role": "evaluation", "domain": "mathematics", "source": source}
+    settings = {"datasets": {"a": question_set}, "world": {"people": 10}}
     command = ("questions", "--settings", json.dumps(settings), "--output", sets)
     assert run(*command) == run(*command) == 0
     write_frame(sets / "b.parquet", first, QUESTIONS, {"stage": "judge"})
