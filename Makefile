@@ -42,10 +42,10 @@ reproduce: $(INSTALLED)
 replicate: $(INSTALLED)
 	for number in $$(seq $(REPLICATES)); do \
 	  folder=studies/replicates/$$number; \
-	  cocal replicate --number $$number --output $$folder/study.yaml && \
+	  cocal replicate --number $$number --output $$folder/study.yaml --overwrite && \
 	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
 	done
-	cocal spread $$(seq --format studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread
+	cocal spread $$(seq --format studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread --overwrite
 
 test: lint
 	pytest --numprocesses 2 --dist loadfile

@@ -71,9 +71,9 @@ class OwnPolicy:
         return run("fit", "--model", self.checkpoint, "--rollouts", rollouts, "--output", output, *SMALL, *more)
 
     def score(self, source: Path, output: Path, *more, model: str | None = None, companion: str | None = None) -> int:
-        """`cocal score`; returns its status."""
+        """`cocal score`, which may replace what it has written before; returns its status."""
         of = "--companion", companion or self.companion, "--model", model or self.checkpoint
-        return run("score", *of, source, output, *more)
+        return run("score", *of, source, output, "--overwrite", *more)
 
 
 def run(*words) -> int:

@@ -139,12 +139,6 @@ def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, rollouts, te
     assert score(source, "--name", "companion") == 0
 
 
-def test_the_input_is_not_replaced(tmp_path, capsys, own, rollouts, texts):
-    source = write_lines(tmp_path / "in.jsonl", rollouts, texts)
-    assert own.score(source, source) == 2
-    assert "the output would replace the input" in capsys.readouterr().err
-
-
 def test_another_model_or_none_is_refused(tmp_path, capsys, score, rollouts, texts, own):
     source = write_lines(tmp_path / "in.jsonl", rollouts, texts)
     assert score(source, model="/nowhere/model") == 2

@@ -227,7 +227,6 @@ def test_command_reads_no_token_ids_or_texts(run: Run, tmp_path: Path, caplog):
         (["--steps", "3", "0"], "--steps: '0' is not N or N/M"),
         (["--steps", "2/"], "--steps: '2/' is not N or N/M"),
         (["--steps", "1/9"], "steps 1 to 9 are needed, found 1 to 3"),
-        (["--memory=-1"], "--memory must be 0 or more, not -1.0"),
         (["--order=shuffled"], "seed"),
         (["--states=1/last"], "layer 1 is not stored"),
         (["--states=0/first"], "pooling 'first' is not stored"),

@@ -16,7 +16,7 @@ from cocal.checkpoints.resumable import COMPLETE, complete, last_resumable
 from cocal.config.policy import PolicySettings
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.runtime import lock
-from cocal.store import atomic_path, write_text
+from cocal.store import atomic_path, label_folder, write_text
 from cocal.store.run_folder import RunFolder
 from kills import killed_at_each_operation
 from micro_trainer import micro_trainer
@@ -200,6 +200,7 @@ def test_the_next_write_sweeps_what_a_killed_one_has_left(tmp_path, folder):
         with atomic_path(tmp_path / "target") as partial:
             if folder:
                 partial.mkdir()
+                label_folder(partial, {"stage": "backbone"})
             (partial / "inner" if folder else partial).write_text(text)
 
     found = []

@@ -272,8 +272,6 @@ def test_command_writes_positive_times(folders, micro_questions, micro_checkpoin
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--samples=0"], "--samples must be 1 or more, not 0"),
-        (["--concurrent=0"], "--concurrent must be 1 or more, not 0"),
         (["--datasets={}"], "--datasets: 1 problem"),
         (["--samples=10"], "micro-eval has only 9 questions, not 10"),
         (["--prompt-companions={post}"], "companions that were fitted on such states"),

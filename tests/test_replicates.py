@@ -114,5 +114,3 @@ def test_what_does_not_fit_together_is_named(results, tmp_path, capsys):
     assert f"{results[1]}/tables/main.csv: lacks the row ('macro-mathematics', 'verbal', 'auroc')" in refusal(*results)
     shutil.rmtree(results[2] / "tables")
     assert f"{results[2]}/tables/cost.csv: there is no such file" in refusal(*results)
-    assert cli.main(["replicate", "--number", "0", "--output", str(tmp_path / "study.yaml")]) == 2
-    assert "counted from 1" in capsys.readouterr().err

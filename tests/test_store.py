@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from safetensors.numpy import save_file
 
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.store import (
     atomic_path,
     digest,
@@ -19,6 +19,7 @@ from cocal.store import (
     read_provenance,
     write_dataset,
     write_frame,
+    write_text,
 )
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 from cocal.store.numbered import numbered
@@ -172,13 +173,45 @@ def test_files_with_one_number_are_not_mixed(tmp_path):
         numbered(tmp_path, r"step-(\d+)\.pt", "step-1.pt")
 
 
-def test_a_folder_replaces_a_folder(tmp_path):
+def _write_folder(target, content, attributes):
+    with atomic_path(target) as partial:
+        partial.mkdir()
+        (partial / content).touch()
+        label_folder(partial, attributes)
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["a folder", "a link to a larger disk"])
+def test_a_folder_replaces_an_earlier_one(tmp_path, linked):
     target = tmp_path / "folder"
+    if linked:
+        (tmp_path / "disk").mkdir()
+        target.symlink_to(tmp_path / "disk")
     for content in ("one", "two"):
-        with atomic_path(target) as partial:
-            partial.mkdir()
-            (partial / content).touch()
-    assert [p.name for p in target.iterdir()] == ["two"]
+        _write_folder(target, content, {"stage": "backbone"})
+    assert {p.name for p in target.iterdir()} == {"two", "provenance.json"}
+    assert target.is_symlink() == linked
+
+
+def test_neither_a_file_nor_a_folder_replaces_what_is_somebody_s_own(tmp_path):
+    (tmp_path / "mine/inner").mkdir(parents=True)
+    (tmp_path / "mine/inner/thesis.tex").write_text("years")
+    (tmp_path / "file").write_text("text")
+    run = RunFolder(tmp_path / "run", "a")
+    (run.path / "table").write_text("new")
+    (run.path / "store").mkdir()
+    for write, message in (
+        (lambda: write_text(tmp_path / "mine", "new"), "mine: is a folder, which a file would replace"),
+        (lambda: run.publish({"table": tmp_path / "mine"}), "mine: is a folder, which a file would replace"),
+        (lambda: run.publish({"store": tmp_path / "mine"}), "mine: the folder holds files that CoCal has not made"),
+        (lambda: _write_folder(tmp_path / "mine", "new", {}), "mine: the folder holds files that CoCal has not made"),
+        (lambda: _write_folder(tmp_path / "file", "new", {}), "file: is a file, which a folder would replace"),
+    ):
+        with pytest.raises(ContractError, match=message):
+            write()
+    assert (tmp_path / "mine/inner/thesis.tex").read_text() == "years"
+    assert (tmp_path / "file").read_text() == "text"
+    assert (run.path / "table").exists()
+    assert {p.name for p in tmp_path.iterdir()} == {"mine", "file", "run", ".run.lock"}
 
 
 def test_a_labelled_folder_can_be_read_by_all_who_may_read_new_files(tmp_path):
@@ -212,12 +245,19 @@ def test_run_folder_resumes_only_its_own_settings(tmp_path):
     assert not (other.path / "done.txt").exists()
 
 
-def test_a_folder_without_a_mark_is_not_resumed(tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/half").touch()
-    run = RunFolder(tmp_path / "run", "digest")
-    assert not run.resumed
-    assert not (run.path / "half").exists()
+def test_a_folder_of_somebody_else_is_no_run(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").touch()
+    for path in (tmp_path / "mine", tmp_path / "mine/thesis.tex"):
+        with pytest.raises(ConfigError, match=f"{path}: is no working folder of an earlier run"):
+            RunFolder(path, "digest")
+    assert [p.name for p in tmp_path.rglob("*")] == ["mine", "thesis.tex"]
+
+
+def test_a_run_that_was_killed_before_its_mark_begins_anew(tmp_path):
+    (tmp_path / "run/.settings.digest.abcdefgh.partial").mkdir(parents=True)
+    assert not RunFolder(tmp_path / "run", "digest").resumed
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["settings.digest"]
 
 
 def test_publishing_replaces_stale_outputs_and_clears_the_run(tmp_path):
@@ -225,8 +265,7 @@ def test_publishing_replaces_stale_outputs_and_clears_the_run(tmp_path):
     (run.path / "folder").mkdir()
     (run.path / "folder" / "new").write_text("new")
     (run.path / "file").write_text("new")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "stale").touch()
+    _write_folder(tmp_path / "out", "stale", {"stage": "train"})
     run.publish({"folder": tmp_path / "out", "file": tmp_path / "file"})
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["new"]
     assert (tmp_path / "file").read_text() == "new"

@@ -142,7 +142,7 @@ def assert_compiles(folder: Path) -> None:
 
 @needs_tex
 def test_the_document_compiles_and_nothing_is_too_wide_or_too_high(tables):
-    assert main(document(tables, tables / "all.tex")) == 0
+    assert main([*document(tables, tables / "all.tex"), "--overwrite"]) == 0
     assert_compiles(tables)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cocal import __version__
 from cocal.commands.catalogue import OWN, STAGES, STUDY, listing
+from cocal.commands.outputs import check_outputs
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
 from cocal.runtime import joblog
 from cocal.runtime.machine_errors import explain
@@ -54,12 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_processor()
         with importing_without("hypothesis"):  # pandera would load it to invent tables
+            check_outputs(options)
             options.handler(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        message = str(error) if isinstance(error, EXPECTED) else explain(error, options.command, _places(options))
+        if isinstance(error, EXPECTED):
+            message = str(error)
+            _leave_refused()
+        else:
+            message = explain(error, options.command, _places(options))
         if message is None:
             raise
         if os.environ.get("COCAL_TRACEBACK"):
@@ -71,8 +77,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _places(options: argparse.Namespace) -> list[Path]:
     """The files and folders that a command writes."""
-    found = (getattr(options, name, None) for name in ("run_folder", "output"))
-    return [place for place in found if isinstance(place, Path)]
+    found = (getattr(options, name, None) for name in ("run_folder", *getattr(options, "outputs", ())))
+    return [place for place in found if place is not None]
+
+
+def _leave_refused() -> None:
+    """Clear away what a refused command has begun."""
+    if "cocal.store.run_folder" in sys.modules:
+        sys.modules["cocal.store.run_folder"].leave_refused()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import SEED, add_output
+from cocal.commands.outputs import FOLDER
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -11,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--questions", default=[], type=Path, nargs="+", help="question sets to hold out of the corpus")
     parser.add_argument("--prompts", metavar="SET", help="prompt set of the corpus, needed to pre-train")
     parser.add_argument("--world", default="{}", help="JSON: settings of the facts world")
-    parser.add_argument("--seed", type=int, default=42, help="seed of the facts world")
-    parser.add_argument("--output", required=True, type=Path, help="checkpoint folder")
+    parser.add_argument("--seed", type=SEED, default=42, help="seed of the facts world")
+    add_output(parser, "--output", kind=FOLDER, required=True, help="checkpoint folder")
 
 
 def run(options: argparse.Namespace) -> None:

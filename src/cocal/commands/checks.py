@@ -4,6 +4,8 @@ import argparse
 import logging
 from pathlib import Path
 
+from cocal.commands.flags import add_output
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evaluated", nargs="+", default=[], type=Path, metavar="FILE", help="evaluation sets, unseen by calibrators"
     )
-    parser.add_argument("--output", required=True, type=Path, help="JSON report of what each check looked at")
+    add_output(parser, "--output", required=True, help="JSON report of what each check looked at")
 
 
 def run(options: argparse.Namespace) -> None:

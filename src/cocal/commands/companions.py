@@ -1,9 +1,11 @@
 """`cocal companions`: fit companions of all targets and seeds on prefixes of the rollouts."""
 
 import argparse
-import math
 import time
 from pathlib import Path
+
+from cocal.commands.flags import AMOUNT, SEED, add_output
+from cocal.commands.outputs import FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "steps 1 to M (default: N)",
     )
     parser.add_argument("--order", choices=["chronological", "shuffled"], default="chronological")
-    parser.add_argument("--shuffle-seed", type=int, help="seed of the order; needed by --order shuffled")
+    parser.add_argument("--shuffle-seed", type=SEED, help="seed of the order; needed by --order shuffled")
     parser.add_argument(
         "--states",
         nargs="+",
@@ -34,18 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory",
-        type=float,
+        type=AMOUNT,
         metavar="GIB",
         help="memory for features, on the GPU if there is one; features that do not fit are read again in every pass, "
         "with the same result (default: 5, or half of the GPU's free memory)",
     )
-    parser.add_argument(
-        "--cost", type=Path, metavar="FILE.json", help="file for the time of the last fit (longest prefix, last states)"
+    add_output(
+        parser, "--cost", metavar="FILE.json", help="file for the time of the last fit (longest prefix, last states)"
     )
-    parser.add_argument(
+    add_output(
+        parser,
         "--output",
+        kind=FOLDER,
         required=True,
-        type=Path,
         help="folder for steps-N and steps-N-validation-M, each with weights, history and spec; with --states, for "
         "LAYER/POOLINGS/steps-N",
     )
@@ -62,8 +65,6 @@ def run(options: argparse.Namespace) -> None:
         prefixes = sorted({Prefix.parse(word) for word in options.steps})
     except ConfigError as error:
         raise ConfigError(f"--steps: {error}") from None
-    if options.memory is not None and not 0 <= options.memory < math.inf:
-        raise ConfigError(f"--memory must be 0 or more, not {options.memory}")
 
     from cocal.companion.fit import fit_companions
     from cocal.companion.output import log_best, write_companions

@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cocal.commands.flags import INDEX, add_output, add_overwrite
 from cocal.metrics.shown import UNDEFINED
 
 if TYPE_CHECKING:
@@ -19,12 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("second", metavar="B", help="its rival, of the same kind; differences are A minus B")
     parser.add_argument("--results", type=Path, default=Path("results"), help="results of the study (default: results)")
     parser.add_argument("--backbone", help="backbone of the methods, where the study has several")
-    parser.add_argument("--step", type=int, help="step of the policies (default: the last)")
+    parser.add_argument("--step", type=INDEX, help="step of the policies (default: the last)")
     parser.add_argument("--settings", help="of two tables: metric settings, JSON text or a YAML or JSON file")
     parser.add_argument(
         "--groups", help='of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'
     )
-    parser.add_argument("--output", type=Path, metavar="FILE.csv", help="file for all numbers")
+    add_output(parser, "--output", metavar="FILE.csv", help="file for all numbers")
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -65,7 +67,8 @@ def _of_methods(options: argparse.Namespace) -> "tuple[pd.DataFrame, Resamples]"
     if backbone not in found:
         raise ConfigError(f"--backbone: there is no {backbone!r}; the study has {', '.join(found)}")
     resamples = found[backbone]
-    options.step = options.step or max(key.step for key in resamples.places)
+    if options.step is None:
+        options.step = max(key.step for key in resamples.places)
     datasets = list(dict.fromkeys(key.dataset for key in resamples.places))
     pairs = [[final_key(name, options.step, one) for name in (options.first, options.second)] for one in datasets]
     shared = [tuple(pair) for pair in pairs if all(key in resamples.places for key in pair)]

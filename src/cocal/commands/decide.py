@@ -29,6 +29,8 @@ nothing."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
+    from cocal.commands.flags import CHANCE, RESAMPLES, SHARE
+
     ways = parser.add_subparsers(dest="way", required=True, metavar="best-of-n | vote | abstain")
     for name, description in {
         "best-of-n": "Give each question its most confident response, among equals the earliest.",
@@ -50,33 +52,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 choices=["mathematics", "factual"],
                 help="how equal answers are found: by the verifier of mathematics, or by exact match",
             )
-            way.add_argument("--resamples", type=int, default=1000, help="resamples of the questions for intervals")
+            way.add_argument(
+                "--resamples", type=RESAMPLES, default=1000, help="resamples of the questions for intervals"
+            )
             continue
         source = way.add_mutually_exclusive_group(required=True)
         source.add_argument("--calibration", type=Path, metavar="LABELLED", help="scored lines with labels, others")
-        source.add_argument("--threshold", type=float, metavar="T", help="a threshold that was certified earlier")
-        way.add_argument("--max-risk", type=float, default=0.1, metavar="RISK", help="bound of the risk (default: 0.1)")
-        way.add_argument("--delta", type=float, default=0.1, help="chance that the bound fails (default: 0.1)")
+        source.add_argument("--threshold", type=SHARE, metavar="T", help="a threshold that was certified earlier")
+        way.add_argument("--max-risk", type=CHANCE, metavar="RISK", help="bound of the risk (default: 0.1)")
+        way.add_argument("--delta", type=CHANCE, help="chance that the bound fails (default: 0.1)")
 
 
 def _add_files(way: argparse.ArgumentParser) -> None:
-    from cocal.commands.flags import add_fields
+    from cocal.commands.flags import FINITE, add_fields, add_output, add_overwrite
 
     way.add_argument("input", type=Path, metavar="scored.jsonl", help="JSON lines, as `cocal score` writes them")
-    way.add_argument("--output", required=True, type=Path, metavar="OUT", help="JSON lines, one for each question")
+    add_output(way, "--output", required=True, metavar="OUT", help="JSON lines, one for each question")
+    add_overwrite(way)
     add_fields(way, "such as correct=acc, reward=score or question_id=id")
     way.add_argument("--name", default="confidence", metavar="FIELD", help="field of the confidence")
-    way.add_argument("--correct-above", type=float, metavar="X", help="a reward above X is a correct response")
+    way.add_argument("--correct-above", type=FINITE, metavar="X", help="a reward above X is a correct response")
 
 
 def run(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
     from cocal.commands.flags import field_mapping
-    from cocal.errors import ConfigError
     from cocal.standalone.deciding import Reading
 
-    if options.output.resolve() == options.input.resolve():
-        raise ConfigError(f"{options.output}: the output would replace the input; give it another name")
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
     if options.way == "abstain":
@@ -121,14 +123,14 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
     from cocal.errors import ConfigError
     from cocal.standalone.deciding import read_pools, threshold_for, write_decisions
 
-    for flag in ("max_risk", "delta"):
-        if not 0 < (value := getattr(options, flag)) < 1:
-            raise ConfigError(f"--{flag.replace('_', '-')}: {value} is not between 0 and 1")
+    if options.threshold is not None and (options.max_risk or options.delta):
+        raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
+    max_risk, delta = options.max_risk or 0.1, options.delta or 0.1
     pools = read_pools(options.input, reading, ("decision",))
     threshold = options.threshold
     if options.calibration:
         calibration = read_pools(options.calibration, reading)
-        threshold = threshold_for(pools, calibration, max_risk=options.max_risk, delta=options.delta)
+        threshold = threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
     rows = best_of_n(pools.question, pools.confidence)
     answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
     decisions = np.where(answered, "answer", "abstain").tolist()
@@ -136,12 +138,12 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
     _say_read(pools)
     if options.calibration:
         _say_read(calibration)
-    risk, sure = f"{100 * options.max_risk:g} %", f"{100 * (1 - options.delta):g} %"
+    risk, sure = f"{100 * max_risk:g} %", f"{100 * (1 - delta):g} %"
     if threshold is None:
         print(
             f"No threshold can be certified: {calibration.source} does not show that any of them keeps the risk at or "
             f"below {risk} with a probability of {sure}, so every question abstains. Give more calibration questions "
-            f"({fewest_questions(options.max_risk, options.delta)} with confident and right responses do, and it takes "
+            f"({fewest_questions(max_risk, delta)} with confident and right responses do, and it takes "
             "more where some are wrong), or a larger --max-risk or --delta."
         )
     else:

@@ -4,13 +4,16 @@ import argparse
 import logging
 from pathlib import Path
 
+from cocal.commands.flags import add_output, add_overwrite
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of a study's results")
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--write", type=Path, metavar="FILE", help="write the digests into a JSON file")
+    add_output(action, "--write", metavar="FILE", help="write the digests into a JSON file")
     action.add_argument("--compare", type=Path, metavar="FILE", help="say whether these results are those of FILE")
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,11 +3,14 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_output, add_overwrite
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--tables", nargs="+", required=True, type=Path, metavar="FILE.tex", help="tables, in order")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE.tex", help="document to write")
+    add_output(parser, "--output", required=True, metavar="FILE.tex", help="document to write")
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,14 +6,16 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
-    from cocal.commands.flags import add_fields
+    from cocal.commands.flags import FINITE, RESAMPLES, add_fields, add_output, add_overwrite
+    from cocal.commands.outputs import FOLDER
 
     parser.add_argument("input", type=Path, metavar="scored.jsonl", help="JSON lines with `confidence` and a label")
-    parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="folder of the report")
+    add_output(parser, "--output", kind=FOLDER, required=True, metavar="FOLDER", help="folder of the report")
+    add_overwrite(parser)
     add_fields(parser, "such as correct=acc, reward=score or question_id=id")
     parser.add_argument("--name", default="confidence", metavar="FIELD", help="field of the confidence")
-    parser.add_argument("--correct-above", type=float, metavar="X", help="a reward above X is a correct response")
-    parser.add_argument("--resamples", type=int, default=1000, help="resamples of the questions for intervals")
+    parser.add_argument("--correct-above", type=FINITE, metavar="X", help="a reward above X is a correct response")
+    parser.add_argument("--resamples", type=RESAMPLES, default=1000, help="resamples of the questions for intervals")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_output, add_overwrite
+from cocal.commands.outputs import Kind
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -22,12 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout", help="settings of what is shown: JSON text, or a YAML or JSON file; a diagram has none"
     )
-    parser.add_argument(
+    add_output(
+        parser,
         "--output",
+        kind=Kind(beside=(".html", ".png", ".csv")),
         required=True,
-        type=Path,
         help="FILE.tex for a table, FILE.pdf for a figure; its other forms are written beside it",
     )
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_output
+from cocal.commands.outputs import Kind
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -14,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task-response", action="store_true", help="stop before the first <reason> or confidence statement"
     )
-    parser.add_argument("--output", required=True, type=Path, help="folder for {set}.zarr")
+    add_output(
+        parser, "--output", kind=Kind(folder=True, entries="*.zarr"), required=True, help="folder for {set}.zarr"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

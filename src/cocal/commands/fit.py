@@ -6,7 +6,8 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
-    from cocal.commands.flags import add_fields, add_model, add_numerics
+    from cocal.commands.flags import COUNT, FINITE, INDEX, SEED, add_fields, add_model, add_numerics, add_output
+    from cocal.commands.outputs import Kind
 
     add_model(parser, "the policy whose rollouts these are: its last checkpoint")
     parser.add_argument(
@@ -18,17 +19,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder or files: JSON lines (of verl, open-instruct, prime-rl, or your own), TRL's completions "
         "(.parquet), slime's dumps (.pt), rollout tables of a study; the format is guessed and said",
     )
-    parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="folder of the companion")
+    add_output(
+        parser,
+        "--output",
+        kind=Kind(folder=True, made=_is_companion),
+        required=True,
+        metavar="FOLDER",
+        help="folder of the companion",
+    )
     add_fields(parser, "such as response=text, correct=acc, reward=my_reward")
     parser.add_argument(
         "--correct-above",
-        type=float,
+        type=FINITE,
         metavar="X",
         help="a reward above X is a correct response (default: rewards are 0 and 1, or -1 and 1)",
     )
     parser.add_argument(
         "--max-response-length",
-        type=int,
+        type=COUNT,
         metavar="TOKENS",
         help="responses of so many tokens count as cut and take no part, where the rollouts do not say which were cut",
     )
@@ -42,20 +50,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds",
         nargs="+",
-        type=int,
+        type=SEED,
         metavar="SEED",
         help="one member for each; confidences are their mean (default: the paper's five)",
     )
     parser.add_argument(
-        "--widths", nargs="+", type=int, help="widths of the hidden layers (default: 2048 1024 512 256)"
+        "--widths", nargs="+", type=COUNT, help="widths of the hidden layers (default: 2048 1024 512 256)"
     )
-    parser.add_argument("--passes", type=int, help="passes over the rollouts (default: 10)")
-    parser.add_argument("--layer", type=int, help="zero-based index of the block to read (default: the last one)")
+    parser.add_argument("--passes", type=COUNT, help="passes over the rollouts (default: 10)")
+    parser.add_argument("--layer", type=INDEX, help="zero-based index of the block to read (default: the last one)")
     parser.add_argument(
         "--states", default="bfloat16", choices=["bfloat16", "float32"], help="number format of the hidden states"
     )
     add_numerics(parser)
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens in one forward pass (default: 16384)")
+    parser.add_argument("--batch-tokens", type=COUNT, default=16384, help="tokens in one forward pass (default: 16384)")
+
+
+def _is_companion(folder: Path) -> bool:
+    from cocal.standalone.companion import is_companion
+
+    return is_companion(folder)
 
 
 def run(options: argparse.Namespace) -> None:

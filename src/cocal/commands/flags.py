@@ -1,15 +1,43 @@
 """Flags that several commands share."""
 
 import argparse
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
 from cocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from cocal.judging.opening import Judging
+
+T = TypeVar("T")
+
+
+def checked(parse: Callable[[str], T], allowed: Callable[[T], bool], words: str) -> Callable[[str], T]:
+    """A type of flags: the word is parsed and refused unless it is allowed, in the words that say what is."""
+
+    def read(word: str) -> T:
+        with suppress(ValueError):
+            if allowed(value := parse(word)):
+                return value
+        raise argparse.ArgumentTypeError(f"{word!r} is not {words}")
+
+    return read
+
+
+COUNT = checked(int, lambda value: value >= 1, "a whole number from 1 on")
+INDEX = checked(int, lambda value: value >= 0, "a whole number from 0 on")
+SEED = checked(int, lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295")
+RESAMPLES = checked(int, lambda value: value >= 20, "a whole number from 20 on, which an interval of 95 % needs")
+FINITE = checked(float, math.isfinite, "a finite number")
+AMOUNT = checked(float, lambda value: 0 <= value < math.inf, "a finite number from 0 on")
+SHARE = checked(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+NEW_FIELD = checked(str, lambda name: name.strip() not in ("", "confidence_ids"), "the name of a new field")
+CHANCE = checked(float, lambda value: 0 < value < 1, "a number between 0 and 1")
 
 
 def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Path]]:
@@ -32,6 +60,24 @@ def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict
     return folders
 
 
+def add_output(parser: argparse.ArgumentParser, *names: str, kind: Kind = FILE, **options: Any) -> None:
+    """Add the flag, or the argument, of a file or folder that the command writes.
+
+    Args:
+        parser: Parser of the command.
+        names: Names of the flag.
+        kind: What the command writes there; the command line refuses what it would replace by mistake.
+        options: Further arguments of `add_argument`.
+    """
+    action = parser.add_argument(*names, type=Path, **options)
+    parser.set_defaults(outputs={**(parser.get_default("outputs") or {}), action.dest: kind})
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that allows a command to replace what lies at its output."""
+    parser.add_argument("--overwrite", action="store_true", help="replace an output that exists")
+
+
 def add_prompts(parser: argparse.ArgumentParser) -> None:
     """Add the flag of the prompt set. It has no default, since other prompts make another study."""
     parser.add_argument("--prompts", required=True, metavar="SET", help="prompt set: a folder of cocal/prompts")
@@ -46,7 +92,7 @@ def add_cell(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name the evaluated checkpoint."""
     parser.add_argument("--backbone", required=True, help="name of the backbone")
     parser.add_argument("--algorithm", required=True, help="algorithm that trained the policy, or base")
-    parser.add_argument("--step", required=True, type=int, help="rollout step of the checkpoint")
+    parser.add_argument("--step", required=True, type=INDEX, help="rollout step of the checkpoint")
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +104,9 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--questions", required=True, type=Path, help="training set")
     add_prompts(parser)
     add_run_folder(parser)
-    parser.add_argument("--stages", required=True, type=Path, help="folder for step-N checkpoints")
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the rollout tables, one per step")
-    parser.add_argument("--cost", type=Path, help="JSON file for the time of the training")
+    add_output(parser, "--stages", kind=STEPS, required=True, help="folder for step-N checkpoints")
+    add_output(parser, "--rollouts", kind=FOLDER, required=True, help="folder for the rollout tables, one per step")
+    add_output(parser, "--cost", help="JSON file for the time of the training")
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:

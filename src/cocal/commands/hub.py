@@ -1,14 +1,15 @@
 """`cocal hub`: download a pinned checkpoint of the Hugging Face hub before the jobs that load it."""
 
 import argparse
-from pathlib import Path
+
+from cocal.commands.flags import add_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--name", required=True, help="owner/name on the hub")
     parser.add_argument("--revision", required=True, help="commit of the checkpoint")
-    parser.add_argument("--output", required=True, type=Path, help="JSON file to write when the checkpoint is there")
+    add_output(parser, "--output", required=True, help="JSON file to write when the checkpoint is there")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import add_output
+from cocal.commands.outputs import STEPS
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -10,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", default="grpo", help="algorithm that trained them (default: grpo)")
     parser.add_argument("--base", required=True, type=Path, help="base policy, whose vocabulary the stages must have")
     parser.add_argument("--stages", required=True, nargs="+", metavar="STEP=FOLDER", help="checkpoint of each stage")
-    parser.add_argument("--output", required=True, type=Path, help="folder for step-N checkpoints")
+    add_output(parser, "--output", kind=STEPS, required=True, help="folder for step-N checkpoints")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_readers, add_run_folder
+from cocal.commands.flags import add_output, add_readers, add_run_folder
+from cocal.commands.outputs import FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", default="{}", help="JSON: batch_tokens, for log-probabilities that dumps lack")
     add_readers(parser)
     add_run_folder(parser)
-    parser.add_argument("--output", required=True, type=Path, help="folder for the tables, one per step")
+    add_output(parser, "--output", kind=FOLDER, required=True, help="folder for the tables, one per step")
 
 
 def run(options: argparse.Namespace) -> None:

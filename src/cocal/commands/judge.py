@@ -4,7 +4,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from cocal.commands.flags import add_judge_arguments
+from cocal.commands.flags import add_judge_arguments, add_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool", action="store_true", help="also compare the answers to each question, for self-consistency"
     )
-    parser.add_argument("--output", required=True, type=Path, help="table to write")
+    add_output(parser, "--output", required=True, help="table to write")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_prompts
+from cocal.commands.flags import COUNT, SEED, add_output, add_prompts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,32 +26,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_prompts(parser)
     parser.add_argument(
-        "--samples", type=int, default=8, metavar="N", help="questions of each set that are timed, one at a time"
+        "--samples", type=COUNT, default=8, metavar="N", help="questions of each set that are timed, one at a time"
     )
     parser.add_argument(
-        "--concurrent", type=int, default=64, metavar="N", help="largest number of responses generated together"
+        "--concurrent", type=COUNT, default=64, metavar="N", help="largest number of responses generated together"
     )
     parser.add_argument(
-        "--predictions", type=int, default=1000, metavar="N", help="timed predictions of a companion, one at a time"
+        "--predictions", type=COUNT, default=1000, metavar="N", help="timed predictions of a companion, one at a time"
     )
-    parser.add_argument("--seed", type=int, default=42, help="seed of the choice of questions")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE.json", help="file for the times")
+    parser.add_argument("--seed", type=SEED, default=42, help="seed of the choice of questions")
+    add_output(parser, "--output", required=True, metavar="FILE.json", help="file for the times")
 
 
 def run(options: argparse.Namespace) -> None:
     """Load the models, measure the times, and write them.
 
     Raises:
-        ConfigError: if a number is below 1, or a set has too few questions.
+        ConfigError: if a set has too few questions.
         ContractError: if a file is broken, or companions read other states than the flag asks for.
     """
-    from cocal.config import ConfigError, parse_settings
+    from cocal.config import parse_settings
     from cocal.config.evaluation import GenerationSettings
     from cocal.prompts import Prompts
 
-    for flag in ("samples", "concurrent", "predictions"):
-        if getattr(options, flag) < 1:
-            raise ConfigError(f"--{flag} must be 1 or more, not {getattr(options, flag)}")
     settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
 

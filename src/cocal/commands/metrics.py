@@ -2,6 +2,9 @@
 
 import argparse
 import logging
+from pathlib import Path
+
+from cocal.commands.flags import add_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -9,7 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", help="metric settings: JSON text, or a YAML or JSON file")
     parser.add_argument("--groups", help='JSON: macro averages, such as {"macro-mathematics": ["math500", ...]}')
     parser.add_argument("--seeds", type=int, nargs="+", help="seeds that every companion must have (default: all)")
-    parser.add_argument("--predictions", nargs="+", required=True, metavar="FILE", help="Parquet files or folders")
+    parser.add_argument(
+        "--predictions", nargs="+", required=True, type=Path, metavar="FILE", help="Parquet files or folders"
+    )
     parser.add_argument(
         "--sweep",
         nargs="+",
@@ -27,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add the scores beyond the paper's metrics, such as the Brier score and the area under the risk",
     )
-    parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
-    parser.add_argument("--resamples", metavar="FILE.nc", help="file for the paper's metrics of every resample")
+    add_output(parser, "--output", required=True, metavar="FILE.nc", help="metric cube to write")
+    add_output(parser, "--resamples", metavar="FILE.nc", help="file for the paper's metrics of every resample")
 
 
 def run(options: argparse.Namespace) -> None:

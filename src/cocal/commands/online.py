@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import COUNT, add_output
+from cocal.commands.outputs import FOLDER
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
@@ -10,18 +13,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     parser.add_argument("--questions", required=True, type=Path, help="whole training set, with validation questions")
     parser.add_argument("--features", required=True, type=Path, help="feature store of the rollouts")
-    parser.add_argument("--steps", required=True, type=int, help="number of rollout steps")
+    parser.add_argument("--steps", required=True, type=COUNT, help="number of rollout steps")
     parser.add_argument(
         "--windows",
         nargs="+",
-        type=int,
+        type=COUNT,
         default=[1],
         metavar="STEPS",
         help="numbers of the last rollout steps that are learnt from with every new one; each makes companions of its "
         "own (default: 1)",
     )
     parser.add_argument(
-        "--stages", nargs="*", type=int, default=[], metavar="STEP", help="steps after which companions are kept"
+        "--stages", nargs="*", type=COUNT, default=[], metavar="STEP", help="steps after which companions are kept"
     )
     parser.add_argument(
         "--replayed",
@@ -31,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="companions that `cocal companions` has fitted on the first steps, to be scored on the step that follows",
     )
-    parser.add_argument("--bins", type=int, default=10, help="bins of the calibration error (default: 10)")
-    parser.add_argument("--output-companions", required=True, type=Path, help="folder for window-W/steps-N")
-    parser.add_argument("--output", required=True, type=Path, help="table of the scores of every step (Parquet)")
+    parser.add_argument("--bins", type=COUNT, default=10, help="bins of the calibration error (default: 10)")
+    add_output(parser, "--output-companions", kind=FOLDER, required=True, help="folder for window-W/steps-N")
+    add_output(parser, "--output", required=True, help="table of the scores of every step (Parquet)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -44,8 +47,8 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import CompanionSettings
 
     settings = parse_settings(CompanionSettings, options.settings)
-    if min(options.windows) < 1 or len({*options.windows}) != len(options.windows):
-        raise ConfigError(f"--windows {options.windows}: give different numbers of steps, at least 1")
+    if len({*options.windows}) != len(options.windows):
+        raise ConfigError(f"--windows {options.windows}: give different numbers of steps")
 
     from cocal.companion.companions import load_companions
     from cocal.companion.online import OnlineCompanions

@@ -4,7 +4,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from cocal.commands.flags import add_cache
+from cocal.commands.flags import add_cache, add_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--registry", help="JSON or YAML file of the dataset registry, if a set is registered")
     add_cache(parser)
     parser.add_argument("--questions", required=True, type=Path, help="folder of the built question sets")
-    parser.add_argument("--output", required=True, type=Path, help="CSV file with one row per pair of questions")
+    add_output(parser, "--output", required=True, help="CSV file with one row per pair of questions")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cocal.commands.flags import add_cell
+from cocal.commands.flags import COUNT, add_cell, add_output
 
 if TYPE_CHECKING:
     from cocal.companion.spec import Experience
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--settings", default="{}", help="JSON: methods, missing_answer")
     parser.add_argument("--samples", required=True, help="JSON: evaluated responses per question, by question set")
-    parser.add_argument("--pool", type=int, default=10, help="responses per question in the self-consistency pool")
+    parser.add_argument("--pool", type=COUNT, default=10, help="responses per question in the self-consistency pool")
     add_cell(parser)
     parser.add_argument(
         "--methods", help="comma-separated names (default: those of --settings that are evaluated on this policy)"
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="EXPERIENCE=FOLDER",
         help="folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER",
     )
-    parser.add_argument("--output", required=True, type=Path, help="table to write")
+    add_output(parser, "--output", required=True, help="table to write")
 
 
 def run(options: argparse.Namespace) -> None:

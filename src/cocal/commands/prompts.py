@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_readers
+from cocal.commands.flags import add_output, add_readers
+from cocal.commands.outputs import FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     add_readers(parser)
-    parser.add_argument("--output", required=True, type=Path, help="feature store to write")
+    add_output(parser, "--output", kind=FOLDER, required=True, help="feature store to write")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,7 +4,8 @@ import argparse
 import logging
 from pathlib import Path
 
-from cocal.commands.flags import add_cache
+from cocal.commands.flags import add_cache, add_output
+from cocal.commands.outputs import Kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sets that are already built; their questions are not drawn again, and training sets are compared with "
         "the evaluation sets among them",
     )
-    parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet per set")
+    add_output(
+        parser,
+        "--output",
+        kind=Kind(folder=True, entries="*.parquet"),
+        required=True,
+        help="folder for one .parquet per set",
+    )
 
 
 def run(options: argparse.Namespace) -> None:

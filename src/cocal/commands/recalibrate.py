@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cocal.commands.flags import add_cell
+from cocal.commands.flags import COUNT, add_cell, add_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", help="JSON: settings of companions, whose split of the questions is taken")
     parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier, which compares answers")
     parser.add_argument("--samples", required=True, help="JSON: evaluated responses per question, by question set")
-    parser.add_argument("--pool", type=int, default=10, help="responses per question in the self-consistency pool")
+    parser.add_argument("--pool", type=COUNT, default=10, help="responses per question in the self-consistency pool")
     add_cell(parser)
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables, to learn from")
     parser.add_argument("--questions", required=True, type=Path, help="whole training set, with validation questions")
@@ -34,10 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND=FOLDER",
         help="folders of fitted companions: rollouts=FOLDER (CoCal), one-layer=FOLDER (of one hidden layer)",
     )
-    parser.add_argument(
-        "--output-calibrators", required=True, type=Path, metavar="FILE.json", help="fitted calibrators"
-    )
-    parser.add_argument("--output", required=True, type=Path, help="table of predictions to write")
+    add_output(parser, "--output-calibrators", required=True, metavar="FILE.json", help="fitted calibrators")
+    add_output(parser, "--output", required=True, help="table of predictions to write")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_readers, add_run_folder
+from cocal.commands.flags import add_output, add_readers, add_run_folder
+from cocal.commands.outputs import FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
     add_readers(parser)
     add_run_folder(parser)
-    parser.add_argument("--output", required=True, type=Path, help="feature store to write")
+    add_output(parser, "--output", kind=FOLDER, required=True, help="feature store to write")
 
 
 def run(options: argparse.Namespace) -> None:

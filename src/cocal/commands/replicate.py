@@ -3,24 +3,24 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import COUNT, add_output, add_overwrite
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("--study", type=Path, default=Path("config/config.yaml"), help="study file")
-    parser.add_argument("--number", type=int, required=True, help="number of the replicate, counted from 1")
-    parser.add_argument("--output", type=Path, required=True, help="study file of the replicate")
+    parser.add_argument("--number", type=COUNT, required=True, help="number of the replicate, counted from 1")
+    add_output(parser, "--output", required=True, help="study file of the replicate")
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the study.
 
     Raises:
-        ConfigError: if the number is below 1, or the study is invalid.
+        ConfigError: if the study is invalid.
     """
     from cocal.config import load_study
-    from cocal.errors import ConfigError
     from cocal.study.replicates import replicate, write_study
 
-    if options.number < 1:
-        raise ConfigError(f"--number {options.number}: replicates are counted from 1")
     write_study(replicate(load_study(options.study), options.number), options.output)

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_prompts, add_run_folder
+from cocal.commands.flags import add_output, add_prompts, add_run_folder
+from cocal.commands.outputs import FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_prompts(parser)
     add_run_folder(parser)
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder for the response tables, one per step")
-    parser.add_argument("--output-features", required=True, type=Path, help="feature store of the responses")
-    parser.add_argument("--cost", type=Path, help="JSON file for the time of the sampling alone")
+    add_output(parser, "--rollouts", kind=FOLDER, required=True, help="folder for the response tables, one per step")
+    add_output(parser, "--output-features", kind=FOLDER, required=True, help="feature store of the responses")
+    add_output(parser, "--cost", help="JSON file for the time of the sampling alone")
 
 
 def run(options: argparse.Namespace) -> None:

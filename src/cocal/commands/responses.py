@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_cell, add_judge_arguments, add_prompts, add_run_folder
+from cocal.commands.flags import add_cell, add_judge_arguments, add_output, add_prompts, add_run_folder
+from cocal.commands.outputs import Kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cell(parser)
     add_prompts(parser)
     add_run_folder(parser)
-    parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet per question set")
+    add_output(
+        parser,
+        "--output",
+        kind=Kind(folder=True, entries="*.parquet"),
+        required=True,
+        help="folder for one .parquet per question set",
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,20 +6,21 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
-    from cocal.commands.flags import add_fields, add_model, add_numerics
+    from cocal.commands.flags import COUNT, NEW_FIELD, add_fields, add_model, add_numerics, add_output, add_overwrite
 
     parser.add_argument("--companion", required=True, metavar="COMPANION", help="its folder, or its name on the Hub")
     add_model(parser, "the language model that gave the responses")
     parser.add_argument("input", type=Path, metavar="in.jsonl", help="JSON lines with prompt and response: text or ids")
-    parser.add_argument("output", type=Path, metavar="out.jsonl", help="the same lines with a field `confidence`")
+    add_output(parser, "output", metavar="out.jsonl", help="the same lines with a field `confidence`")
+    add_overwrite(parser)
     add_fields(parser, "such as response=output or prompt=question")
-    parser.add_argument("--name", default="confidence", metavar="FIELD", help="name of the new field")
+    parser.add_argument("--name", type=NEW_FIELD, default="confidence", metavar="FIELD", help="name of the new field")
     parser.add_argument(
         "--target", choices=["binary", "group"], help="which members (default: binary if there are any)"
     )
     parser.add_argument("--seed", type=int, help="the member of one seed alone (default: the mean over all seeds)")
     add_numerics(parser)
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens in one forward pass (default: 16384)")
+    parser.add_argument("--batch-tokens", type=COUNT, default=16384, help="tokens in one forward pass (default: 16384)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -27,7 +28,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import field_mapping, set_numerics
 
     set_numerics(options)
-    from cocal.errors import ConfigError
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
     from cocal.standalone.companion import Companion
@@ -36,8 +36,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
 
-    if options.output.resolve() == options.input.resolve():
-        raise ConfigError(f"{options.output}: the output would replace the input; give it another name")
     import_transformers()
     fix_threads()
     wanted = Wanted(
@@ -46,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     checked = check(wanted)
     companion = Companion.from_pretrained(options.companion)
     checkpoint = Checkpoint.find(options.model, options.revision)
+    checkpoint.warn_of_other(companion.about)
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
     depends_on |= {"companion": companion.identity()}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))

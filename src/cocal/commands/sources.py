@@ -3,9 +3,8 @@
 import argparse
 import logging
 import os
-from pathlib import Path
 
-from cocal.commands.flags import add_cache
+from cocal.commands.flags import add_cache, add_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("COCAL_MIRROR"),
         help="address that replaces the hosts: http(s)://... or file:///folder (default: the variable COCAL_MIRROR)",
     )
-    parser.add_argument("--output", type=Path, help="JSON report of the files and their checksums")
+    add_output(parser, "--output", help="JSON report of the files and their checksums")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,6 +4,9 @@ import argparse
 import logging
 from pathlib import Path
 
+from cocal.commands.flags import add_output, add_overwrite
+from cocal.commands.outputs import FOLDER
+
 _MAIN = "tables/main.csv"
 """The table whose numbers are drawn."""
 
@@ -11,12 +14,14 @@ _MAIN = "tables/main.csv"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("results", type=Path, nargs="+", help="folder of the results of each replicate")
-    parser.add_argument(
+    add_output(
+        parser,
         "--output",
-        type=Path,
+        kind=FOLDER,
         required=True,
         help="folder for a CSV file for each table and figure, figures/replications, and gathered.json: who made them",
     )
+    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,11 +3,13 @@
 import argparse
 from pathlib import Path
 
+from cocal.commands.flags import INDEX
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     parser.add_argument("result", type=Path, metavar="FILE", help="any file or folder in results/")
-    parser.add_argument("--depth", type=int, metavar="N", help="show only N generations (default: all)")
+    parser.add_argument("--depth", type=INDEX, metavar="N", help="show only N generations (default: all)")
 
 
 def run(options: argparse.Namespace) -> None:

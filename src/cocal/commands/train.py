@@ -3,23 +3,23 @@
 import argparse
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 
-from cocal.commands.flags import add_training
+from cocal.commands.flags import add_output, add_training
+from cocal.commands.outputs import FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the command."""
     add_training(parser)
     parser.add_argument("--features", default="{}", help="JSON: layers and dtype of the live features")
-    parser.add_argument("--output-features", type=Path, help="feature store of the rollouts, for companions")
+    add_output(parser, "--output-features", kind=FOLDER, help="feature store of the rollouts, for companions")
     parser.add_argument(
         "--online",
         metavar="JSON",
         help="companions that learn from each rollout step inside the training, for which no feature store is needed: "
         "their settings and the window of steps, such as '{}' or '{\"window\": 10}'",
     )
-    parser.add_argument("--output-online", type=Path, help="folder for these companions and their scores on each step")
+    add_output(parser, "--output-online", kind=FOLDER, help="folder for these companions and their scores on each step")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -24,6 +24,8 @@ class BaseModelFacts(Model):
     """Name on the hub, or path of its folder."""
     revision: str | None = None
     """Commit on the hub, if it comes from there."""
+    step: int | None = None
+    """Rollout step of its training, if its folder says it."""
     model_type: str
     hidden: Count
     """Width of a hidden state."""

@@ -1,6 +1,7 @@
 """`Companion`: fitted companions in one object that scores responses, and is saved in the Hub's convention."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -275,6 +276,18 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             ) from None
         return cls(Companions(about.spec, model), about)
 
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Save weights, settings and model card in a folder, as `ModelHubMixin` does.
+
+        Raises:
+            ContractError: if the folder holds such files of something else than a companion.
+        """
+        folder = Path(save_directory)
+        found = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
+        if found and not is_companion(folder):
+            raise ContractError(f"{folder}: its {found[0]} is not a companion's; save in a folder of its own")
+        return super().save_pretrained(folder, **options)
+
     def _save_pretrained(self, save_directory: Path) -> None:
         """The mixin's hook: write weights, settings and model card, each of them atomically."""
         with atomic_path(save_directory / WEIGHTS) as partial:
@@ -287,6 +300,15 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The model card: base model, training, measured quality, limits."""
         return ModelCard(self.about.card())
+
+
+def is_companion(folder: Path) -> bool:
+    """Whether a folder says that it is a saved companion."""
+    try:
+        found = json.loads((folder / CONFIG).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("model_type") == About.model_fields["model_type"].default
 
 
 def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_tokens: int) -> np.ndarray:

@@ -16,9 +16,8 @@ from cocal.decisions.abstention import candidates, certified
 from cocal.decisions.choices import best_of_n, first, vote
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields, entries, extended
-from cocal.integrations.sample import number
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
-from cocal.standalone.experience import correctness
+from cocal.standalone.experience import confidence_of, correctness
 from cocal.store import atomic_path
 
 Domain = Literal["mathematics", "factual"]
@@ -93,7 +92,7 @@ def read_pools(source: Path, reading: Reading, added: tuple[str, ...] = (), *, a
         if taken := next((name for name in added if name in entry), None):
             raise ContractError(f"{where}: there is a field {taken!r} already; decide on the file of `cocal score`")
         question = names.setdefault(_question(fields, entry, where), len(names))
-        confidence, label, found = _confidence(entry, reading.field, where), _label(fields, entry, where), None
+        confidence, label, found = confidence_of(entry, reading.field, where), _label(fields, entry, where), None
         if answers and answer != BOXED:
             found = _stated(entry, answer, where)
         elif answers and (text := fields.text(entry, where)):
@@ -119,15 +118,6 @@ def _question(fields: Fields, entry: Mapping[str, Any], where: str) -> str:
             "(--field question_id=FIELD)"
         )
     return found
-
-
-def _confidence(entry: Mapping[str, Any], name: str, where: str) -> float:
-    if name not in entry:
-        raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score`, or name another (--name)")
-    found = number(entry[name], name, where)
-    if found is not None and not 0 <= found <= 1:
-        raise ContractError(f"{where}: field {name!r} is {found}, not a confidence from 0 to 1")
-    return np.nan if found is None else found
 
 
 def _label(fields: Fields, entry: Mapping[str, Any], where: str) -> float | None:

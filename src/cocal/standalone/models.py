@@ -1,12 +1,15 @@
 """The language model that a command is given: a folder, or a name on the Hub."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from cocal.checkpoints.hub import download
 from cocal.checkpoints.loading import Policy, fingerprint, load_policy
 from cocal.errors import ContractError
-from cocal.standalone.about import BaseModelFacts
+from cocal.standalone.about import About, BaseModelFacts
+from cocal.store.documents import read_attributes
+from cocal.store.folders import PROVENANCE
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,27 @@ class Checkpoint:
     def facts(self, policy: Policy) -> BaseModelFacts:
         """What a saved companion says of its model."""
         found = BaseModelFacts.of(policy.model.config, self.name)
-        return found.model_copy(update={"revision": self.revision})
+        return found.model_copy(update={"revision": self.revision, "step": self.step})
+
+    @property
+    def step(self) -> int | None:
+        """Rollout step of the policy's training, if the folder says it, as those of a study do."""
+        file = self.folder / PROVENANCE
+        found = read_attributes(file).get("step") if file.exists() else None
+        return None if found is None else int(found)
+
+    def warn_of_other(self, about: About) -> None:
+        """Log a warning if this is another checkpoint of its training, or another commit, than the companion's."""
+        base = about.base_model
+        pairs = {"commit": (base.revision, self.revision)}
+        pairs["step"] = (about.spec.steps if base.step is None else base.step, self.step)
+        for word, (ours, theirs) in pairs.items():
+            if None not in (ours, theirs) and ours != theirs:
+                logging.warning(
+                    "%s: is %s %s of the policy, but the companion was fitted for %s %s; its confidences may be worse "
+                    "calibrated here: give that checkpoint, or measure them (cocal evaluate)",
+                    *(self.name, word, theirs, word, ours),
+                )
 
     def identity(self) -> str:
         """Digest that tells this checkpoint from others."""

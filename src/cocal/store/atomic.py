@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cocal.errors import ContractError
 from cocal.runtime import lock
 
 _LOCK = ".lock"
@@ -20,11 +21,15 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
     It lies beside the target in a folder whose name starts with a dot, so that a killed process leaves nothing that a
     later rule would take for a result. The next write of the same target deletes what killed processes have left.
+    A folder is put in the place of an earlier one only where that is empty or all of it has been made by CoCal.
 
     Raises:
+        ContractError: if a file would replace a folder, or a folder a file or somebody's own folder.
         OSError: if the file cannot be written, with the name of the target where the system gives no name.
     """
     target = Path(target)
+    if target.is_symlink() and target.is_dir():  # such as one to a larger disk, which stays
+        target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     scratch, descriptor = _scratch(target)
@@ -33,7 +38,9 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         yield partial
         if not partial.exists():
             raise FileNotFoundError(f"{target}: nothing was written")
-        if target.is_dir() and not target.is_symlink():
+        if target.exists():
+            _refuse_loss(target, partial.is_dir())
+        if target.is_dir():
             target.rename(scratch / "replaced")  # a folder cannot be renamed over another
         partial.replace(target)
     except OSError as error:
@@ -55,6 +62,19 @@ def usual_mode(file: Path) -> None:
     mask = os.umask(0o077)  # it can be read only by setting it
     os.umask(mask)
     file.chmod(0o666 & ~mask)
+
+
+def _refuse_loss(target: Path, folder: bool) -> None:
+    """Refuse to replace what is no earlier version of the target."""
+    from cocal.store.makers import made_by  # it reads files of all kinds, whose modules write by this one
+
+    if target.is_dir() != folder:
+        there, new = ("file", "folder") if folder else ("folder", "file")
+        raise ContractError(f"{target}: is a {there}, which a {new} would replace; delete it, or write elsewhere")
+    if folder and not made_by(target):
+        raise ContractError(
+            f"{target}: the folder holds files that CoCal has not made and would delete; move them, or write elsewhere"
+        )
 
 
 def _scratch(target: Path) -> tuple[Path, int | None]:

@@ -1,15 +1,21 @@
 """The working folder of a long job: its files survive a kill, and become the job's outputs at the end."""
 
 import logging
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from cocal.errors import ConfigError
 from cocal.runtime import lock
 from cocal.runtime.numerics import active
-from cocal.store.atomic import write_text
+from cocal.store.atomic import atomic_path, write_text
 
 _MARK = "settings.digest"
+_EMPTY = {_MARK, "zarr.json"}
+"""Files of a folder that hold no work."""
+_open: "list[RunFolder]" = []
+"""The folders in which this process works."""
 
 
 class RunFolder:
@@ -25,14 +31,22 @@ class RunFolder:
 
     Raises:
         BusyError: if another process, such as a job whose Snakemake was killed, has the folder.
+        ConfigError: if the path is a file, or a folder of somebody else's files.
     """
 
     def __init__(self, path: str | Path, settings_digest: str):
         self.path = Path(path)
         self.settings_digest = settings_digest
-        lock.hold(self.path)
-        shutil.rmtree(self._discarded, ignore_errors=True)
         mark, made_with = self.path / _MARK, f"{settings_digest} {active()}"
+        lock.hold(self.path)
+        if not mark.exists() and _has_content(self.path):
+            lock.release(self.path)
+            raise ConfigError(
+                f"{self.path}: is no working folder of an earlier run, and what is there would be deleted; name "
+                "another, or move it"
+            )
+        _open.append(self)
+        shutil.rmtree(self._discarded, ignore_errors=True)
         if self.path.exists() and (not mark.exists() or mark.read_text() != made_with):
             logging.warning("%s: deleted, because it was made with other settings", self.path)
             self._discard()
@@ -46,19 +60,20 @@ class RunFolder:
 
         Files are hard-linked (copied across file systems), so that a kill on the way leaves the run folder whole and
         the files can be published again.
+
+        Raises:
+            ContractError: if an output is somebody's own (`cocal.store.atomic.atomic_path`).
         """
         for name, target in outputs.items():
             source = self.path / name
-            if target.is_dir():
-                shutil.rmtree(target)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_dir():
-                shutil.copytree(source, target, copy_function=link_file)
-            else:
-                target.unlink(missing_ok=True)
-                link_file(source, target)
+            with atomic_path(target) as partial:
+                if source.is_dir():
+                    shutil.copytree(source, partial, copy_function=link_file)
+                else:
+                    link_file(source, partial)
         self._discard()
         lock.release(self.path)
+        _open.remove(self)
 
     @property
     def _discarded(self) -> Path:
@@ -69,6 +84,26 @@ class RunFolder:
         """Delete the folder. It loses its name first: a kill must not leave half a folder from which a run resumes."""
         self.path.rename(self._discarded)
         shutil.rmtree(self._discarded)
+
+
+def leave_refused() -> None:
+    """Let go of the folders in which this process has worked, after an error that its user has to mend.
+
+    A folder without finished work is deleted; one with work is kept for the next run.
+    """
+    while _open:
+        run = _open.pop()
+        files = [file for file in run.path.rglob("*") if file.is_file() and file.name not in _EMPTY]
+        if run.path.exists() and not any(file.stat().st_size for file in files):
+            run._discard()
+        lock.release(run.path)
+
+
+def _has_content(path: Path) -> bool:
+    """Whether a path is a file, or a folder with more than a killed process has left of a mark that it wrote."""
+    return path.exists() and not (
+        path.is_dir() and all(re.fullmatch(rf"\.{_MARK}\.\w+\.partial", entry.name) for entry in path.iterdir())
+    )
 
 
 def file_states(files: Iterable[Path]) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,156 @@
+"""Where commands write: no output replaces an input, nor anything that its command has not made.
+
+Each command says which of its flags are outputs (`cocal.commands.flags.add_output`); the command line applies this one
+rule to all of them before the command begins. Snakemake deletes the outputs of a job before it starts the job.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from cocal.errors import ConfigError
+
+_KIN = {"train", "slime", "import-rollouts", "import-checkpoints"}
+"""Commands that make the same results by different engines, and replace each other's."""
+_APART = {"run_folder", "cache", "judgements", "directory"}
+"""Flags of folders that are not read as inputs."""
+_STUDIES = {"results"}
+"""Flags of the results of whole studies, among which other results may be written."""
+_WORDS = {
+    *("model", "companion", "first", "second", "stages", "input", "inputs"),
+    *("responses", "features", "companions", "calibrators", "recalibrated", "coupled"),
+}
+"""Flags whose words name inputs, some of them as KIND=PATH."""
+_LONGEST = 220
+"""Bytes of a name; hidden files beside it have longer ones, and file systems allow 255."""
+
+
+class Kind(NamedTuple):
+    """What a command writes at the path of a flag.
+
+    Attributes:
+        folder: Whether it is a folder.
+        entries: Pattern of what the command writes into a folder in which other commands write, too.
+        beside: Endings of the files that are written beside a file.
+        made: Tells of a path whether the command has made it, where that is not said by its provenance.
+    """
+
+    folder: bool = False
+    entries: str | None = None
+    beside: tuple[str, ...] = ()
+    made: Callable[[Path], bool] | None = None
+
+    def targets(self, path: Path) -> list[Path]:
+        """What would be replaced."""
+        if self.entries:
+            return sorted(path.glob(self.entries))
+        files = [path, *(path.with_suffix(ending) for ending in self.beside)]
+        return [file for file in files if file.exists() and not _is_empty(file)]
+
+
+FILE, FOLDER, STEPS = Kind(), Kind(folder=True), Kind(folder=True, entries="step-*")
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Check the outputs of a command before it begins.
+
+    Args:
+        options: Its flags; `outputs` holds the kind of every output by the name of its flag.
+
+    Raises:
+        ConfigError: if an output is, holds or lies within an input or another output, cannot be written where it is,
+            or would replace something else than an earlier output of this command.
+    """
+    kinds: dict[str, Kind] = getattr(options, "outputs", {})
+    written = {name: (getattr(options, name), kind) for name, kind in kinds.items() if getattr(options, name)}
+    if hasattr(options, "run_folder"):  # what it may hold, it looks at itself
+        written["run_folder"] = options.run_folder, Kind(folder=True)
+    for name, (path, kind) in written.items():
+        _check_place(path, kind.folder)
+        for other, (place, whole) in written.items():
+            words = name != other and _overlap(path, place, within=whole.folder and not whole.entries)
+            if words:
+                raise ConfigError(f"{path}: the output {words} that of --{other.replace('_', '-')}; write it elsewhere")
+        for source, read in _inputs(options):
+            if words := _overlap(path, read, within=source not in _STUDIES, holds=not kind.entries):
+                raise ConfigError(f"{path}: the output {words} the input {read}; write it elsewhere")
+    for name, kind in kinds.items():
+        if name in written:
+            _check_replaced(written[name][0], kind, options)
+
+
+def _check_place(path: Path, folder: bool) -> None:
+    """Refuse a place where nothing can be written, and a file in the place of a folder or the other way round."""
+    if len(os.fsencode(path.name)) > _LONGEST:
+        raise ConfigError(f"{path}: the name is longer than {_LONGEST} bytes; give a shorter one")
+    if path.is_dir() and not folder:
+        raise ConfigError(f"{path}: is a folder, but the command writes a file; name a file, such as one in it")
+    if path.exists() and not path.is_dir() and (folder or not path.is_file()):
+        what = "file, but the command writes a folder" if folder else "device, but the command writes a file"
+        raise ConfigError(f"{path}: is a {what}; give another name")
+    above = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if not above.exists():
+        raise ConfigError(f"{above}: is a symbolic link that leads nowhere; delete it, or write elsewhere")
+    if above != path and not above.is_dir():
+        raise ConfigError(f"{path}: {above} is a file, so nothing can lie below it; write elsewhere")
+
+
+def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None:
+    found = kind.targets(path)
+    if not found or getattr(options, "overwrite", False):
+        return
+    made = kind.made or partial(_made_by, options.command)
+    # files beside a file are its other forms
+    if foreign := next((file for file in found if not made(path if kind.beside and path.exists() else file)), None):
+        if hasattr(options, "overwrite"):
+            raise ConfigError(f"{foreign}: exists already; replace it by --overwrite, or write elsewhere")
+        maker = f"does not say that `cocal {options.command}` has made it"
+        raise ConfigError(f"{foreign}: exists, and {maker}; delete or move it, or write elsewhere")
+
+
+def _made_by(command: str, path: Path) -> bool:
+    from cocal.store.makers import made_by
+
+    return made_by(path, _KIN if command in _KIN else {command})
+
+
+def _inputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
+    """The files and folders that a command reads, each with the name of its flag."""
+    for name, value in vars(options).items():
+        if name not in options.outputs and name not in _APART:
+            for word in _words(value):
+                if isinstance(word, Path) or name in _WORDS:
+                    places = (word, str(word).partition("=")[2])
+                    yield from ((name, Path(place)) for place in places if place and os.path.lexists(place))
+
+
+def _words(value: object) -> Iterator[object]:
+    if isinstance(value, list):
+        for word in value:
+            yield from _words(word)
+    elif isinstance(value, (str, Path)):
+        yield value
+
+
+def _overlap(output: Path, other: Path, within: bool, holds: bool = False) -> str | None:
+    """How an output touches another place, if it does; two of the ways only where they matter."""
+    ours, theirs = _real(output), _real(other)
+    if ours == theirs:
+        return "is"
+    if within and theirs in ours.parents:
+        return "lies within"
+    if holds and ours in theirs.parents:
+        return "holds"
+    return None
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether there is nothing to lose: an empty file, or a folder without files."""
+    return not any(path.iterdir()) if path.is_dir() else not path.stat().st_size
