@@ -237,7 +237,7 @@ def test_a_companion_of_another_model_is_refused(fitted, micro_policy):
         ("config.json", lambda file: file.unlink(), "the file is missing; is"),
         ("model.safetensors", lambda file: file.unlink(), "model.safetensors: the file is missing"),
         ("config.json", lambda file: file.write_text("{}"), "not a companion's settings .spec: Field required"),
-        ("model.safetensors", lambda file: file.write_bytes(file.read_bytes()[:900]), "damaged, or not of this"),
+        ("model.safetensors", lambda file: file.write_bytes(file.read_bytes()[:900]), "has changed since it was saved .its digest"),
     ],
 )
 def test_a_folder_that_is_no_companion_is_refused(tmp_path, fitted, name, damage, message):
