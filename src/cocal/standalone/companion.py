@@ -250,34 +250,32 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
         Args:
             pretrained_model_name_or_path: Folder or name.
-            options: Those of `huggingface_hub.ModelHubMixin.from_pretrained`, such as `revision`.
+            options: Those of `huggingface_hub.hf_hub_download`, such as `revision` and `local_files_only`.
 
         Raises:
-            ContractError: if there is no such companion, or a file is missing, damaged or not a companion's.
+            ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
+                not a companion's.
         """
-        name = str(pretrained_model_name_or_path)
+        name, folder = str(pretrained_model_name_or_path), Path(pretrained_model_name_or_path)
         try:
-            return super().from_pretrained(name, **options)
+            files = {
+                file: folder / file if folder.is_dir() else Path(hf_hub_download(name, file, **options))
+                for file in (CONFIG, WEIGHTS)
+            }
         except HFValidationError:
             reason = "there is no such folder, and it is no name on the Hub (owner/name)"
         except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
             reason = f"neither a folder nor a companion that the Hub gives ({str(error).strip().splitlines()[0]})"
+        else:
+            return cls._of_files(name, files)
         raise ContractError(f"{name}: {reason}; make one by `cocal fit`, or check the name")
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, **options: Any) -> Self:
-        """The mixin's hook: read the files of a folder or of the Hub."""
-        kept = {
-            key: options.get(key) for key in ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        }
-        folder = Path(model_id)
-        files = {
-            name: folder / name if folder.is_dir() else Path(hf_hub_download(model_id, name, **kept))
-            for name in (CONFIG, WEIGHTS)
-        }
+    def _of_files(cls, name: str, files: Mapping[str, Path]) -> Self:
+        """Read and check the files of a saved companion."""
         for file in files.values():
             if not file.exists():
-                raise ContractError(f"{file}: the file is missing; is {model_id} a companion's folder (cocal fit)?")
+                raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
         content = read_document(files[CONFIG], maker="`cocal fit`")
         _check_digests(files[CONFIG], files[WEIGHTS])
         try:
