@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from cocal import Companion
 from cocal.config.evaluation import CompanionSettings
 from cocal.standalone.measures import ResponseFacts
+from own_rollouts import write_lines
 
 SETTINGS = CompanionSettings(
     targets=("binary",), widths=(16, 8), dropout=(0.1, 0.05), batch_size=32, passes=3, seeds=(42, 137), split_seed=9
@@ -182,3 +184,22 @@ def test_other_responses_than_those_that_were_learnt_from_are_told(lengths, cut,
     assert (said is None) is not words
     assert all(word in said for word in words)
     assert not words or ("cut at the limit" in said) is any("cut" in word for word in words)
+
+
+def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, capsys, own):
+    """All are cut to one token: their length and their share of cut ones are others than the last stage's."""
+    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
+    assert own.fit(source, tmp_path / "companion") == 0
+    score = partial(own.score, companion=tmp_path / "companion")
+    about = Companion.from_pretrained(tmp_path / "companion").about
+    last = own.rollouts[own.rollouts["step"] >= about.held_out.steps[0]]
+    quartiles = np.quantile(last["response_ids"].map(len), [0.25, 0.5, 0.75])
+    assert score(source, tmp_path / "all.jsonl") == 0
+    assert "These responses differ" not in capsys.readouterr().out
+    short = own.rollouts.assign(response_ids=own.rollouts["response_ids"].map(lambda ids: ids[:1]), truncated=True)
+    assert score(write_lines(tmp_path / "short.jsonl", short, own.texts), tmp_path / "out.jsonl") == 0
+    low, middle, high = quartiles
+    assert (
+        f"a median length of 1 tokens instead of {middle:.0f} (half of those have {low:.0f} to {high:.0f}), and 100.0 %"
+        f" of them cut at the limit instead of {100 * last['truncated'].mean():.1f} %"
+    ) in capsys.readouterr().out

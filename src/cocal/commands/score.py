@@ -69,12 +69,14 @@ def run(options: argparse.Namespace) -> None:
     for origin, count in found.origins.items():
         print(f"  {count:,} prompts are {origin}")
     print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
+    if limit := options.max_response_length or companion.about.max_response_length:
+        print(f"  responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)")
     learnt = companion.about.rollouts
     if learnt and (difference := learnt.difference(found.responses)):
         print(f"  {difference}")
     flags = [*given_flags(options, {"name": "confidence"}), *field_flags(checked.mapping)]
     if checked.rewarded and companion.about.correct_above is not None:
-        flags += ["--correct-above", f"{companion.about.correct_above:g}"]
+        flags += ["--correct-above", str(companion.about.correct_above)]
     report, chosen = (
         shlex.join(["cocal", *words, "--output", output, *flags])
         for words, output in (

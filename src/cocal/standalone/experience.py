@@ -180,7 +180,8 @@ def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndar
     if correct.all() or not correct.any():
         raise ContractError(
             f"{rows['where'].iloc[0]}: all {len(correct):,} responses are {'correct' if correct[0] else 'wrong'}; a "
-            "companion learns from both: give more steps, harder or easier questions, or another field of correctness"
+            "companion learns from both: give more steps, harder or easier questions, or another field of correctness "
+            "(--field correct=FIELD, or --field reward=FIELD with --correct-above)"
         )
     notes[f"labels: {note}; {100 * correct.mean():.1f} % are correct"] += 1
     return correct

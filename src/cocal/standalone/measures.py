@@ -51,9 +51,8 @@ class HeldOut(Model):
 
     def basis(self) -> str:
         """The responses, the questions and the share that was cut, in words."""
-        several = "" if self.questions == 1 else "s"
         cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
-        return f"{self.responses:,} responses{cut} to {self.questions:,} held-out question{several}"
+        return f"{_count(self.responses, 'response')}{cut} to {_count(self.questions, 'held-out question')}"
 
     def when(self) -> str:
         """The steps in words, after a space; empty where the responses name none."""
@@ -131,6 +130,10 @@ def _interval(one: Metric) -> str:
         return "undefined"
     interval = "" if one.lower is None else f" ({_text(one.metric, one.lower)} to {_text(one.metric, one.upper)})"
     return f"{_text(one.metric, one.value)}{interval}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _percent(share: float) -> str:
