@@ -172,7 +172,27 @@ def test_files_that_certify_nothing_are_refused(tmp_path, capsys, many):
         assert f"{calibration}: {message}" in capsys.readouterr().err
     plain = [{"question_id": "a", "response": "nothing boxed", "confidence": 0.5}]
     assert run("decide", "vote", written(tmp_path, plain), "--output", tmp_path / "out.jsonl") == 2
-    assert "no response has an answer, so there is nothing to vote on" in capsys.readouterr().err
+    assert "nothing to vote on, since no response has an answer (the last box of each" in capsys.readouterr().err
+
+
+def test_a_response_that_is_not_read_is_told_with_the_remedy(tmp_path, capsys):
+    """`vote` has nothing to vote on; `best-of-n` says why it is not compared with the majority."""
+    renamed = [{("text" if name == "response" else name): value for name, value in one.items()} for one in POOL]
+    source, output = written(tmp_path, renamed), tmp_path / "out.jsonl"
+    assert run("decide", "vote", source, "--output", output) == 2
+    remedy = "no response has an answer (no field is read as the response): name the field of the response that ends in"
+    error = capsys.readouterr().err
+    assert f"there is nothing to vote on, since {remedy}" in error
+    assert "--field response=FIELD" in error
+    assert run("decide", "best-of-n", source, "--output", output) == 0
+    printed = capsys.readouterr().out
+    assert f"It is not compared with the majority vote, since {remedy}" in printed
+    assert "accuracy of the majority" not in printed
+    again = tmp_path / "again.jsonl"
+    assert run("decide", "best-of-n", source, "--output", again, "--field", "response=text") == 0
+    printed = capsys.readouterr().out
+    assert "not compared" not in printed
+    assert f"accuracy of the {'majority vote':<26}  66.7 %" in printed
 
 
 def test_prompts_tell_questions_apart_where_there_are_no_ids(tmp_path):

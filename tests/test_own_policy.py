@@ -157,10 +157,11 @@ def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path
         source = tmp_path / "in.jsonl"
         source.write_text(f'{{"prompt_ids": {[1, 2] * 100}, "response_ids": {[3, 4] * 100}}}\n' * count)
         wanted = scoring.Wanted(source, {})
+        checked = scoring.check(wanted, companion.about)
         folder = type("Folder", (), {"path": tmp_path / str(count)})
         folder.path.mkdir()
         tracemalloc.start()
-        scoring.score_file(companion, own.policy, wanted, scoring.check(wanted), folder)
+        scoring.score_file(companion, own.policy, wanted, checked, folder)
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert len((folder.path / "scored.jsonl").read_text().splitlines()) == count

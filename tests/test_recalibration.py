@@ -19,6 +19,7 @@ from cocal.estimators.semantic_entropy import semantic_certainty
 from cocal.estimators.token_probability import least_token_probability
 from cocal.features.store import open_features
 from cocal.recalibration.calibrators import Isotonic, Platt
+from cocal.recalibration.confidences import fit_linear
 from cocal.recalibration.experience import parts_of, read_experience, refuse_evaluated, with_classes
 from cocal.recalibration.fits import Responses, Scored, fit_rivals, read_fits
 from cocal.recalibration.linear import PENALTIES, LinearProbe
@@ -123,6 +124,15 @@ def test_isotonic_regression_is_that_of_scikit_learn_also_beyond_its_scores():
     assert (np.diff(Isotonic.fit(scores, correct).apply(probes)) >= 0).all()
 
 
+def test_an_isotonic_fit_never_falls():
+    """Where higher scores are wrong more often, the best map that does not fall is flat."""
+    scores, correct = np.array([0.1, 0.2, 0.4, 0.5, 0.7, 0.9]), np.array([1, 1, 1, 0, 1, 0], dtype=bool)
+    np.testing.assert_allclose(Isotonic.fit(scores, correct).apply(scores), np.full(6, 4 / 6))
+    rising = np.array([0, 1, 1, 0, 1, 0], dtype=bool)
+    np.testing.assert_allclose(Isotonic.fit(scores, rising).apply(scores), [0, *[3 / 5] * 5])
+    assert Platt.fit(scores, correct).slope < 0, "Platt scaling may fall"
+
+
 # The linear probe
 
 
@@ -144,6 +154,24 @@ def test_the_linear_probe_finds_what_the_states_say_and_keeps_the_best_penalty()
     told = probe.apply(states[500:])
     assert told[correct[500:]].mean() - told[~correct[500:]].mean() > 0.3
     assert probe.weights[1] == pytest.approx(0.25, rel=0.4)
+
+
+def test_the_penalty_is_chosen_on_held_out_rows(done):
+    """Held-out labels that agree with the freest probe choose it, their opposites the strictest one; training labels
+    choose the freest in both cases."""
+    rollouts, features = _experience(done), open_features(done.run.folder / "features.zarr")
+    training, held_out = (np.flatnonzero(rollouts["part"] == part) for part in ("training", "held out"))
+    states, correct = final_features(done.run), rollouts["correct"].to_numpy()
+    probes = [LinearProbe._of("binary", one, states[training], correct[training].astype(float)) for one in PENALTIES]
+    errors = [np.mean((one.apply(states[training]) - correct[training]) ** 2) for one in probes]
+    assert PENALTIES[int(np.argmin(errors))] == min(PENALTIES)
+    freest = probes[-1].apply(states[held_out]) > 0.5
+    for labels, penalty in ((freest, min(PENALTIES)), (~freest, max(PENALTIES))):
+        changed = correct.copy()
+        changed[held_out] = labels
+        (probe,) = fit_linear(["linear-binary"], rollouts.assign(correct=changed), features)
+        assert probe.penalty == penalty
+        assert probe == probes[PENALTIES.index(penalty)]
 
 
 def _labelled(given):

@@ -1,5 +1,6 @@
 """A companion of one's own: fitted on anybody's rollouts, saved in the Hub's convention, applied to responses."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -7,11 +8,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from huggingface_hub import HfApi, ModelCard
 
 import dumps
 from cocal import Companion
-from cocal.companion.companions import load_companions
+from cocal.companion.companions import load_companions, save_companions
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.estimators import companion_scores
@@ -237,7 +239,11 @@ def test_a_companion_of_another_model_is_refused(fitted, micro_policy):
         ("config.json", lambda file: file.unlink(), "the file is missing; is"),
         ("model.safetensors", lambda file: file.unlink(), "model.safetensors: the file is missing"),
         ("config.json", lambda file: file.write_text("{}"), "not a companion's settings .spec: Field required"),
-        ("model.safetensors", lambda file: file.write_bytes(file.read_bytes()[:900]), "damaged, or not of this"),
+        (
+            "model.safetensors",
+            lambda file: file.write_bytes(file.read_bytes()[:900]),
+            "has changed since it was saved",
+        ),
     ],
 )
 def test_a_folder_that_is_no_companion_is_refused(tmp_path, fitted, name, damage, message):
@@ -245,6 +251,88 @@ def test_a_folder_that_is_no_companion_is_refused(tmp_path, fitted, name, damage
     damage(tmp_path / name)
     with pytest.raises(ContractError, match=message):
         Companion.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "marker", "bit"),
+    [
+        ("model.safetensors", b"", -1),
+        ("model.safetensors", b"data_offsets", 1),
+        ("config.json", b'"dropout": [', 1),
+        ("config.json", b'"seal": "', 1),
+        ("config.json", b'"weights": "', 1),
+    ],
+)
+@pytest.mark.parametrize("place", ["folder", "hub"])
+def test_a_flipped_bit_is_noticed(tmp_path, fitted, name, marker, bit, place):
+    """The Hub's copy is one that its client has downloaded: it is loaded from the client's cache."""
+    folder = tmp_path / "folder"
+    options = {}
+    if place == "hub":
+        cached = tmp_path / "cache/models--me--companion"
+        folder = cached / "snapshots/0123abc"
+        (cached / "refs").mkdir(parents=True)
+        (cached / "refs/main").write_text("0123abc")
+        options = {"cache_dir": tmp_path / "cache", "local_files_only": True}
+    fitted.save_pretrained(folder)
+    source = "me/companion" if place == "hub" else folder
+    assert Companion.from_pretrained(source, **options).about == fitted.about
+    content = bytearray((folder / name).read_bytes())
+    at = len(content) - 3 if bit < 0 else content.rindex(marker) + len(marker) + 3
+    content[at] ^= abs(bit)
+    (folder / name).write_bytes(content)
+    with pytest.raises(ContractError, match=rf"{name}: (the file has|not a readable)"):
+        Companion.from_pretrained(source, **options)
+
+
+def test_weights_of_another_companion_are_noticed(tmp_path, fitted):
+    fitted.save_pretrained(tmp_path / "a")
+    with torch.no_grad():
+        other = Companion(copy.deepcopy(fitted.companions), fitted.about)
+        next(iter(other.companions.model.parameters())).add_(0.25)
+    other.save_pretrained(tmp_path / "b")
+    (tmp_path / "b/model.safetensors").replace(tmp_path / "a/model.safetensors")
+    with pytest.raises(ContractError, match=r"a/model.safetensors: the file has changed since it was saved"):
+        Companion.from_pretrained(tmp_path / "a")
+
+
+def test_an_older_companion_is_loaded_with_a_warning(tmp_path, fitted, caplog):
+    """Version 1 wrote neither digests nor what this version keeps of the rollouts."""
+    fitted.save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    for name in ("provenance", "fields", "correct_above", "max_response_length", "held_out_all_steps", "rollouts"):
+        del content[name]
+    del content["held_out"]["steps"], content["held_out"]["cut"]
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    states = np.random.default_rng(5).normal(size=(6, 64)).astype(np.float32)
+    found = Companion.from_pretrained(tmp_path)
+    np.testing.assert_array_equal(found.score_states(states), fitted.score_states(states))
+    assert "an older companion without digests" in caplog.text
+    assert found.about.in_words().startswith(f"On {fitted.about.held_out.responses} responses to ")
+    assert "### All responses" in found.about.card()
+
+
+@pytest.mark.parametrize("strange", [float("nan"), float("-inf")])
+def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, fitted, study, micro_policy, strange):
+    """Also where the file carries no digest, and those of a study."""
+    companions = copy.deepcopy(fitted.companions)
+    name, weights = next(iter(companions.model.named_parameters()))
+    with torch.no_grad():
+        weights.view(-1)[7] = strange
+    Companion(companions, fitted.about).save_pretrained(tmp_path)
+    with pytest.raises(ContractError, match=rf"model.safetensors: weights of {name} are not finite numbers"):
+        Companion.from_pretrained(tmp_path)
+    save_companions(tmp_path / "companions.safetensors", companions, {})
+    with pytest.raises(ContractError, match=rf"companions.safetensors: weights of {name} are not finite numbers"):
+        Companion.from_study(tmp_path, micro_policy[0], "float32")
+
+
+def test_a_flipped_bit_of_a_study_s_companions_is_noticed(tmp_path, study, micro_policy):
+    content = bytearray((study / "companions/steps-3/companions.safetensors").read_bytes())
+    content[-3] ^= 1
+    (tmp_path / "companions.safetensors").write_bytes(content)
+    with pytest.raises(ContractError, match=r"companions.safetensors: the file has changed since it was written"):
+        Companion.from_study(tmp_path, micro_policy[0], "float32")
 
 
 @pytest.mark.parametrize("name", ["/nowhere/at/all", "me/companion"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cocal import __version__
 from cocal.commands.catalogue import OWN, STAGES, STUDY, listing
+from cocal.commands.flags import one_field_each
 from cocal.commands.outputs import check_outputs
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
 from cocal.runtime import joblog
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = importlib.import_module(f"cocal.commands.{name.replace('-', '_')}")
             module.add_arguments(command)
             command.set_defaults(handler=module.run)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(one_field_each(arguments))
     joblog.configure(joblog.job_name(arguments))
     try:
         check_processor()

@@ -109,6 +109,8 @@ def _choose(options: argparse.Namespace, reading: "Reading") -> None:
     others = [name for name in ("majority", "first") if name in chosen]
     if compared and pools.largest > 1 and not (classes > 0).any():
         print("  All responses to a question agree. Does the field hold the right answer instead? Then --answer boxed.")
+    if not compared and pools.correct is not None:
+        print(f"  It is not compared with the majority vote, since {pools.without_answers}.")
     for name in others if compared else ():
         changed = int((classes[chosen[name]] != classes[rows]).sum())
         print(f"  {changed:,} of them get another answer than that of the {_TITLES[name]}")

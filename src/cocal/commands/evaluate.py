@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import field_mapping
     from cocal.config.evaluation import MetricSettings
     from cocal.config.load import validate
-    from cocal.metrics.shown import metric_text
+    from cocal.metrics.shown import UNDEFINED, metric_text
     from cocal.standalone.evaluation import NAMES, read_scored, report
 
     settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
@@ -34,5 +34,6 @@ def run(options: argparse.Namespace) -> None:
         print(f"  {note}")
     for metric, (title, meaning) in NAMES.items():
         value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
-        print(f"  {title:<30} {value:>6}  ({lower} to {upper})  {meaning}")
+        interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
+        print(f"  {title:<30} {value:>6}{interval}  {meaning}")
     print(f"{options.output / 'index.html'}: the report on one page")

@@ -1,6 +1,7 @@
 """`cocal fit`: fit a companion on the rollouts of your own training, and measure it on held-out questions."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 
@@ -74,11 +75,12 @@ def _is_companion(folder: Path) -> bool:
 
 def run(options: argparse.Namespace) -> None:
     """Fit, save, and say in words what was made."""
-    from cocal.commands.flags import field_mapping, set_numerics
+    from cocal.commands.flags import field_flags, field_mapping, given_flags, set_numerics
 
     set_numerics(options)
     from cocal.config.evaluation import CompanionSettings
     from cocal.config.load import validate
+    from cocal.integrations.lines import NEEDED
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
     from cocal.standalone.companion import Companion
@@ -129,4 +131,8 @@ def run(options: argparse.Namespace) -> None:
         f"wrong; {spec.validation_responses:,} responses to other questions chose its best pass."
     )
     print(f"  {companion.about.in_words()}")
-    print(f"Next: cocal score --companion {options.output} --model {options.model} in.jsonl out.jsonl")
+    needed = {*NEEDED["prompt"], *NEEDED["response"]}
+    flags = ["--companion", str(options.output), "--model", options.model]
+    flags += given_flags(options, {"revision": None, "numerics": "native", "batch_tokens": 16384})
+    flags += field_flags({meaning: name for meaning, name in reading.mapping.items() if meaning in needed})
+    print(f"Next: {shlex.join(['cocal', 'score', *flags])} in.jsonl out.jsonl")

@@ -3,7 +3,8 @@
 import argparse
 import math
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -197,12 +198,36 @@ def add_fields(parser: argparse.ArgumentParser, example: str) -> None:
     """Add the flag that says which fields of a file mean what."""
     parser.add_argument(
         "--field",
-        nargs="+",
         default=[],
-        action="extend",
+        action="append",
         metavar="MEANING=NAME",
-        help=f"name of a field where it is not found by itself, {example}",
+        help=f"name of a field where it is not found by itself, {example}; may be repeated",
     )
+
+
+def one_field_each(words: Sequence[str]) -> list[str]:
+    """A command line in which each `--field` has one value.
+
+    The flag takes one, so that it leaves the files behind it alone; several behind one `--field`, as it was once
+    written, are told from files by their form.
+    """
+    found: list[str] = []
+    for word in words:
+        if found[-2:-1] == ["--field"] and re.match("[a-z_]+=", word):
+            found.append("--field")
+        found.append(word)
+    return found
+
+
+def field_flags(mapping: Mapping[str, str]) -> list[str]:
+    """The words of a command line that give these names of fields by their meaning."""
+    return [word for meaning, name in mapping.items() for word in ("--field", f"{meaning}={name}")]
+
+
+def given_flags(options: argparse.Namespace, defaults: Mapping[str, object]) -> list[str]:
+    """The flags of a command that do not have their default, as words for another command."""
+    given = {name: getattr(options, name) for name in defaults if getattr(options, name) != defaults[name]}
+    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def field_mapping(words: Sequence[str]) -> dict[str, str]:

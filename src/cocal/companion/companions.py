@@ -16,7 +16,7 @@ from cocal.companion.spec import CompanionSpec, parse_spec
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
 from cocal.store.atomic import usual_mode
-from cocal.store.damage import absent, unreadable
+from cocal.store.damage import absent, remedy, unreadable
 from cocal.store.seal import BLANK, KEY, check_seal, seal
 
 _PREDICTION_BATCH = {"cpu": 512, "cuda": 8192}
@@ -101,7 +101,7 @@ def load_companions(path: str | Path) -> Companions:
 
     Raises:
         ContractError: if the file is missing or truncated, has changed since it was written, has no spec, or its
-            weights do not fit the spec.
+            weights do not fit the spec or are not finite.
     """
     path = Path(path)
     path = path / "companions.safetensors" if path.is_dir() else path
@@ -114,10 +114,25 @@ def load_companions(path: str | Path) -> Companions:
         check_seal(path)
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
         raise ContractError(unreadable(path, "safetensors file", error)) from None
-    spec = parse_spec(metadata, path)
+    return with_weights(parse_spec(metadata, path), weights, path)
+
+
+def with_weights(spec: CompanionSpec, weights: Mapping[str, Tensor], path: Path) -> Companions:
+    """Companions with the weights of a file.
+
+    Args:
+        spec: Settings of the fit.
+        weights: Tensors by their names in the file.
+        path: The file, for error messages.
+
+    Raises:
+        ContractError: if the weights do not fit the spec, or one of them is not a finite number.
+    """
     model = build_model(spec.settings, spec.inputs).eval()
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise ContractError(f"{path}: the weights do not fit the companions' spec ({error})") from None
+    if strange := [name for name, tensor in weights.items() if not tensor.isfinite().all()]:
+        raise ContractError(f"{path}: weights of {strange[0]} are not finite numbers; {remedy(path)}")
     return Companions(spec, model)

@@ -2,19 +2,14 @@
 
 from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
-
 from cocal import __version__
 from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Model
 from cocal.errors import ContractError
-from cocal.metrics.shown import metric_text
+from cocal.standalone.measures import HeldOut, ResponseFacts
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
-
-_SHOWN = {"accuracy": "accuracy (%)", "mean_confidence": "mean confidence", "ece": "ECE", "auroc": "AUROC"}
-_SHOWN |= {"brier": "Brier score"}
 
 
 class BaseModelFacts(Model):
@@ -65,32 +60,6 @@ class BaseModelFacts(Model):
                 )
 
 
-class Metric(Model):
-    """One metric with its interval; None where it is undefined."""
-
-    metric: str
-    value: float | None
-    lower: float | None
-    upper: float | None
-
-
-class HeldOut(Model):
-    """Quality on all responses to validation questions, truncated ones too. These questions chose the best pass."""
-
-    responses: Count
-    questions: Count
-    seeds: tuple[int, ...]
-    """The seeds whose mean confidence was measured."""
-    target: str
-    metrics: tuple[Metric, ...]
-
-    @classmethod
-    def of(cls, found: pd.DataFrame, **facts: object) -> "HeldOut":
-        """Metrics from `cocal.standalone.quality.measured`."""
-        rows = found.astype(object).where(found.notna(), None).to_dict("records")
-        return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
-
-
 class About(Model):
     """The content of `config.json`."""
 
@@ -105,15 +74,26 @@ class About(Model):
     """Whether chats are put into the template in thinking mode."""
     notes: tuple[str, ...] = ()
     """What the rollouts were, and what was assumed of them."""
+    fields: dict[str, str] = {}
+    """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
+    correct_above: float | None = None
+    """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
+    max_response_length: Count | None = None
+    """Tokens from which on a response counts as cut, where it does not say so itself."""
     held_out: HeldOut | None = None
+    """Quality on the last stage: the last tenth of the steps that have held-out questions."""
+    held_out_all_steps: HeldOut | None = None
+    """Quality on all steps; None if there is only the last stage."""
+    rollouts: ResponseFacts | None = None
+    """All responses of the last stage, to held-out questions or others."""
 
     def in_words(self) -> str:
-        """Held-out quality in one sentence, or that there is none."""
+        """Held-out quality, on the last stage first, or that it was not measured."""
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
-        one = self.held_out
-        values = ", ".join(f"{_SHOWN[m.metric]} {_interval(m)}" for m in one.metrics if m.metric in _SHOWN)
-        return f"On {one.responses:,} responses to {one.questions:,} held-out questions: {values}."
+        if self.held_out_all_steps is None:
+            return self.held_out.in_words("")
+        return f"{self.held_out.in_words(', the last stage')} {self.held_out_all_steps.in_words(', all in all')}"
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""
@@ -160,7 +140,6 @@ class About(Model):
             "## Quality on held-out questions",
             "",
             *self._quality(),
-            "",
             "## Limits",
             "",
             "* The confidence holds for this base model and the kind of questions that it was trained on. On other "
@@ -176,30 +155,20 @@ class About(Model):
 
     def _quality(self) -> list[str]:
         if self.held_out is None:
-            return [self.in_words()]
+            return [self.in_words(), ""]
         one = self.held_out
         seeds = f"the mean of {len(one.seeds)} seeds" if len(one.seeds) > 1 else f"seed {one.seeds[0]}"
-        return [
-            f"{one.responses:,} responses to {one.questions:,} questions that no gradient step has seen, truncated "
-            f"ones included; {seeds}, target {one.target}. The same questions chose the best pass, so that the numbers "
-            "are slightly optimistic. Intervals (95 %) come from resampling the questions.",
+        lines = [
+            f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
+            "The same questions chose the best pass, so that the numbers are slightly optimistic. Intervals come from "
+            "resampling the questions.",
             "",
-            "| metric | value | 95 % interval |",
-            "|---|---|---|",
-            *(
-                f"| {_SHOWN[m.metric]} | {_text(m.metric, m.value)} | {_text(m.metric, m.lower)} to "
-                f"{_text(m.metric, m.upper)} |"
-                for m in one.metrics
-                if m.metric in _SHOWN
-            ),
         ]
-
-
-def _interval(one: Metric) -> str:
-    if one.value is None:
-        return "undefined"
-    return f"{_text(one.metric, one.value)} ({_text(one.metric, one.lower)} to {_text(one.metric, one.upper)})"
-
-
-def _text(name: str, value: float | None) -> str:
-    return metric_text(name, float("nan") if value is None else value)
+        if self.held_out_all_steps is None:
+            return [*lines, *one.table("All responses")]
+        last = (
+            "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they "
+            "name no step). Answers of the finished policy are like these; early steps, whose errors are easier to "
+            "tell, are pooled with them below."
+        )
+        return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps")]

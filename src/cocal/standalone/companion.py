@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cocal.checkpoints.loading import Policy
-from cocal.companion.companions import Companions, build_model, load_companions
+from cocal.companion.companions import Companions, load_companions, with_weights
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import pooled_states
@@ -25,6 +26,10 @@ from cocal.runtime.machine import best_device
 from cocal.standalone.about import About, BaseModelFacts
 from cocal.standalone.encoding import Encoded, Encoder
 from cocal.store.atomic import atomic_path, usual_mode, write_text
+from cocal.store.damage import remedy, unreadable
+from cocal.store.documents import read_attributes, read_document, write_document
+from cocal.store.provenance import file_digest
+from cocal.store.seal import stated_seal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""
+_DIGEST = "weights"
+"""Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
 BLOCK = 2048
 """Number of responses whose states are computed together, as `cocal features` does."""
 ROWS = 4096
@@ -115,7 +122,8 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
     def identity(self) -> str:
         """Digest of the weights and of what the companion reads."""
-        found = hashlib.sha256(self.about.model_dump_json(exclude={"held_out", "notes"}).encode())
+        unread = {"held_out", "held_out_all_steps", "rollouts", "notes"}
+        found = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
         for name, tensor in sorted(self.companions.model.state_dict().items()):
             found.update(name.encode() + tensor.cpu().numpy().tobytes())
         return found.hexdigest()
@@ -170,14 +178,25 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             found.append(self.score_encoded(policy, rows, target=target, seed=seed, batch_tokens=batch_tokens))
         return np.concatenate(found)
 
-    def encoder(self, policy: Policy) -> Encoder:
+    def encoder(self, policy: Policy, max_response_length: int | None = None) -> Encoder:
         """What turns prompts and responses into the token ids of a policy.
+
+        Args:
+            policy: The language model.
+            max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by
+                default those of the fit.
 
         Raises:
             ContractError: if the policy is another one than the companion's.
         """
         self.about.base_model.check(BaseModelFacts.of(policy.model.config))
-        return Encoder(policy.tokenizer, policy.model.config.vocab_size, policy.ends, thinking=self.about.thinking)
+        return Encoder(
+            policy.tokenizer,
+            policy.model.config.vocab_size,
+            policy.ends,
+            thinking=self.about.thinking,
+            max_response_length=max_response_length or self.about.max_response_length,
+        )
 
     def score_encoded(
         self,
@@ -232,49 +251,45 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
         Args:
             pretrained_model_name_or_path: Folder or name.
-            options: Those of `huggingface_hub.ModelHubMixin.from_pretrained`, such as `revision`.
+            options: Those of `huggingface_hub.hf_hub_download`, such as `revision` and `local_files_only`.
 
         Raises:
-            ContractError: if there is no such companion, or a file is missing, damaged or not a companion's.
+            ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
+                not a companion's.
         """
-        name = str(pretrained_model_name_or_path)
+        name, folder = str(pretrained_model_name_or_path), Path(pretrained_model_name_or_path)
         try:
-            return super().from_pretrained(name, **options)
+            files = {
+                file: folder / file if folder.is_dir() else Path(hf_hub_download(name, file, **options))
+                for file in (CONFIG, WEIGHTS)
+            }
         except HFValidationError:
             reason = "there is no such folder, and it is no name on the Hub (owner/name)"
         except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
             reason = f"neither a folder nor a companion that the Hub gives ({str(error).strip().splitlines()[0]})"
+        else:
+            return cls._of_files(name, files)
         raise ContractError(f"{name}: {reason}; make one by `cocal fit`, or check the name")
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, **options: Any) -> Self:
-        """The mixin's hook: read the files of a folder or of the Hub."""
-        kept = {
-            key: options.get(key) for key in ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        }
-        folder = Path(model_id)
-        files = {
-            name: folder / name if folder.is_dir() else Path(hf_hub_download(model_id, name, **kept))
-            for name in (CONFIG, WEIGHTS)
-        }
+    def _of_files(cls, name: str, files: Mapping[str, Path]) -> Self:
+        """Read and check the files of a saved companion."""
         for file in files.values():
             if not file.exists():
-                raise ContractError(f"{file}: the file is missing; is {model_id} a companion's folder (cocal fit)?")
+                raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
+        content = read_document(files[CONFIG], maker="`cocal fit`")
+        _check_digests(files[CONFIG], files[WEIGHTS])
         try:
-            about = About.model_validate_json(files[CONFIG].read_bytes())
+            about = About.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "content"
             raise ContractError(f"{files[CONFIG]}: not a companion's settings ({place}: {first['msg']})") from None
-        model = build_model(about.spec.settings, about.spec.inputs).eval()
         try:
-            model.load_state_dict(load_file(files[WEIGHTS]))
-        except (SafetensorError, RuntimeError, OSError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise ContractError(
-                f"{files[WEIGHTS]}: damaged, or not of this companion ({first}); save it again"
-            ) from None
-        return cls(Companions(about.spec, model), about)
+            weights = load_file(files[WEIGHTS])
+        except (SafetensorError, OSError) as error:
+            raise ContractError(unreadable(files[WEIGHTS], "safetensors file", error)) from None
+        return cls(with_weights(about.spec, weights, files[WEIGHTS]), about)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Save weights, settings and model card in a folder, as `ModelHubMixin` does.
@@ -289,12 +304,16 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
         return super().save_pretrained(folder, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        """The mixin's hook: write weights, settings and model card, each of them atomically."""
+        """The mixin's hook: write weights, settings and model card, each of them atomically.
+
+        The settings carry the digest of the weights and a seal over themselves, which are compared on loading.
+        """
         with atomic_path(save_directory / WEIGHTS) as partial:
             weights = {name: tensor.cpu().contiguous() for name, tensor in self.companions.model.state_dict().items()}
             save_file(weights, partial, {"format": "pt"})
             usual_mode(partial)
-        write_text(save_directory / CONFIG, self.about.model_dump_json(indent=2) + "\n")
+        written = {_DIGEST: file_digest(save_directory / WEIGHTS)}
+        write_document(save_directory / CONFIG, self.about.model_dump(mode="json"), written)
         write_text(save_directory / CARD, str(self.generate_model_card()))
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
@@ -336,6 +355,26 @@ def _sample(where: str, prompt: Prompt, response: Response) -> Sample:
         response_ids=None if isinstance(response, str) else token_ids(response, "response", where),
         text=response if isinstance(response, str) else None,
     )
+
+
+def _check_digests(config: Path, weights: Path) -> None:
+    """Compare the weights with the digest that the settings state; companions of older versions state none.
+
+    Raises:
+        ContractError: if the weights, or the settings' own seal, have changed since they were saved.
+    """
+    written = read_attributes(config).get(_DIGEST)
+    if written is None:
+        logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
+    elif stated_seal(config) is None:
+        raise ContractError(
+            f"{config}: the file has changed since it was saved (it has lost its seal); {remedy(config)}"
+        )
+    elif file_digest(weights) != written:
+        raise ContractError(
+            f"{weights}: the file has changed since it was saved (its digest is not the one in {CONFIG}); "
+            f"{remedy(weights)}"
+        )
 
 
 def _check_width(companions: Companions, base: BaseModelFacts) -> None:

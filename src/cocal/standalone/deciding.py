@@ -54,6 +54,7 @@ class Pools:
         confidence: float64 (n,), NaN where there is none.
         correct: bool (n,), or None where the file has no labels.
         answers: Answer of each response; None for a response without one.
+        source_of_answers: What was read for the answers, in words.
         notes: What was read for what.
     """
 
@@ -63,12 +64,23 @@ class Pools:
     confidence: np.ndarray
     correct: np.ndarray | None
     answers: list[str | None]
+    source_of_answers: str
     notes: tuple[str, ...]
 
     @property
     def largest(self) -> int:
         """The largest number of responses to a question."""
         return int(np.bincount(self.question).max())
+
+    @property
+    def without_answers(self) -> str | None:
+        """Why no response has an answer, and the remedy; None if one has."""
+        if any(answer is not None for answer in self.answers):
+            return None
+        return (
+            f"no response has an answer ({self.source_of_answers}): name the field of the response that ends in "
+            "\\boxed{...} (--field response=FIELD), or that of the answer itself (--answer FIELD)"
+        )
 
 
 def read_pools(source: Path, reading: Reading, added: tuple[str, ...] = (), *, answers: bool = False) -> Pools:
@@ -102,12 +114,17 @@ def read_pools(source: Path, reading: Reading, added: tuple[str, ...] = (), *, a
     read = {reading.field, *([answer] if answers else [])}
     unknown = tuple(name for name in fields.unknown if name not in read)
     notes, correct = [f"fields: {replace(fields, unknown=unknown)}"], None
+    where_from = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
+    if answer == BOXED and not {*fields.taken} & {"response"}:
+        where_from = "no field is read as the response"
     if answers:
-        notes.append(f"answers: {'the last box of each response' if answer == BOXED else f'the field {answer!r}'}")
+        notes.append(f"answers: {where_from}")
     if labels[0] is not None:
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes.append(f"labels: {note}")
-    return Pools(source, [*names], np.array(question), np.array(confidence), correct, [*found], tuple(notes))
+    return Pools(
+        source, [*names], np.array(question), np.array(confidence), correct, [*found], where_from, tuple(notes)
+    )
 
 
 def _question(fields: Fields, entry: Mapping[str, Any], where: str) -> str:
@@ -151,11 +168,8 @@ def classes_of(pools: Pools, domain: Domain) -> np.ndarray:
     Raises:
         ContractError: if no response has an answer.
     """
-    if not any(answer is not None for answer in pools.answers):
-        raise ContractError(
-            f"{pools.source}: no response has an answer, so there is nothing to vote on; responses state it in "
-            "\\boxed{...}, or a field holds it (--answer FIELD)"
-        )
+    if reason := pools.without_answers:
+        raise ContractError(f"{pools.source}: there is nothing to vote on, since {reason}")
     texts = [""] * len(pools.answers)
     if domain == "factual":
         return ExactMatch().classes(pools.answers, pools.question.tolist(), texts).values

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.shown import csv_text, metric_text
 from cocal.standalone.experience import confidence_of, correctness
+from cocal.standalone.measures import LEAST_QUESTIONS
 from cocal.standalone.quality import measured
 from cocal.store import write_text
 
@@ -101,7 +102,10 @@ def read_scored(
     confidence = np.array(confidences)
     if np.isnan(confidence).all():
         raise ContractError(f"{source}: no response has a valid confidence in {field!r}; there is nothing to evaluate")
+    fields = replace(fields, unknown=tuple(name for name in fields.unknown if name != field))
     notes = [f"fields: {fields}", f"labels: {note}"]
+    if len({*questions} - {None}) in range(1, LEAST_QUESTIONS):
+        notes.append(f"fewer than {LEAST_QUESTIONS} questions give no interval")
     if None in questions:
         notes.append("the lines name no question, so each counts as one; intervals are too narrow if questions repeat")
         questions = [f"line {place}" for place in wheres]

@@ -27,11 +27,15 @@ class Experience:
             and group_accuracy (over the whole group, truncated responses included).
         notes: Sentences about what was read and assumed.
         as_given: Whether the rollouts were given in this order.
+        has_steps: Whether the rollouts name their steps; otherwise all are of step 1, in the order of training.
+        tells_cut: Whether it is known of every response if it was cut at the length limit.
     """
 
     rows: pd.DataFrame
     notes: tuple[str, ...] = ()
     as_given: bool = True
+    has_steps: bool = True
+    tells_cut: bool = True
 
     @property
     def group_size(self) -> int:
@@ -87,7 +91,7 @@ def experience_of(
                     "prompt_ids": encoded.prompt,
                     "response_ids": encoded.response,
                     "truncated": encoded.truncated,
-                    "known": sample.truncated is not None or sample.response_ids is not None,
+                    "known": tells_cut(sample),
                     "reward": sample.reward,
                 }
             )
@@ -95,6 +99,7 @@ def experience_of(
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
     rows["correct"] = _correct(rows, correct_above, notes)
+    has_steps = rows["step"].notna().any()
     rows["step"] = _steps(rows, notes)
     as_given = rows["step"].is_monotonic_increasing
     rows = rows.sort_values("step", kind="stable", ignore_index=True)
@@ -113,7 +118,14 @@ def experience_of(
     if not rows["known"].all():
         said.append(_cut(encoder.max_response_length, int(rows["truncated"].sum())))
     said.append(_sizes(groups.size()))
-    return Experience(rows.drop(columns=["where", "group", "known", "reward"]), (*notes, *said), as_given)
+    known = encoder.max_response_length is not None or bool(rows["known"].all())
+    learnt = rows.drop(columns=["where", "group", "known", "reward"])
+    return Experience(learnt, (*notes, *said), as_given, bool(has_steps), known)
+
+
+def tells_cut(sample: Sample) -> bool:
+    """Whether a response says if it was cut at the length limit: in a field, or by the end token of its ids."""
+    return sample.truncated is not None or sample.response_ids is not None
 
 
 def _group(sample: Sample) -> str:
@@ -184,7 +196,8 @@ def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndar
     if correct.all() or not correct.any():
         raise ContractError(
             f"{rows['where'].iloc[0]}: all {len(correct):,} responses are {'correct' if correct[0] else 'wrong'}; a "
-            "companion learns from both: give more steps, harder or easier questions, or another field of correctness"
+            "companion learns from both: give more steps, harder or easier questions, or another field of correctness "
+            "(--field correct=FIELD, or --field reward=FIELD with --correct-above)"
         )
     notes[f"labels: {note}; {100 * correct.mean():.1f} % are correct"] += 1
     return correct

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,17 +26,20 @@ from cocal.features.writer import create_features
 from cocal.integrations.lines import Fields
 from cocal.integrations.sample import Sample
 from cocal.runtime.progress import Progress
-from cocal.standalone.about import About, BaseModelFacts, HeldOut
+from cocal.standalone.about import About, BaseModelFacts
 from cocal.standalone.companion import BLOCK, Companion
 from cocal.standalone.encoding import Encoder
 from cocal.standalone.experience import Experience, experience_of
 from cocal.standalone.formats import find
+from cocal.standalone.measures import HeldOut, ResponseFacts
 from cocal.standalone.quality import measured
 from cocal.study.prefix import Prefix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+LAST_STAGE = 10
+"""The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
 BINARY = CompanionSettings(targets=("binary",))
 """The paper's companion, binary supervision, which is its main variant; group supervision is asked for by name."""
 
@@ -114,13 +118,15 @@ def fit(
         raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
     if states is not None and not experience.as_given:
         raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
+    texts = list(dict.fromkeys(experience.rows["question"])) if questions is None else list(questions)
+    held_out = in_validation(experience.rows["question"], texts, settings.validation_share, settings.split_seed)
+    _check_parts(experience.rows, held_out)
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         folder = run or Path(temporary)
         at_layer = policy.blocks - 1 if layer is None else layer
         if not 0 <= at_layer < policy.blocks:
             raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
         store = _states(policy, experience, at_layer, number_format, batch_tokens, folder / "states.zarr", states)
-        texts = list(dict.fromkeys(experience.rows["question"])) if questions is None else list(questions)
         ((companions, _),) = fit_companions(
             settings, store, experience.rows, texts, [Prefix(experience.last_step, experience.last_step)]
         )
@@ -130,9 +136,12 @@ def fit(
             base_model=base_model or BaseModelFacts.of(model.config),
             thinking=reading.thinking,
             notes=experience.notes,
+            fields=dict(reading.mapping),
+            correct_above=reading.correct_above,
+            max_response_length=reading.max_response_length,
         )
-        held_out = _held_out(Companion(companions, about), experience, store, texts)
-    return companions, about.model_copy(update={"held_out": held_out})
+        found = _measured(Companion(companions, about), experience, store, held_out)
+    return companions, about.model_copy(update=found)
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
@@ -212,19 +221,60 @@ def _states(
     return open_features(path)
 
 
-def _held_out(companion: Companion, experience: Experience, store: FeatureReader, texts: Sequence[str]) -> HeldOut:
-    """Quality on the responses to validation questions, truncated ones included."""
+def _check_parts(rows: pd.DataFrame, held_out: np.ndarray) -> None:
+    """Refuse rollouts without a complete response on either side of the split, before hours of computing.
+
+    Raises:
+        ContractError: if there is none.
+    """
+    complete = ~rows["truncated"].to_numpy()
+    for side, purpose in ((~held_out, "to learn from"), (held_out, "to questions that are held out")):
+        if not (side & complete).any():
+            raise ContractError(
+                f"there is no complete response {purpose}, among {len(rows):,} responses to "
+                f"{rows['question'].nunique():,} questions, of which {(~complete).sum():,} were cut at the limit; give "
+                "more rollouts (--rollouts), or another limit if these were not cut (--max-response-length)"
+            )
+
+
+def _measured(
+    companion: Companion, experience: Experience, store: FeatureReader, held_out: np.ndarray
+) -> dict[str, HeldOut | ResponseFacts | None]:
+    """Quality on the responses to validation questions, truncated ones included: of the last stage, and of all steps.
+
+    The last stage is the last tenth of the steps that have such responses (`LAST_STAGE`); where the rollouts
+    name no steps, it is the last tenth of the responses.
+
+    Args:
+        held_out: bool (n,), which responses answer validation questions.
+
+    Returns:
+        The fields of `About`.
+    """
     spec, rows = companion.about.spec, experience.rows
-    places = np.flatnonzero(
-        in_validation(rows["question"], texts, spec.settings.validation_share, spec.settings.split_seed)
-    )
-    held = rows.iloc[places]
+    moment = rows["step" if experience.has_steps else "response_id"].to_numpy()
+    moments = np.unique(moment[held_out])
+    last = moment >= moments[-ceil(len(moments) / LAST_STAGE)]
+    places = np.flatnonzero(held_out)
     found = decoded(store.take(places, spec.layer, spec.poolings), store.dtype)
-    quality = measured(held["question"], companion.score_states(found), held["correct"].to_numpy())
-    return HeldOut.of(
-        quality,
-        responses=len(held),
-        questions=held["question"].nunique(),
-        seeds=spec.settings.seeds,
-        target=companion.default_target,
-    )
+    confidence = np.full(len(rows), np.nan)
+    confidence[places] = companion.score_states(found)
+
+    def quality(chosen: np.ndarray) -> HeldOut:
+        held = rows[chosen]
+        return HeldOut.of(
+            measured(held["question"], confidence[chosen], held["correct"].to_numpy()),
+            steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
+            responses=len(held),
+            questions=held["question"].nunique(),
+            cut=float(held["truncated"].mean()) if experience.tells_cut else None,
+            seeds=spec.settings.seeds,
+            target=companion.default_target,
+        )
+
+    stage = rows[last]
+    return {
+        "held_out": quality(held_out & last),
+        "held_out_all_steps": None if last[held_out].all() else quality(held_out),
+        "rollouts": ResponseFacts.of(stage["length"], stage["truncated"] if experience.tells_cut else None),
+    }

@@ -8,8 +8,13 @@ from cocal.checkpoints.hub import download
 from cocal.checkpoints.loading import Policy, fingerprint, load_policy
 from cocal.errors import ContractError
 from cocal.standalone.about import About, BaseModelFacts
+from cocal.store import digest
 from cocal.store.documents import read_attributes
 from cocal.store.folders import PROVENANCE
+from cocal.store.provenance import file_digest
+
+_SETTINGS = {".json", ".jinja", ".txt", ".model"}
+"""Endings of a checkpoint's files beside its weights: settings, tokenizer and chat template."""
 
 
 @dataclass(frozen=True)
@@ -72,5 +77,6 @@ class Checkpoint:
                 )
 
     def identity(self) -> str:
-        """Digest that tells this checkpoint from others."""
-        return self.revision or fingerprint(self.folder)
+        """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""
+        small = sorted(file for file in self.folder.iterdir() if file.suffix in _SETTINGS)
+        return self.revision or digest([fingerprint(self.folder), {file.name: file_digest(file) for file in small}])

@@ -9,6 +9,7 @@ from cocal.config.evaluation import MetricSettings
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
+from cocal.standalone.measures import LEAST_QUESTIONS
 
 
 def measured(
@@ -25,7 +26,8 @@ def measured(
 
     Returns:
         One row for each of `cocal.metrics.scores.ALL` with the columns metric, value, lower and upper; NaN where a
-        metric is undefined, such as the AUROC of a single class.
+        metric is undefined, such as the AUROC of a single class, and bounds also where there are fewer than
+        `LEAST_QUESTIONS` questions.
     """
     settings = settings or MetricSettings()
     names, place = np.unique(np.asarray(questions, dtype=object).astype(str), return_inverse=True)
@@ -42,4 +44,6 @@ def measured(
     )[0]
     least, most = ([bounds[name] for name in ALL] for bounds in (LEAST, MOST))
     lower, upper = centred_interval(values, resampled.T, settings.level, least, most)
+    if len(names) < LEAST_QUESTIONS:
+        lower = upper = np.full(len(ALL), np.nan)
     return pd.DataFrame({"metric": ALL, "value": values, "lower": lower, "upper": upper})
