@@ -128,10 +128,8 @@ def _group(sample: Sample) -> str:
 
 def _question(sample: Sample, prompt: np.ndarray) -> str:
     """The text by which training and validation are split."""
-    if sample.prompt is not None:
-        return sample.prompt
-    if sample.messages is not None:
-        return "\n".join(message["content"] for message in sample.messages)
+    if sample.asked is not None:
+        return sample.asked
     return sample.question_id if sample.question_id is not None else " ".join(map(str, prompt))
 
 

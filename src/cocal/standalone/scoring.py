@@ -10,11 +10,12 @@ from pathlib import Path
 
 from cocal.checkpoints.loading import Policy
 from cocal.errors import ContractError
-from cocal.integrations.lines import Fields, entries, extended
+from cocal.integrations.lines import Fields
 from cocal.integrations.sample import Sample
 from cocal.runtime.progress import Progress
 from cocal.standalone.companion import ROWS, Companion
 from cocal.standalone.encoding import ORIGINS
+from cocal.store.rows import entries, extended
 from cocal.store.run_folder import RunFolder
 
 UNFINISHED = "scored.jsonl"
