@@ -80,7 +80,7 @@ def test_a_bad_row_of_responses_is_named(name, tmp_path, capsys, score, rollouts
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is empty; give a file with a response in every line"),
+        ("", "the file is empty; give a file with a JSON object in every line"),
         ("\n \n", "the file is empty"),
         ("{half\n", "line 1: not JSON"),
         ("[1]\n", "line 1: not a JSON object with fields"),

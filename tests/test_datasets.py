@@ -210,7 +210,7 @@ def test_a_record_gives_a_question_with_its_answers(tmp_path):
         ([{"question": "a", "answer": "1"}], {"suffix": " Go."}, "record 0: the question does not end with ' Go.'"),
         ([{"question": "a", "answer": "1"}], {"fields": {"answer": "x.0"}}, "record 0: no field 'x.0'"),
         ([{"question": "a", "answer": "1"}], {"loader": "json"}, "own/er/0{40}/set.jsonl: not readable as json"),
-        ([{"question": "a", "answer": "1"}], {"loader": "parquet"}, "not readable as parquet"),
+        ([{"question": "a", "answer": "1"}], {"loader": "parquet"}, "not a readable Parquet file"),
         (
             [{"question": "a", "answer": "1"}],
             {"corrections": [{"id": "00000", "field": "answer", "old": "2", "new": "3", "reason": "r"}]},

@@ -144,7 +144,10 @@ def test_bounds_are_those_of_the_flags(tmp_path, many, capsys):
         ({"question_id": "d", "confidence": True}, "line 2: field 'confidence' is True, not a confidence from 0 to 1"),
         ({"confidence": 0.5}, "line 2: nothing tells which question was answered; give a question_id or a prompt"),
         ({"question_id": "d", "confidence": 0.5}, "line 2: the response has no label, but others have one; add it"),
-        ({"question_id": "d", "confidence": 0.5, "correct": "so"}, "line 2: field 'correct' is not a finite number"),
+        (
+            {"question_id": "d", "confidence": 0.5, "correct": "so"},
+            "line 2: field 'correct' is 'so', neither true nor false",
+        ),
         (line("d", 0.5, "1", True, responses=4), "line 2: there is a field 'responses' already; decide on the file of"),
         (line("d", 0.5, "1", True, answer=[1]), "line 2: field 'answer' is [1], neither a text nor a number"),
     ],

@@ -81,16 +81,16 @@ def test_the_response_is_that_of_its_path_through_the_tree(folder, rollouts):
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda e: e["traces"][0].update(ok=False), "ended in an error"),
-        (lambda e: e["traces"][0]["agent"].update(trainable=False), "are of agents that are not trained"),
-        (lambda e: e["traces"][0]["nodes"].append(e["traces"][0]["nodes"][1]), "have several turns or none"),
+        (lambda e: e["traces"][0].update(ok=False), "it ended in an error"),
+        (lambda e: e["traces"][0]["agent"].update(trainable=False), "its agent is not trained"),
+        (lambda e: e["traces"][0]["nodes"].append(e["traces"][0]["nodes"][1]), "it has several turns or none"),
     ],
 )
 def test_what_is_no_response_of_the_policy_is_left_out_and_counted(folder, rollouts, edit, said):
     change(folder, edit)
     found, notes = samples(folder)
     assert len(found) == len(rollouts) - 1
-    assert list(notes) == [f"1 traces {said}, and were left out"]
+    assert list(notes) == [f"1 row left out: {said}"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_rewards_are_summed_by_their_weights_or_named(folder):
     parts = {"correct": {"score": 1.0, "weight": 0.5}, "form": {"score": 1.0, "weight": 0.25}, "failed": None}
     file = change(folder, lambda episode: episode["traces"][0].update(rewards=parts))
     assert samples(file)[0][0].reward == 0.75
-    assert next(prime_rl.read(file, "form", Counter())).reward == 1.0
+    assert next(prime_rl.read(file, "form")).reward == 1.0
     change(folder, lambda episode: episode["traces"][0].update(rewards={}))
     assert samples(file)[0][0].reward is None
 
@@ -122,19 +122,30 @@ def _nodes(episode) -> list[dict]:
 
 
 BROKEN = {
-    "no list": (lambda e: e.update(traces="x"), "line 1: field 'traces' is not a list"),
-    "no trace": (lambda e: e.update(traces=["x"]), "line 1: field 'traces' holds something else than mappings"),
-    "no messages": (lambda e: e["traces"][0].update(nodes={"a": 1}), "trace 0: field 'nodes' is not a list"),
-    "no ids": (lambda e: [n.update(token_ids=[], mask=[]) for n in _nodes(e)], "field 'token_ids' is empty"),
-    "texts as ids": (lambda e: _nodes(e)[0].update(token_ids=["a"]), "'token_ids' is not a list of token ids"),
+    "no list": (lambda e: e.update(traces="x"), "line 1: field 'traces' is 'x': input should be a valid list"),
+    "no trace": (lambda e: e.update(traces=["x"]), "line 1: field 'traces.0' is 'x'"),
+    "no messages": (lambda e: e["traces"][0].update(nodes={"a": 1}), "line 1: field 'traces.0.nodes' is {'a': 1}"),
+    "no ids": (lambda e: [n.update(token_ids=[], mask=[]) for n in _nodes(e)], "field 'mask' does not split 0 tokens"),
+    "texts as ids": (lambda e: _nodes(e)[0].update(token_ids=["a"]), "'mask' does not split"),
+    "words as ids": (
+        lambda e: _nodes(e)[0].update(token_ids=["a"] * len(_nodes(e)[0]["mask"])),
+        "trace 0: field 'token_ids' is not a list of token ids",
+    ),
     "a short mask": (lambda e: _nodes(e)[1]["mask"].pop(), "field 'mask' does not split"),
     "a gap": (lambda e: _nodes(e)[1]["mask"].__setitem__(-1, False), "field 'mask' does not split"),
     "no prompt": (lambda e: _nodes(e)[1].update(parent=None, token_ids=[5], mask=[True]), "'mask' does not split"),
     "a circle": (lambda e: _nodes(e)[0].update(parent=1), "the parent of message 0 is 1, not an earlier message"),
-    "an agent's name": (lambda e: e["traces"][0].update(agent="solver"), "field 'agent' is not a mapping of fields"),
-    "a bare reward": (lambda e: e["traces"][0].update(rewards={"correct": 1.0}), "field 'correct' is not a mapping"),
-    "numbers as mask": (lambda e: _nodes(e)[1].update(mask="x"), "field 'mask' is not a list"),
-    "a word": (lambda e: e["traces"][0]["rewards"]["correct"].update(score="yes"), "'score' is not a finite number"),
+    "an agent's name": (lambda e: e["traces"][0].update(agent="solver"), "field 'traces.0.agent' is 'solver'"),
+    "a bare reward": (lambda e: e["traces"][0].update(rewards={"correct": 1.0}), "'traces.0.rewards.correct' is 1.0"),
+    "numbers as mask": (lambda e: _nodes(e)[1].update(mask="x"), "field 'traces.0.nodes.1.mask' is 'x'"),
+    "a word": (
+        lambda e: e["traces"][0]["rewards"]["correct"].update(score="yes"),
+        "field 'traces.0.rewards.correct.score' is not a finite number: 'yes'",
+    ),
+    "no score": (
+        lambda e: e["traces"][0]["rewards"]["correct"].update(score=None),
+        "trace 0: reward 'correct' has no score; the rewards are correct: name one by --field reward=NAME",
+    ),
 }
 
 
@@ -150,7 +161,7 @@ def test_a_broken_trace_is_named(folder, name):
 
 def test_only_the_reward_has_a_name_of_its_own(folder):
     assert samples(folder, reward="correct")[0][0].reward is not None
-    with pytest.raises(ContractError, match="rewards: field 'none' is missing"):
+    with pytest.raises(ContractError, match="reward 'none' has no score; the rewards are correct"):
         samples(folder, reward="none")
     with pytest.raises(ConfigError, match="prime-rl's traces have fields of their own; only reward fits"):
         samples(folder, response="text")

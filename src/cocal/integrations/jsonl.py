@@ -12,13 +12,16 @@
 Further fields are ignored.
 """
 
-import json
 from pathlib import Path
-from typing import Any
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Sample, log_probabilities, number, required, token_ids
+from cocal.integrations.lines import Fields
+from cocal.integrations.sample import Sample
 from cocal.store.numbered import numbered
+from cocal.store.rows import entries
+
+_NEEDED = ("prompt_ids", "response_ids", "truncated", "group")
+_NAMES = (*_NEEDED, "question_id", "logprobs")
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -36,39 +39,11 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     Raises:
         ContractError: if a line is invalid; the message names file, line and field.
     """
+    names = {name: name for name in _NAMES} | {"reward": reward_key}
+    fields = {name: Fields(names | {"prompt": name}, ()) for name in ("question", "prompt")}
     samples = []
-    with path.open(encoding="utf-8") as lines:
-        for place, line in enumerate(lines, start=1):
-            where = f"{path}: line {place}"
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ContractError(f"{where}: not JSON ({error})") from None
-            samples.append(_sample(entry, where, reward_key))
+    for where, _, entry in entries(path):
+        if missing := [name for name in _NEEDED if entry.get(name) is None]:
+            raise ContractError(f"{where}: field {missing[0]!r} is missing")
+        samples.append(fields["question" if entry.get("question") else "prompt"].sample(entry, where))
     return samples
-
-
-def _sample(entry: Any, where: str, reward_key: str) -> Sample:
-    if not isinstance(entry, dict):
-        raise ContractError(f"{where}: not a JSON object")
-    prompt_ids, response_ids = (
-        token_ids(required(entry, name, where), name, where) for name in ("prompt_ids", "response_ids")
-    )
-    truncated = required(entry, "truncated", where)
-    if not isinstance(truncated, bool):
-        raise ContractError(f"{where}: field 'truncated' is neither true nor false")
-    question_id = entry.get("question_id")
-    prompt = entry.get("question") or entry.get("prompt")
-    if question_id is None and prompt is None:
-        raise ContractError(f"{where}: field 'question_id' is missing; 'question' or 'prompt' would do too")
-    return Sample(
-        where,
-        group=required(entry, "group", where),
-        prompt=prompt,
-        question_id=question_id,
-        prompt_ids=prompt_ids,
-        response_ids=response_ids,
-        truncated=truncated,
-        logprobs=log_probabilities(entry.get("logprobs"), "logprobs", len(response_ids), where),
-        reward=number(entry.get(reward_key), reward_key, where),
-    )

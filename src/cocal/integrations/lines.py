@@ -8,13 +8,16 @@
 | `prompt_ids` | `prompt_ids`, `prompt_token_ids`, `prompt_tokens` | token ids of the prompt |
 | `response` | `response`, `output`, `completion` | text (or messages) of the response |
 | `response_ids` | `response_ids`, `..._token_ids`, `..._tokens`, or so with `completion` | token ids of it |
-| `correct` | `correct`, `is_correct`, `acc` | whether it is correct |
-| `reward` | `reward`, `score` | the verifier's reward, where `correct` is missing |
+| `correct` | `correct`, `is_correct`, `acc` | whether it is correct: a flag, 1 or 0, or a word (`sample.LABELS`) |
+| `reward` | `reward`, `score` | the verifier's reward, where `correct` is missing; a number, or such a word |
 | `step` | `step`, `rollout_step` | rollout step |
 | `group` | `group`, `group_id`, `group_index`, `prompt_idx` | equal for the responses to one question of the step |
 | `question_id` | `question_id` | id of the question |
 | `truncated` | `truncated`, `is_truncated` | whether the response was cut at the length limit |
-| `finish_reason` | `finish_reason` | the same: `length`, or anything else |
+| `finish_reason` | `finish_reason` | the same, in the words of engines (`COMPLETE`, `CUT`) |
+
+A response that ended for any other reason, such as `abort` or `content_filter`, is scored as one that was cut, and is
+no response to learn from.
 
 verl's lines (`trainer.rollout_data_dir`) have `input`, `output`, `gts`, `score`, `step` and what the reward function
 adds, such as `acc`; their texts are without special tokens, and their rows may be shuffled within a step.
@@ -23,13 +26,29 @@ of a step as `prompt_idx`.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, PlainValidator
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations.sample import Sample, number, token_ids
+from cocal.integrations.sample import (
+    Flag,
+    Label,
+    LogProbabilities,
+    Name,
+    Number,
+    Reward,
+    Said,
+    Sample,
+    Step,
+    TokenIds,
+    as_prompt,
+    joined,
+)
+from cocal.store.rows import listed, reading, shown
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "messages": ("messages",),
@@ -56,6 +75,45 @@ NEEDED = {
     "label": ("correct", "reward"),
 }
 """What a line may have to have, and the meanings that would do."""
+_INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
+"""Meanings of which a line needs one; if it has several, the first one is read."""
+COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn", "completed", "finished")
+"""Finish reasons of a response that the policy ended itself."""
+CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
+"""Finish reasons of a response that was cut at the length limit."""
+
+
+def _finish_reason(value: Any) -> str:
+    found = value.get("type") if isinstance(value, Mapping) else value  # SGLang: {"type": "stop", "matched": 151645}
+    if not isinstance(found, str):
+        raise ValueError("is no text, such as stop or length")
+    return found.strip().lower()
+
+
+class Line(BaseModel):
+    """The fields of a line by their meaning; each may be missing. See the table above."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    messages: Said | None = None
+    prompt: Said | None = None
+    input: Said | None = None
+    prompt_ids: TokenIds | None = None
+    response: Said | None = None
+    response_ids: TokenIds | None = None
+    logprobs: LogProbabilities | None = None
+    correct: Label | None = None
+    reward: Reward | None = None
+    step: Step | None = None
+    group: Name | None = None
+    question_id: Name | None = None
+    truncated: Flag | None = None
+    finish_reason: Annotated[str, PlainValidator(_finish_reason)] | None = None
+
+    @property
+    def label(self) -> float | None:
+        """1 or 0 of a verdict, or a reward; None without one."""
+        return self.reward if self.correct is None else self.correct
 
 
 @dataclass(frozen=True)
@@ -89,7 +147,9 @@ class Fields:
             ContractError: if the file lacks something that it must have.
         """
         if strange := [meaning for meaning in mapping if meaning not in FIELDS]:
-            raise ConfigError(f"--field {strange[0]}={mapping[strange[0]]}: no such meaning; there are {_list(FIELDS)}")
+            raise ConfigError(
+                f"--field {strange[0]}={mapping[strange[0]]}: no such meaning; there are {listed(FIELDS)}"
+            )
         unread = () if "label" in needs else NEEDED["label"]
         read = {meaning: known for meaning, known in FIELDS.items() if meaning not in unread}
         names = {meaning: (mapping[meaning],) if meaning in mapping else known for meaning, known in read.items()}
@@ -98,13 +158,13 @@ class Fields:
         }
         absent = [f"--field {meaning}={name}" for meaning, name in mapping.items() if meaning not in taken]
         if absent:
-            raise ContractError(f"{where}: there is no such field for {absent[0]}; its fields are {_list(entry)}")
+            raise ContractError(f"{where}: there is no such field for {absent[0]}; its fields are {listed(entry)}")
         for what in needs:
             meanings = NEEDED[what]
             if not any(meaning in taken for meaning in meanings):
                 raise ContractError(
-                    f"{where}: no field is a {what} ({_list(FIELDS[meaning][0] for meaning in meanings)}); its fields "
-                    f"are {_list(entry)}: name one by --field {meanings[0]}=FIELD"
+                    f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
+                    f"are {listed(entry)}: name one by --field {meanings[0]}=FIELD"
                 )
         unknown = tuple(name for name in entry if name not in taken.values())
         return cls(taken, unknown, verl={"input", "output", "score"} <= {*entry})
@@ -113,8 +173,21 @@ class Fields:
         """The fields in words."""
         same = [meaning for meaning, name in self.taken.items() if meaning == name]
         other = [f"{name} as {meaning}" for meaning, name in self.taken.items() if meaning != name]
-        left = f"; not read: {_list(self.unknown)}" if self.unknown else ""
-        return f"{_list([*other, *same])}{left}"
+        left = f"; not read: {listed(self.unknown)}" if self.unknown else ""
+        return f"{listed([*other, *same])}{left}"
+
+    def line(self, entry: Mapping[str, Any], where: str, meanings: Sequence[str] = tuple(Line.model_fields)) -> Line:
+        """The fields of a line that have these meanings.
+
+        Raises:
+            ContractError: if one has the wrong form; the message names file, row, field and remedy.
+        """
+        given = {meaning: entry.get(name) for meaning, name in self.taken.items() if meaning in meanings}
+        for several in _INSTEAD:
+            for meaning in [one for one in several if given.get(one) is not None][1:]:
+                del given[meaning]
+        with reading(where, self.taken):
+            return Line.model_validate(given)
 
     def sample(self, entry: Mapping[str, Any], where: str) -> Sample:
         """The response of a line.
@@ -122,26 +195,49 @@ class Fields:
         Raises:
             ContractError: if a field has the wrong form, or prompt or response is missing or empty.
         """
-        given = {meaning: entry.get(name) for meaning, name in self.taken.items()}
-        for meaning in ("prompt_ids", "response_ids"):
-            if given.get(meaning) is not None:
-                given[meaning] = token_ids(given[meaning], self.taken[meaning], where)
-        prompt, chat = self._prompt(given, where)
-        response = None if given.get("response_ids") is not None else self._text(given.get("response"), where)
-        return Sample(
-            where,
-            group=given.get("group"),
-            prompt=prompt,
-            messages=chat,
-            raw=self.verl,
-            question_id=None if given.get("question_id") is None else str(given["question_id"]),
-            prompt_ids=given.get("prompt_ids"),
-            response_ids=given.get("response_ids"),
-            text=response,
-            truncated=self._truncated(given, where),
-            reward=self.label(entry, where),
-            step=self._step(given.get("step"), where),
-        )
+        line = self.line(entry, where)
+        said = line.messages or line.input or line.prompt
+        if isinstance(said, str) and not said.strip():
+            said = None
+        if said is None and line.prompt_ids is None:
+            raise self._missing("prompt", where)
+        if not line.response and line.response_ids is None:
+            raise self._missing("response", where)
+        reason = line.finish_reason or None
+        cut = None if reason is None else reason not in COMPLETE
+        with reading(where, self.taken):
+            return Sample(
+                where,
+                line.group,
+                **as_prompt(said),
+                raw=self.verl,
+                question_id=None if line.question_id is None else str(line.question_id),
+                prompt_ids=line.prompt_ids,
+                response_ids=line.response_ids,
+                text=joined(line.response) if line.response_ids is None else None,
+                truncated=cut if line.truncated is None else line.truncated,
+                logprobs=line.logprobs,
+                reward=line.label,
+                step=line.step,
+                left_out=None if reason in (None, *COMPLETE, *CUT) else f"it ended by {reason!r}",
+            )
+
+    def label(self, entry: Mapping[str, Any], where: str) -> float | None:
+        """The label of a line: 1 or 0 of a verdict, or a reward; None without one.
+
+        Raises:
+            ContractError: if it has the wrong form.
+        """
+        return self.line(entry, where, NEEDED["label"]).label
+
+    def text(self, entry: Mapping[str, Any], where: str) -> str | None:
+        """The text of a line's response; None where it has none, such as token ids alone.
+
+        Raises:
+            ContractError: if the response is no text and no chat.
+        """
+        found = self.line(entry, where, ("response",)).response
+        return None if found is None else joined(found)
 
     def question(self, entry: Mapping[str, Any]) -> str | None:
         """What tells the questions of lines apart: the id, or the prompt in any form; None without them."""
@@ -151,112 +247,25 @@ class Fields:
                 return found if isinstance(found, str) else json.dumps(found)
         return None
 
-    def text(self, entry: Mapping[str, Any], where: str) -> str | None:
-        """The text of a line's response; None where it has none, such as token ids alone.
-
-        Raises:
-            ContractError: if the response is no text and no chat.
-        """
-        found = entry.get(self.taken.get("response", ""))
-        return None if found is None else self._text(found, where)
-
-    def _prompt(self, given: Mapping[str, Any], where: str) -> tuple[str | None, tuple[Mapping[str, str], ...] | None]:
-        """The prompt as a text, as a chat, or neither where there are ids."""
-        found = next((given[m] for m in ("messages", "input", "prompt") if given.get(m) is not None), None)
-        if isinstance(found, (list, tuple)) and found:
-            return None, tuple(_message(message, where) for message in found)
-        if found is None and given.get("prompt_ids") is not None:
-            return None, None
-        if not isinstance(found, str) or not found.strip():
-            names = _list(name for meaning, name in self.taken.items() if meaning in NEEDED["prompt"])
-            raise ContractError(
-                f"{where}: the prompt ({names}) is missing, empty or no text; correct or delete the row"
-            )
-        return found, None
-
-    def _text(self, found: Any, where: str) -> str:
-        if isinstance(found, (list, tuple)) and found:  # a completion of a chat: the assistant's messages
-            found = "\n".join(_message(message, where)["content"] for message in found)
-        if not isinstance(found, str) or not found:
-            names = _list(name for meaning, name in self.taken.items() if meaning in NEEDED["response"])
-            raise ContractError(
-                f"{where}: the response ({names}) is missing, empty or no text; correct or delete the row"
-            )
-        return found
-
-    def _truncated(self, given: Mapping[str, Any], where: str) -> bool | None:
-        if given.get("truncated") is not None:
-            if given["truncated"] not in (True, False):
-                raise ContractError(f"{where}: field {self.taken['truncated']!r} is neither true nor false")
-            return bool(given["truncated"])
-        reason = given.get("finish_reason")
-        return None if reason is None else reason == "length"
-
-    def label(self, entry: Mapping[str, Any], where: str) -> float | None:
-        """The label of a line: 1 or 0 of a verdict, or a reward; None without one.
-
-        Raises:
-            ContractError: if it has the wrong form.
-        """
-        given = {meaning: entry.get(name) for meaning, name in self.taken.items() if meaning in NEEDED["label"]}
-        if given.get("correct") is not None:
-            found = number(given["correct"], self.taken["correct"], where)
-            if found not in (0.0, 1.0):
-                raise ContractError(
-                    f"{where}: field {self.taken['correct']!r} is {given['correct']!r}, neither true nor false; is it "
-                    f"a reward (--field reward={self.taken['correct']})?"
-                )
-            return found
-        return number(given.get("reward"), self.taken.get("reward", "reward"), where)
-
-    def _step(self, found: Any, where: str) -> int | None:
-        if found is None:
-            return None
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or found != int(found) or found < 0:
-            raise ContractError(f"{where}: field {self.taken['step']!r} is {found!r}, not the number of a rollout step")
-        return int(found)
+    def _missing(self, what: str, where: str) -> ContractError:
+        names = listed(name for meaning, name in self.taken.items() if meaning in NEEDED[what])
+        return ContractError(f"{where}: the {what} ({names}) is missing, empty or no text; correct or delete the row")
 
 
-def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The lines of a file, one at a time: file and line for error messages, the text, and what it holds.
+class _Scored(BaseModel):
+    confidence: Number | None
 
-    Empty lines are passed over.
+
+def confidence(entry: Mapping[str, Any], name: str, where: str) -> float:
+    """The confidence of a line; NaN for null, which says that there is no valid one.
 
     Raises:
-        ContractError: if the file is missing or holds no line, or a line is not a JSON object.
+        ContractError: if the field is missing or holds something else than a number from 0 to 1.
     """
-    some = False
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for place, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                some, where = True, f"{path}: line {place}"
-                try:
-                    entry = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise ContractError(f"{where}: not JSON ({error}); correct or delete the line") from None
-                if not isinstance(entry, dict):
-                    raise ContractError(f'{where}: not a JSON object with fields, such as {{"prompt": ...}}')
-                yield where, line.strip(), entry
-    except UnicodeDecodeError as error:
-        raise ContractError(f"{path}: not a text file in UTF-8 ({error})") from None
-    except (FileNotFoundError, IsADirectoryError):
-        raise ContractError(f"{path}: there is no such file of JSON lines") from None
-    if not some:
-        raise ContractError(f"{path}: the file is empty; give a file with a response in every line")
-
-
-def extended(text: str, added: Mapping[str, Any]) -> str:
-    """The text of a line (`entries`) with further fields, and its own as they are."""
-    return f"{text[:-1].rstrip()}, {json.dumps(added, ensure_ascii=False)[1:]}\n"
-
-
-def _message(message: Any, where: str) -> Mapping[str, str]:
-    if not isinstance(message, Mapping) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
-        raise ContractError(f"{where}: a message of the chat has no text in 'role' or 'content'")
-    return {"role": message["role"], "content": message["content"]}
-
-
-def _list(names: Any) -> str:
-    return ", ".join(names)
+    if name not in entry:
+        raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score`, or name another (--name)")
+    with reading(where, {"confidence": name}):
+        found = _Scored(confidence=entry[name]).confidence
+    if isinstance(entry[name], bool) or (found is not None and not 0 <= found <= 1):
+        raise ContractError(f"{where}: field {name!r} is {shown(entry[name])}, not a confidence from 0 to 1")
+    return np.nan if found is None else found

@@ -45,13 +45,14 @@ class QuestionIndex:
             if sample.question_id not in self._place:
                 raise ContractError(f"{sample.where}: question {sample.question_id!r} is not in the question set")
             return self._place[sample.question_id]
-        if sample.prompt is None:
-            raise ContractError(f"{sample.where}: names no question")
-        if sample.prompt not in self._known:
-            self._known = {sample.prompt: self._search(sample.prompt)}  # responses to one question are neighbours
-        places = self._known[sample.prompt]
+        prompt = sample.asked
+        if prompt is None:
+            raise ContractError(f"{sample.where}: names no question; give its question_id, or its text in the prompt")
+        if prompt not in self._known:
+            self._known = {prompt: self._search(prompt)}  # responses to one question are neighbours
+        places = self._known[prompt]
         if not places:
-            shown = sample.prompt if len(sample.prompt) <= 80 else sample.prompt[:77] + "..."
+            shown = prompt if len(prompt) <= 80 else prompt[:77] + "..."
             raise ContractError(f"{sample.where}: its prompt holds no question of the question set: {shown!r}")
         if any(self._golds[place] != self._golds[places[0]] for place in places):
             names = ", ".join(self._ids[place] for place in places)

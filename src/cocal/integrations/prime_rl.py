@@ -9,15 +9,16 @@ which groups without a difference in reward may be missing. Where there are both
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Strict, model_validator
 
 from cocal.errors import ContractError
-from cocal.integrations import lines
-from cocal.integrations.sample import Sample, number, required, token_ids
+from cocal.integrations.sample import Name, Number, Sample
 from cocal.store.numbered import numbered
+from cocal.store.rows import entries, listed, reading
 
 _FILE = "traces.jsonl"
 _SUBSETS = ("all", "effective")
@@ -50,114 +51,145 @@ def is_episode(entry: Mapping[str, Any]) -> bool:
     return {"task", "traces"} <= {*entry}
 
 
-def read(path: Path, reward: str | None, left_out: Counter) -> Iterator[Sample]:
-    """The responses of a file, one at a time.
+class _Part(BaseModel):
+    """A part of an episode; null counts as missing, and further fields are ignored."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, values: Any) -> Any:
+        return {k: v for k, v in values.items() if v is not None} if isinstance(values, Mapping) else values
+
+
+class _Group(_Part):
+    id: Name | None = None
+
+
+class _Agent(_Part):
+    trainable: bool = True
+
+
+class _Task(_Part):
+    key: Name | None = None
+    hash: Name | None = None
+
+
+class _Node(_Part):
+    parent: Annotated[int, Strict()] | None = None
+    sampled: bool = False
+    token_ids: list = []
+    mask: list[bool] = []
+
+
+class _Call(_Part):
+    error: Any = None
+    finish_reason: Any = None
+
+
+class _Reward(_Part):
+    score: Number | None = None
+    weight: Number | None = None
+
+
+class _Trace(_Part):
+    agent: _Agent = _Agent()
+    ok: bool = False
+    task: _Task = _Task()
+    nodes: list[_Node] = []
+    calls: list[_Call] = []
+    rewards: dict[str, _Reward | None] = {}
+    stop_condition: str | None = None
+
+
+class _Episode(_Part):
+    group: _Group = _Group()
+    traces: list[_Trace] = []
+
+
+def read(path: Path, reward: str | None) -> Iterator[Sample]:
+    """The responses of a file, one at a time; a trace that is no response of the policy says that it is left out.
 
     Args:
         path: File to read.
         reward: Name of the reward that tells whether a response is correct; by default the weighted sum of all.
-        left_out: Numbers of the traces that were not read, by the reason, which are added to.
 
     Raises:
         ContractError: if a line is no episode, or a trace is invalid; the message names file, line, trace and field.
     """
-    for where, _, episode in lines.entries(path):
-        group = _fields(episode, "group", where).get("id")
-        for place, trace in enumerate(_entries(episode, "traces", where)):
-            at = f"{where}: trace {place}"
-            if why := _useless(trace, at):
-                left_out[why] += 1
-            else:
-                yield _sample(trace, group, reward, at)
+    for where, _, entry in entries(path):
+        with reading(where):
+            episode = _Episode.model_validate(entry)
+        for place, trace in enumerate(episode.traces):
+            yield _sample(trace, episode.group.id, reward, f"{where}: trace {place}")
 
 
-def _useless(trace: Mapping[str, Any], where: str) -> str | None:
+def _useless(trace: _Trace) -> str | None:
     """Why there is nothing to learn from a trace; None if there is."""
-    if not _fields(trace, "agent", where).get("trainable", True):
-        return "are of agents that are not trained"
-    if not trace.get("ok"):
-        return "ended in an error"
-    if sum(bool(node.get("sampled")) for node in _entries(trace, "nodes", where)) != 1:
-        return "have several turns or none"
+    if not trace.agent.trainable:
+        return "its agent is not trained"
+    if not trace.ok:
+        return "it ended in an error"
+    if sum(node.sampled for node in trace.nodes) != 1:
+        return "it has several turns or none"
     return None
 
 
-def _sample(trace: Mapping[str, Any], group: str | None, reward: str | None, where: str) -> Sample:
-    nodes = _entries(trace, "nodes", where)
-    (last,) = (place for place, node in enumerate(nodes) if node.get("sampled"))
-    path = [nodes[place] for place in _path(nodes, last, where)]
-    ids = token_ids([one for node in path for one in _values(node, "token_ids", where)], "token_ids", where)
-    mask = [one for node in path for one in _values(node, "mask", where)]
+def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: str) -> Sample:
+    if why := _useless(trace):
+        return Sample(where, None, left_out=why)
+    (last,) = (place for place, node in enumerate(trace.nodes) if node.sampled)
+    path = [trace.nodes[place] for place in _path(trace.nodes, last, where)]
+    ids = [one for node in path for one in node.token_ids]
+    mask = [one for node in path for one in node.mask]
     length = mask.count(True)
     if len(mask) != len(ids) or not 0 < length < len(ids) or mask[:-length] != [False] * (len(ids) - length):
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"
         )
-    task = _fields(trace, "task", where)
-    return Sample(
-        where,
-        group=group,
-        question_id=task.get("key") or task.get("hash"),
-        prompt_ids=ids[:-length],
-        response_ids=ids[-length:],
-        truncated=_truncated(trace, where),
-        reward=_reward(trace, reward, where),
-    )
+    question = trace.task.key or trace.task.hash
+    with reading(where, {"prompt_ids": "token_ids", "response_ids": "token_ids"}):
+        return Sample(
+            where,
+            group,
+            question_id=None if question is None else str(question),
+            prompt_ids=ids[:-length],
+            response_ids=ids[-length:],
+            truncated=_truncated(trace),
+            reward=_reward(trace, reward, where),
+        )
 
 
-def _path(nodes: Sequence[Mapping[str, Any]], last: int, where: str) -> list[int]:
+def _path(nodes: Sequence[_Node], last: int, where: str) -> list[int]:
     """Places of the messages from the first one to the response."""
     path = [last]
-    while (parent := nodes[path[-1]].get("parent")) is not None:
-        if not isinstance(parent, int) or not 0 <= parent < path[-1]:
+    while (parent := nodes[path[-1]].parent) is not None:
+        if not 0 <= parent < path[-1]:
             raise ContractError(f"{where}: the parent of message {path[-1]} is {parent!r}, not an earlier message")
         path.append(parent)
     return path[::-1]
 
 
-def _truncated(trace: Mapping[str, Any], where: str) -> bool:
+def _truncated(trace: _Trace) -> bool:
     """verifiers' `Trace.is_truncated`."""
-    if trace.get("stop_condition") in _CUT:
+    if trace.stop_condition in _CUT:
         return True
-    answered = [call for call in _entries(trace, "calls", where) if call.get("error") is None]
-    return bool(answered) and answered[-1].get("finish_reason") == "length"
+    answered = [call for call in trace.calls if call.error is None]
+    return bool(answered) and answered[-1].finish_reason == "length"
 
 
-def _reward(trace: Mapping[str, Any], name: str | None, where: str) -> float | None:
+def _reward(trace: _Trace, name: str | None, where: str) -> float | None:
     """One reward's score, or verifiers' `Trace.reward`; None without any."""
-    rewards = _fields(trace, "rewards", where)
     if name is not None:
-        return _part(rewards, name, "score", where)
-    given = [key for key, reward in rewards.items() if reward is not None]  # verifiers could not give the others
-    weighted = [_part(rewards, key, "score", where) * _part(rewards, key, "weight", where) for key in given]
+        return _part(trace, name, "score", where)
+    given = [key for key, reward in trace.rewards.items() if reward is not None]  # verifiers could not give the others
+    weighted = [_part(trace, key, "score", where) * _part(trace, key, "weight", where) for key in given]
     return sum(weighted) if weighted else None
 
 
-def _part(rewards: Mapping[str, Any], name: str, part: str, where: str) -> float:
-    required(rewards, name, f"{where}: rewards")
-    reward = _fields(rewards, name, f"{where}: rewards")
-    return number(required(reward, part, f"{where}: reward {name}"), part, where)
-
-
-def _fields(entry: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    """What a field holds, by name; nothing where it is missing."""
-    found = entry.get(name) or {}
-    if not isinstance(found, Mapping):
-        raise ContractError(f"{where}: field {name!r} is not a mapping of fields")
-    return found
-
-
-def _values(entry: Mapping[str, Any], name: str, where: str) -> list[Any]:
-    """The list that a field holds; an empty one where it is missing."""
-    found = entry.get(name) or []
-    if not isinstance(found, list):
-        raise ContractError(f"{where}: field {name!r} is not a list")
-    return found
-
-
-def _entries(entry: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
-    """The same, of mappings."""
-    found = _values(entry, name, where)
-    if not all(isinstance(one, Mapping) for one in found):
-        raise ContractError(f"{where}: field {name!r} holds something else than mappings of fields")
+def _part(trace: _Trace, name: str, part: str, where: str) -> float:
+    found = getattr(trace.rewards.get(name), part, None)
+    if found is None:
+        raise ContractError(
+            f"{where}: reward {name!r} has no {part}; the rewards are {listed(trace.rewards)}: name one by --field "
+            "reward=NAME, or delete the trace"
+        )
     return found

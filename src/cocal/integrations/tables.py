@@ -72,8 +72,13 @@ class StepTables:
         """
         settings = self._settings
         size = settings.responses_per_question
-        places: dict[int, list[Sample]] = {}
+        places: dict[int | str, list[Sample]] = {}
         for sample in samples:
+            if sample.left_out:
+                raise ContractError(
+                    f"{sample.where}: {sample.left_out}; group accuracies need a response in its place: dump the step "
+                    "again, or import another training"
+                )
             places.setdefault(sample.group, []).append(sample)
         for group in places.values():
             if len(group) != size:

@@ -1,16 +1,17 @@
 """Question sets in files of a user: JSON lines, a JSON list or Parquet, with one question per record."""
 
-import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, Field, StrictFloat, StrictInt, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, PlainValidator
 
 from cocal.config.data import FileSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError, ContractError
-from cocal.questions.loaders import READERS, Question, accepted_answers
+from cocal.questions.loaders import Question, accepted_answers, records_of
+from cocal.store.rows import entries, reading, shown
 
 
 def _not_blank(text: str) -> str:
@@ -19,8 +20,17 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def _answer(value: Any) -> str | int | float:
+    if isinstance(value, str):
+        return _not_blank(value)
+    number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, bool) or not number:
+        raise ValueError(f"is {shown(value)}, neither a text nor a number")
+    return value
+
+
 Text = Annotated[str, AfterValidator(_not_blank)]
-Answer = Text | StrictInt | StrictFloat
+Answer = Annotated[str | int | float, PlainValidator(_answer)]
 
 
 class _Record(BaseModel):
@@ -29,7 +39,7 @@ class _Record(BaseModel):
     question: Text
     answer: Answer
     aliases: tuple[Answer, ...] | None = None
-    id: Text | StrictInt | None = Field(default=None, validation_alias=AliasChoices("question_id", "id"))
+    id: Answer | None = Field(default=None, validation_alias=AliasChoices("question_id", "id"))
     subject: str | None = None
     level: Annotated[int, Field(ge=0)] | None = None
 
@@ -76,35 +86,22 @@ def counted(study: Study, root: str | Path = "") -> Study:
 def _records(name: str, path: Path) -> dict[str, Any]:
     """The records of a file by their place, counted from 1: "line 3" in JSON lines, where blank lines are skipped, and
     "record 3" otherwise."""
-    try:
-        if path.suffix == ".jsonl":
-            lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
-            return {f"line {number}": _parsed(path, number, line) for number, line in lines if line.strip()}
-        records = READERS[path.suffix.removeprefix(".")](path.read_bytes())
-    except FileNotFoundError:
-        raise ConfigError(f"datasets.{name}: source.path = {path}: there is no such file") from None
-    except ContractError:
-        raise
-    except (ValueError, OSError) as error:  # undecodable text, broken JSON and Arrow's errors are ValueErrors
-        raise ContractError(f"{path}: not readable as {path.suffix.removeprefix('.')}: {error}") from None
+    if not path.is_file():
+        raise ConfigError(f"datasets.{name}: source.path = {path}: there is no such file")
+    if path.suffix == ".jsonl":
+        return {where.rpartition(": ")[2]: entry for where, _, entry in entries(path)}
+    records = records_of(path, path.suffix.removeprefix("."))
     return {f"record {number}": record for number, record in enumerate(records, start=1)}
-
-
-def _parsed(path: Path, number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ContractError(f"{path}, line {number}: not valid JSON: {error}") from None
 
 
 def _questions(name: str, path: Path) -> list[Question]:
     questions: dict[str, Question] = {}
     places: dict[str, str] = {}
     for row, (place, content) in enumerate(_records(name, path).items()):
-        question = _question(f"{path}, {place}", row, content)
+        question = _question(f"{path}: {place}", row, content)
         if question.id in places:
             raise ContractError(
-                f"{path}, {place}: question_id {question.id!r} is also in {places[question.id]}; ids must differ"
+                f"{path}: {place}: question_id {question.id!r} is also in {places[question.id]}; ids must differ"
             )
         places[question.id], questions[question.id] = place, question
     if not questions:
@@ -114,12 +111,8 @@ def _questions(name: str, path: Path) -> list[Question]:
 
 def _question(where: str, row: int, content: Any) -> Question:
     """The question in the record of index `row`, which is also its id if the record has none."""
-    try:
+    with reading(where):
         record = _Record.model_validate(content)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        field = problem["loc"][0] if problem["loc"] else "(the whole record)"
-        raise ContractError(f"{where}: field {str(field)!r}: {problem['msg'].removeprefix('Value error, ')}") from None
     answer, *_ = accepted_answers(record.answer)
     aliases = [text for alias in record.aliases or () for text in accepted_answers(alias) if text != answer]
     return Question(

@@ -1,17 +1,18 @@
 """Readers of the file formats of question sets, and conversion of their records to questions."""
 
-import io
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from cocal.answers.normalise import canonical_integer
 from cocal.config.data import RegisteredSettings
 from cocal.errors import ContractError
 from cocal.questions.registry import Correction, Entry, Registry
 from cocal.questions.sources import stored
+from cocal.store.rows import entries
 
 
 @dataclass(frozen=True)
@@ -26,27 +27,27 @@ class Question:
     level: int = 0
 
 
-def read_jsonl(content: bytes) -> list[Any]:
-    """The JSON values of the lines; blank lines are skipped."""
-    return [json.loads(line) for line in content.decode("utf-8").split("\n") if line.strip()]
+def read_jsonl(path: Path) -> list[Any]:
+    """The objects of the lines; blank lines are skipped."""
+    return [entry for _, _, entry in entries(path)]
 
 
-def read_json(content: bytes) -> list[Any]:
+def read_json(path: Path) -> list[Any]:
     """The records of a JSON list."""
-    records = json.loads(content.decode("utf-8"))
+    records = from_json(path.read_bytes())
     if not isinstance(records, list):
         raise ValueError("expected a list of records")
     return records
 
 
-def read_parquet(content: bytes) -> list[Any]:
+def read_parquet(path: Path) -> list[Any]:
     """The rows of a Parquet file as records."""
-    import pyarrow.parquet as pq
+    from cocal.store.parquet import batches
 
-    return pq.read_table(io.BytesIO(content)).to_pylist()
+    return [row for batch in batches(path) for row in batch.to_pylist()]
 
 
-READERS: dict[str, Callable[[bytes], list[Any]]] = {
+READERS: dict[str, Callable[[Path], list[Any]]] = {
     "jsonl": read_jsonl,
     "json": read_json,
     "parquet": read_parquet,
@@ -83,7 +84,7 @@ def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = Fal
         ContractError: if a file does not have its format, a record lacks a field, a correction does not fit, or the
             registry gives another number of records or questions.
     """
-    records = [record for file in files for record in _records(file, entry.loader)]
+    records = [record for file in files for record in records_of(file, entry.loader)]
     if len(records) != entry.rows:
         raise ContractError(f"{name}: the source has {len(records)} records, the registry expects {entry.rows}")
     questions = list(_questions(name, entry, records))
@@ -96,9 +97,20 @@ def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = Fal
     return questions
 
 
-def _records(file: Path, loader: str) -> list[Any]:
+def records_of(file: Path, loader: str) -> list[Any]:
+    """The records of a file.
+
+    Args:
+        file: The file.
+        loader: Key of `READERS`.
+
+    Raises:
+        ContractError: if the file does not have its format.
+    """
     try:
-        return READERS[loader](file.read_bytes())
+        return READERS[loader](file)
+    except ContractError:
+        raise
     except (ValueError, OSError) as error:  # undecodable text, broken JSON and Arrow's errors are ValueErrors
         raise ContractError(f"{file}: not readable as {loader}: {error}") from None
 

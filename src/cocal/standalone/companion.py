@@ -21,7 +21,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.formats import NumberFormat, decoded, encoded
 from cocal.features.store import Layout
-from cocal.integrations.sample import Sample, token_ids
+from cocal.integrations.sample import Sample
 from cocal.runtime.machine import best_device
 from cocal.standalone.about import About, BaseModelFacts
 from cocal.standalone.encoding import Encoded, Encoder
@@ -29,6 +29,7 @@ from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
 from cocal.store.documents import read_attributes, read_document, write_document
 from cocal.store.provenance import file_digest
+from cocal.store.rows import reading
 from cocal.store.seal import stated_seal
 
 if TYPE_CHECKING:
@@ -341,20 +342,14 @@ def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_token
 def _sample(where: str, prompt: Prompt, response: Response) -> Sample:
     """A prompt and a response of `Companion.score` as they would stand in a file."""
     chat = isinstance(prompt, Sequence) and not isinstance(prompt, str) and prompt and isinstance(prompt[0], Mapping)
-    text = isinstance(prompt, str)
-    if text and not prompt.strip():
+    if isinstance(prompt, str) and not prompt.strip():
         raise ContractError(f"{where}: the prompt is empty")
     if isinstance(response, str) and not response:
         raise ContractError(f"{where}: the response is empty")
-    return Sample(
-        where,
-        group=None,
-        prompt=prompt if text else None,
-        messages=tuple(prompt) if chat else None,
-        prompt_ids=None if text or chat else token_ids(prompt, "prompt", where),
-        response_ids=None if isinstance(response, str) else token_ids(response, "response", where),
-        text=response if isinstance(response, str) else None,
-    )
+    of_prompt = "prompt" if isinstance(prompt, str) else "messages" if chat else "prompt_ids"
+    of_response = "text" if isinstance(response, str) else "response_ids"
+    with reading(where, {of_prompt: "prompt", of_response: "response"}):
+        return Sample(where, None, **{of_prompt: prompt, of_response: response})
 
 
 def _check_digests(config: Path, weights: Path) -> None:

@@ -15,10 +15,11 @@ from cocal.config.evaluation import MetricSettings, VerifierSettings
 from cocal.decisions.abstention import candidates, certified
 from cocal.decisions.choices import best_of_n, first, vote
 from cocal.errors import ContractError
-from cocal.integrations.lines import FIELDS, NEEDED, Fields, entries, extended
+from cocal.integrations.lines import FIELDS, NEEDED, Fields, confidence
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
-from cocal.standalone.experience import confidence_of, correctness
+from cocal.standalone.experience import correctness
 from cocal.store import atomic_path
+from cocal.store.rows import entries, extended, shown
 
 Domain = Literal["mathematics", "factual"]
 ANSWER, BOXED = "answer", "boxed"
@@ -104,13 +105,13 @@ def read_pools(source: Path, reading: Reading, added: tuple[str, ...] = (), *, a
         if taken := next((name for name in added if name in entry), None):
             raise ContractError(f"{where}: there is a field {taken!r} already; decide on the file of `cocal score`")
         question = names.setdefault(_question(fields, entry, where), len(names))
-        confidence, label, found = confidence_of(entry, reading.field, where), _label(fields, entry, where), None
+        stated, label, found = confidence(entry, reading.field, where), _label(fields, entry, where), None
         if answers and answer != BOXED:
             found = _stated(entry, answer, where)
         elif answers and (text := fields.text(entry, where)):
             found = extract_answer(text)
-        rows.append((where, question, confidence, label, found))
-    wheres, question, confidence, labels, found = zip(*rows, strict=True)
+        rows.append((where, question, stated, label, found))
+    wheres, question, stated, labels, found = zip(*rows, strict=True)
     read = {reading.field, *([answer] if answers else [])}
     unknown = tuple(name for name in fields.unknown if name not in read)
     notes, correct = [f"fields: {replace(fields, unknown=unknown)}"], None
@@ -122,9 +123,7 @@ def read_pools(source: Path, reading: Reading, added: tuple[str, ...] = (), *, a
     if labels[0] is not None:
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes.append(f"labels: {note}")
-    return Pools(
-        source, [*names], np.array(question), np.array(confidence), correct, [*found], where_from, tuple(notes)
-    )
+    return Pools(source, [*names], np.array(question), np.array(stated), correct, [*found], where_from, tuple(notes))
 
 
 def _question(fields: Fields, entry: Mapping[str, Any], where: str) -> str:
@@ -149,7 +148,7 @@ def _stated(entry: Mapping[str, Any], name: str, where: str) -> str | None:
     if found is None or (isinstance(found, str) and not found.strip()):
         return None
     if isinstance(found, bool) or not isinstance(found, (str, int, float)):
-        raise ContractError(f"{where}: field {name!r} is {found!r}, neither a text nor a number; correct the row")
+        raise ContractError(f"{where}: field {name!r} is {shown(found)}, neither a text nor a number; correct the row")
     return str(found).strip()
 
 

@@ -14,14 +14,15 @@ from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits.drawing.reliability import legend_entries, plot_reliability
 from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
-from cocal.integrations.lines import Fields, entries
+from cocal.integrations.lines import Fields, confidence
 from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.shown import csv_text, metric_text
-from cocal.standalone.experience import confidence_of, correctness
+from cocal.standalone.experience import correctness
 from cocal.standalone.measures import LEAST_QUESTIONS
 from cocal.standalone.quality import measured
 from cocal.store import write_text
+from cocal.store.rows import entries
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,16 +92,16 @@ def read_scored(
     for where, _, entry in entries(source):
         if fields is None:
             fields = Fields.of(entry, mapping, where, ("label",))
-        confidence, reward = confidence_of(entry, field, where), fields.label(entry, where)
+        confidences.append(confidence(entry, field, where))
+        reward = fields.label(entry, where)
         if reward is None:
             raise ContractError(f"{where}: the response has no label; give `correct` or a reward, or delete the row")
         wheres.append(int(where.rpartition(" ")[2]))
         questions.append(fields.question(entry))
-        confidences.append(confidence)
         rewards.append(reward)
     correct, note = correctness(np.array(rewards), lambda place: f"{source}: line {wheres[place]}", correct_above)
-    confidence = np.array(confidences)
-    if np.isnan(confidence).all():
+    found = np.array(confidences)
+    if np.isnan(found).all():
         raise ContractError(f"{source}: no response has a valid confidence in {field!r}; there is nothing to evaluate")
     fields = replace(fields, unknown=tuple(name for name in fields.unknown if name != field))
     notes = [f"fields: {fields}", f"labels: {note}"]
@@ -109,7 +110,7 @@ def read_scored(
     if None in questions:
         notes.append("the lines name no question, so each counts as one; intervals are too narrow if questions repeat")
         questions = [f"line {place}" for place in wheres]
-    return Scored(source, questions, confidence, correct, tuple(notes))
+    return Scored(source, questions, found, correct, tuple(notes))
 
 
 def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:

@@ -1,16 +1,15 @@
 """Rollouts of anybody's training as one chronological table: what a companion learns from (section 4.1)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Sample, number
+from cocal.integrations.sample import Sample
 from cocal.standalone.encoding import ORIGINS, Encoder
 
 _TOGETHER = 2048
@@ -141,26 +140,9 @@ def _group(sample: Sample) -> str:
 
 def _question(sample: Sample, prompt: np.ndarray) -> str:
     """The text by which training and validation are split."""
-    if sample.prompt is not None:
-        return sample.prompt
-    if sample.messages is not None:
-        return "\n".join(message["content"] for message in sample.messages)
+    if sample.asked is not None:
+        return sample.asked
     return sample.question_id if sample.question_id is not None else " ".join(map(str, prompt))
-
-
-def confidence_of(entry: Mapping[str, Any], name: str, where: str) -> float:
-    """The confidence in a field of a scored line; NaN where it is null.
-
-    Raises:
-        ContractError: if there is no such field, or its value is not from 0 to 1.
-    """
-    if name not in entry:
-        raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score`, or name another (--name)")
-    value = entry[name]
-    found = number(value, name, where)
-    if found is not None and (isinstance(value, bool) or not 0 <= found <= 1):
-        raise ContractError(f"{where}: field {name!r} is {value!r}, not a confidence from 0 to 1")
-    return np.nan if found is None else found
 
 
 def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:

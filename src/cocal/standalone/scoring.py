@@ -12,7 +12,7 @@ import numpy as np
 
 from cocal.checkpoints.loading import Policy
 from cocal.errors import ContractError
-from cocal.integrations.lines import FIELDS, NEEDED, Fields, entries, extended
+from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.integrations.sample import Sample
 from cocal.runtime.progress import Progress
 from cocal.standalone.about import About
@@ -20,6 +20,7 @@ from cocal.standalone.companion import ROWS, Companion
 from cocal.standalone.encoding import ORIGINS
 from cocal.standalone.experience import tells_cut
 from cocal.standalone.measures import ResponseFacts
+from cocal.store.rows import entries, extended
 from cocal.store.run_folder import RunFolder
 
 UNFINISHED = "scored.jsonl"

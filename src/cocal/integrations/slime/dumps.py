@@ -1,15 +1,41 @@
 """slime's dumps (`--save-debug-rollout-data`): `{rollout_id}.pt`, a dict of plain data."""
 
-import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Sample, log_probabilities, number, required, token_ids
+from cocal.integrations.sample import LogProbabilities, Name, Reward, Said, Sample, TokenIds, as_prompt
 from cocal.store.numbered import numbered
+from cocal.store.rows import in_bytes, listed, reading, regular
 
-_TRUNCATED = {"completed": False, "truncated": True}
+_UNFINISHED = ("pending", "aborted", "failed")
+
+
+class _Status(BaseModel):
+    status: Literal["completed", "truncated", "pending", "aborted", "failed"]
+
+
+class _Metadata(BaseModel):
+    question_id: Name | None = None
+
+
+class _Finished(_Status):
+    """What is read of slime's `Sample.to_dict`, once the sample is finished."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    group_index: Name
+    prompt: Said
+    tokens: TokenIds
+    response_length: Annotated[int, Strict()]
+    loss_mask: list[bool] | None = None
+    rollout_log_probs: LogProbabilities | None = None
+    reward: Reward | None = None
+    metadata: _Metadata | None = None
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -18,64 +44,88 @@ def files(folder: Path) -> dict[int, Path]:
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a dump.
+    """The samples of a dump; those that never finished, or that hold the words of a tool, say that they are left out.
 
     Args:
         path: Dump to read.
         reward_key: Key of correctness, where the reward is a dict.
 
     Raises:
-        ContractError: if a sample is invalid; the message names file, sample and field.
+        ContractError: if the dump or a sample is invalid; the message names file, sample, field and remedy.
     """
-    import torch
-
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ContractError(
-            f"{path}: not a readable dump of plain data ({first}); objects of other kinds are never loaded"
-        ) from None
+    content = _content(regular(path, "slime's dumps"))
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list) or not samples:
         raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
     if content.get("rollout_id") not in (None, int(path.stem)):
-        raise ContractError(f"{path}: holds rollout_id {content['rollout_id']}; the name must be the id")
+        raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
     return [_sample(entry, f"{path}: sample {place}", reward_key) for place, entry in enumerate(samples)]
 
 
-def _sample(entry: Any, where: str, reward_key: str) -> Sample:
-    if not isinstance(entry, Mapping):
-        raise ContractError(f"{where}: not a mapping of fields")
-    tokens = token_ids(required(entry, "tokens", where), "tokens", where)
-    length = required(entry, "response_length", where)
-    if not isinstance(length, int) or not 0 < length < len(tokens):
+def _content(path: Path) -> Any:
+    import torch
+
+    try:
+        _check_size(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (ContractError, MemoryError):
+        raise
+    except Exception as error:  # damaged bytes make the unpickler raise errors of any kind
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ContractError(
-            f"{where}: response_length is {length!r} of {len(tokens)} tokens; neither prompt nor response may be empty"
+            f"{path}: not a readable dump of plain data ({first}); objects of other kinds are never loaded"
+        ) from None
+
+
+def _check_size(path: Path) -> None:
+    """PyTorch does not compress what it saves. An archive that grows was not written by it, and may grow endlessly."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            unpacked, bound = sum(one.file_size for one in archive.infolist()), path.stat().st_size
+        if unpacked > bound:
+            raise ContractError(
+                f"{path}: its content takes {in_bytes(unpacked)}, more than the {in_bytes(bound)} of the file; "
+                "torch.save does not compress: load it in a safe place and save it again"
+            )
+
+
+def _sample(entry: Any, where: str, reward_key: str) -> Sample:
+    with reading(where):
+        status = _Status.model_validate(entry).status
+        if status in _UNFINISHED:
+            return Sample(where, None, left_out=f"its status is {status!r}")
+        found = _Finished.model_validate({**entry, "reward": _reward(entry.get("reward"), where, reward_key)})
+        tokens, length = found.tokens, found.response_length
+        if not 0 < length < len(tokens):
+            raise ContractError(
+                f"{where}: response_length is {length} of {len(tokens)} tokens; neither prompt nor response may be "
+                "empty: correct or delete the sample"
+            )
+        if found.loss_mask is not None and len(found.loss_mask) != length:
+            raise ContractError(f"{where}: loss_mask has {len(found.loss_mask)} values for {length} response tokens")
+        masked = found.loss_mask is not None and len({*found.loss_mask}) > 1
+        question = found.metadata and found.metadata.question_id
+    with reading(where, {"logprobs": "rollout_log_probs"}):
+        return Sample(
+            where,
+            found.group_index,
+            **as_prompt(found.prompt),
+            question_id=None if question is None else str(question),
+            prompt_ids=tokens[:-length],
+            response_ids=tokens[-length:],
+            truncated=status == "truncated",
+            logprobs=found.rollout_log_probs,
+            reward=found.reward,
+            left_out="its loss_mask excludes tokens that the policy did not write" if masked else None,
         )
-    status = required(entry, "status", where)
-    if status not in _TRUNCATED:
-        raise ContractError(f"{where}: status is {status!r}, not one of {', '.join(_TRUNCATED)}; it never finished")
-    mask = entry.get("loss_mask")
-    if mask is not None and (len(mask) != length or len({*mask}) > 1):
-        raise ContractError(f"{where}: loss_mask excludes parts of the response, which the policy did not write")
-    reward = entry.get("reward")
-    if isinstance(reward, Mapping):
-        reward = required(reward, reward_key, f"{where}: reward")
-    metadata = entry.get("metadata") or {}
-    return Sample(
-        where,
-        group=required(entry, "group_index", where),
-        prompt=_text(required(entry, "prompt", where)),
-        question_id=metadata.get("question_id"),
-        prompt_ids=tokens[:-length],
-        response_ids=tokens[-length:],
-        truncated=_TRUNCATED[status],
-        logprobs=log_probabilities(entry.get("rollout_log_probs"), "rollout_log_probs", length, where),
-        reward=number(reward, "reward", where),
-    )
 
 
-def _text(prompt: str | list[dict[str, str]]) -> str:
-    """The prompt itself, or the text of a chat's messages."""
-    return prompt if isinstance(prompt, str) else "\n".join(str(message.get("content", "")) for message in prompt)
+def _reward(reward: Any, where: str, key: str) -> Any:
+    if not isinstance(reward, Mapping):
+        return reward
+    if reward.get(key) is None:
+        raise ContractError(
+            f"{where}: the reward has several parts ({listed(reward)}); name the one that tells whether a response is "
+            "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)"
+        )
+    return reward[key]

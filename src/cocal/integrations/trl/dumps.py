@@ -7,17 +7,23 @@ TRL names the table of a rollout step by the number of updates after that step, 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
+from pydantic import BaseModel
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Sample, log_probabilities, number, token_ids
+from cocal.integrations.sample import Reward, Said, Sample, as_prompt, joined
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.store.damage import unreadable
 from cocal.store.numbered import numbered
+from cocal.store.parquet import batches, columns_of
+from cocal.store.rows import reading
+
+
+class _Completion(BaseModel):
+    """What is read of a row of TRL's own tables."""
+
+    prompt: Said
+    completion: Said
+    reward: Reward | None = None
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -48,71 +54,64 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     Raises:
         ContractError: if the table is invalid; the message names file, row and column.
     """
-    try:
-        names = pq.read_schema(path).names
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ContractError(unreadable(path, "Parquet file", error)) from None
+    names = columns_of(path).names
     if "response_ids" in names:
         return _recorded(path)
     if missing := {"prompt", "completion"} - {*names}:
         raise ContractError(f"{path}: column {min(missing)!r} is missing; expected TRL's completions")
-    return _completions(pd.read_parquet(path), path, reward_key)
+    return _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
 
 
 def _recorded(path: Path) -> list[Sample]:
     columns = ["question_id", "sample", "prompt_ids", "response_ids", "logprobs", "length", "truncated"]
     frame = read_frame(path, RESPONSES, [*columns, "finish_reason", "correct"])
-    groups = (frame["sample"] == 0).cumsum()
+    groups = (frame["sample"] == 0).cumsum().tolist()
     samples = []
     for place, (row, group) in enumerate(zip(frame.itertuples(), groups, strict=True)):
         where = f"{path}: row {place}"
-        samples.append(
-            Sample(
+        with reading(where):
+            sample = Sample(
                 where,
-                group=group,
+                group,
                 question_id=row.question_id,
-                prompt_ids=token_ids(row.prompt_ids, "prompt_ids", where),
-                response_ids=token_ids(row.response_ids, "response_ids", where),
+                prompt_ids=row.prompt_ids,
+                response_ids=row.response_ids,
                 truncated=row.truncated,
-                logprobs=log_probabilities(row.logprobs, "logprobs", row.length, where),
-                reward=float(row.correct),
+                logprobs=row.logprobs,
+                reward=row.correct,
             )
-        )
+        samples.append(sample)
     return samples
 
 
-def _completions(frame: pd.DataFrame, path: Path, reward_key: str) -> list[Sample]:
-    """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
-    chats = frame["prompt"].map(_chat)
-    prompts = frame["prompt"].map(_text)
-    groups = (prompts != prompts.shift()).cumsum()
-    rewards = frame[reward_key] if reward_key in frame else [None] * len(frame)
-    rows = zip(prompts, chats, groups, frame["completion"].map(_text), rewards, strict=True)
-    return [
-        Sample(
-            where,
-            group=group,
-            prompt=prompt,
-            messages=chat,
-            raw=chat is None,
-            text=text,
-            reward=number(reward, reward_key, where),
-        )
-        for where, (prompt, chat, group, text, reward) in (
-            (f"{path}: row {place}", row) for place, row in enumerate(rows)
-        )
-    ]
+def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
+    """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group. A row without a text as
+    prompt or completion, such as the call of a tool, says that it is left out."""
+    samples, group, before = [], 0, None
+    rows = (row for batch in batches(path, columns) for row in batch.to_pylist())
+    for place, row in enumerate(rows):
+        where = f"{path}: row {place}"
+        if not (_has_text(row["prompt"]) and _has_text(row["completion"])):
+            samples.append(Sample(where, None, left_out="its prompt or completion has no text"))
+            continue
+        with reading(where, {"reward": reward_key}):
+            found = _Completion(**{**row, "reward": row.get(reward_key)})
+            if found.prompt != before:
+                group, before = group + 1, found.prompt
+            sample = Sample(
+                where,
+                group,
+                **as_prompt(found.prompt),
+                raw=isinstance(found.prompt, str),
+                text=joined(found.completion),
+                reward=found.reward,
+            )
+        samples.append(sample)
+    return samples
 
 
-def _chat(value: Any) -> tuple[dict[str, str], ...] | None:
-    """The messages of a chat; None of a text."""
-    if not isinstance(value, (list, np.ndarray)):
-        return None
-    return tuple({"role": str(message["role"]), "content": str(message["content"])} for message in value)
-
-
-def _text(value: Any) -> str:
-    """The text itself, or that of a chat's messages."""
-    if isinstance(value, (list, np.ndarray)):
-        return "\n".join(str(message["content"]) for message in value)
-    return str(value)
+def _has_text(said: Any) -> bool:
+    """Whether a text, or every message of a chat, says something."""
+    if isinstance(said, list):
+        return bool(said) and all(not isinstance(message, dict) or message.get("content") for message in said)
+    return said is not None and said != ""

@@ -1,0 +1,81 @@
+"""Parquet files of a user, read in bounded batches: a few hundred kilobytes can hold gigabytes of repeated values."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cocal.errors import ContractError
+from cocal.store.damage import unreadable
+from cocal.store.rows import in_bytes, regular
+
+LARGEST_TABLE = 2 * 2**30
+"""Bytes of the columns that are read of one file, decoded. A step of 2,048 responses of 32,000 tokens, with their ids
+and log-probabilities, takes 0.8 GiB."""
+_MOST_ROWS = 1024
+"""Rows of a batch."""
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError)
+"""What pyarrow raises about a damaged file."""
+
+
+def columns_of(path: Path) -> pa.Schema:
+    """The schema of a file.
+
+    Raises:
+        ContractError: if the file is missing or unreadable.
+    """
+    try:
+        return pq.read_schema(regular(path, "Parquet"))
+    except UNREADABLE as error:
+        raise ContractError(unreadable(path, "Parquet file", error)) from None
+
+
+def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in their order, at most `_MOST_ROWS` at a time.
+
+    Args:
+        columns: Columns to read; by default all of them.
+
+    Raises:
+        ContractError: if the file is missing, unreadable or larger than `LARGEST_TABLE` when decoded.
+    """
+    regular(path, "Parquet")
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            rows = _rows_together(path, file, columns)
+            decoded = 0
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
+                decoded += batch.nbytes
+                _check(path, decoded)
+                yield batch
+    except UNREADABLE as error:
+        raise ContractError(unreadable(path, "Parquet file", error)) from None
+
+
+def _rows_together(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> int:
+    """Number of rows of a batch, so that none exceeds the bound whatever its values are.
+
+    Numbers take as many bytes as the metadata say. A text takes at most its whole part of the file, and every row may
+    repeat it.
+    """
+    decoded, longest = 0, 1
+    for group in (file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)):
+        for place in range(group.num_columns):
+            part = group.column(place)
+            if columns is not None and part.path_in_schema.split(".")[0] not in columns:
+                continue
+            width = _WIDTHS.get(part.physical_type)
+            decoded += part.num_values * width if width else part.total_uncompressed_size
+            longest = longest if width else max(longest, part.total_uncompressed_size)
+    _check(path, decoded)
+    return min(max(LARGEST_TABLE // longest, 1), _MOST_ROWS)
+
+
+def _check(path: Path, decoded: int) -> None:
+    if decoded > LARGEST_TABLE:
+        raise ContractError(
+            f"{path}: {in_bytes(path.stat().st_size)} that become more than {in_bytes(LARGEST_TABLE)} when they are "
+            "read; write the rows into several files, or leave out columns that are not needed"
+        )

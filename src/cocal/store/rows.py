@@ -1,0 +1,132 @@
+"""Rows of files that come from elsewhere: JSON lines, and the one sentence about a row that cannot be read."""
+
+import json
+import reprlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from cocal.errors import ContractError
+
+LONGEST_LINE = 32 * 2**20
+"""Bytes of a line. A response of 32,000 tokens with ids, mask and log-probabilities takes about one megabyte."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SHOWN_NAMES = 20
+
+
+def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The lines of a file, one at a time: file and line for error messages, the text, and what it holds.
+
+    Empty lines are passed over.
+
+    Raises:
+        ContractError: if the file is missing or holds no line, or a line is too long or not a JSON object.
+    """
+    some = False
+    with regular(path, "JSON lines").open("rb") as lines:
+        place = 0
+        while line := lines.readline(LONGEST_LINE + 1):
+            place += 1
+            where = f"{path}: line {place}"
+            if len(line) > LONGEST_LINE:
+                raise ContractError(
+                    f"{where}: longer than {in_bytes(LONGEST_LINE)}, which is no line of one response; leave out "
+                    "fields that are not needed, or delete the line"
+                )
+            line = line.removeprefix(_BYTE_ORDER_MARK).strip() if place == 1 else line.strip()
+            if line:
+                some = True
+                yield where, line.decode(errors="replace"), _object(line, where)
+    if not some:
+        raise ContractError(f"{path}: the file is empty; give a file with a JSON object in every line")
+
+
+def extended(text: str, added: Mapping[str, Any]) -> str:
+    """The text of a line (`entries`) with further fields, and its own as they are."""
+    return f"{text[:-1].rstrip()}, {json.dumps(added, ensure_ascii=False)[1:]}\n"
+
+
+@contextmanager
+def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Turn what pydantic finds wrong with a row into one sentence.
+
+    Args:
+        where: File and row.
+        names: Names of the fields in the file, by the names of the model where they differ.
+
+    Raises:
+        ContractError: if the model refuses the row; the message names file, row, field and remedy.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = [str(part) for part in first["loc"]]
+        if names and place:
+            place[0] = names.get(place[0], place[0])
+        field = f"field {'.'.join(place)!r}" if place else "the row"
+        if first["type"] == "missing" or first["input"] is None:
+            problem = " is missing"
+        elif first["type"] == "value_error":
+            problem = f" {first['ctx']['error']}"
+        else:
+            problem = f" is {shown(first['input'])}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        raise ContractError(f"{where}: {field}{problem}; correct or delete the row") from None
+
+
+def regular(path: Path, kind: str) -> Path:
+    """The path of a file that exists; a folder, a pipe or a link in a circle is none.
+
+    Args:
+        kind: Kind of file that is expected, such as "JSON lines".
+
+    Raises:
+        ContractError: if there is no such file.
+    """
+    try:
+        found = path.is_file()
+    except PermissionError:
+        raise
+    except OSError:  # a name that is too long
+        found = False
+    if not found:
+        raise ContractError(f"{path}: there is no such file of {kind}; check its path")
+    return path
+
+
+def shown(value: Any) -> str:
+    """A value in few words. Plain `repr` would fail on lists of a hundred thousand levels and on endless numbers."""
+    try:
+        return reprlib.repr(value)
+    except (ValueError, RecursionError):
+        return f"a value of type {type(value).__name__}"
+
+
+def listed(names: Any) -> str:
+    """Names with commas; those beyond the first twenty are counted."""
+    names = [str(name) for name in names]
+    more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(names[:_SHOWN_NAMES]) + more
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes in a unit that is easily read, such as 32 MiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:,.4g} GiB"
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = from_json(line)
+    except ValueError as error:
+        raise ContractError(f"{where}: not JSON ({error}); correct or delete the line") from None
+    if not isinstance(found, dict):
+        raise ContractError(f'{where}: not a JSON object with fields, such as {{"prompt": ...}}')
+    return found
