@@ -75,7 +75,7 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
         Args:
             model: The policy, or the checkpoint that ended its training.
-            tokenizer: Its tokenizer, with a chat template.
+            tokenizer: Its tokenizer. Without a chat template, prompts are plain text.
             rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
                 prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
                 step, group, question_id and truncated, in the order of training.
@@ -144,7 +144,7 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
         Args:
             model: The language model.
-            tokenizer: Its tokenizer, with a chat template.
+            tokenizer: Its tokenizer.
             prompts: n prompts; see `Prompt`.
             responses: n responses; see `Response`.
             target: Target of the members, "binary" or "group"; by default binary if it was fitted.
@@ -176,7 +176,10 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             ContractError: if the policy is another one than the companion's.
         """
         self.about.base_model.check(BaseModelFacts.of(policy.model.config))
-        return Encoder(policy.tokenizer, policy.model.config.vocab_size, policy.ends, thinking=self.about.thinking)
+        about = self.about
+        return Encoder(
+            policy.tokenizer, policy.vocabulary, policy.ends, template=about.template, thinking=about.thinking
+        )
 
     def score_encoded(
         self,
