@@ -148,6 +148,7 @@ def test_code_of_a_model_is_not_run_whatever_is_answered(own, tmp_path, capsys, 
 def test_a_model_that_transformers_knows_is_read_without_its_code(own, tmp_path, caplog, monkeypatch):
     changes = {"config": "AutoModelForCausalLM", "tokenizer_config": "AutoTokenizer"}
     changes = {file: {"auto_map": {what: "own.Own"}} for file, what in changes.items()}
+    changes["config"]["_attn_implementation"] = "somebody/kernel"  # transformers would load it from the hub
     folder = _with_code(own, tmp_path / "model", **changes)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
     found = load_policy(folder)

@@ -86,13 +86,12 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
     with _complete(path):
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     attention = _attention(path, config, cuda)
-    if hasattr(config, "auto_map"):
-        logging.warning(
-            "%s: the model brings code of its own (auto_map), which is not run; transformers has its own", path
-        )
+    _warn_of_code(path, "model", hasattr(config, "auto_map"))
+    config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
     with _complete(path):
         model = AutoModelForCausalLM.from_pretrained(
             path,
+            config=config,
             trust_remote_code=False,
             dtype=torch.bfloat16 if cuda and not training else torch.float32,
             attn_implementation=attention,
