@@ -109,12 +109,9 @@ def test_bfloat16_states_are_averaged_in_float32():
             return hidden
 
     block = Block()
-    decoder = torch.nn.Module()
-    decoder.model = torch.nn.Module()
-    decoder.model.layers = torch.nn.ModuleList([block])
     hidden = torch.ones((2, 900, 4), dtype=torch.bfloat16)
     hidden[:, ::2] += torch.tensor(2.0**-7)
-    with capture(decoder, [0], torch.tensor([1, 100]), torch.tensor([900, 700]), ["mean"]) as states:
+    with capture([block], [0], torch.tensor([1, 100]), torch.tensor([900, 700]), ["mean"]) as states:
         block(hidden)
     mean = states.stacked()[:, 0, 0]
     assert mean.dtype == torch.float32

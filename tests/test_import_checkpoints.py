@@ -76,7 +76,7 @@ def _cut(folder):
     [
         (_settings(num_hidden_layers=3), "num_hidden_layers is 3, the backbone's depth is 2"),
         (_settings(hidden_size=64), "hidden_size is 64, the backbone's width is 32"),
-        (_settings(auto_map={"AutoModel": "modeling_own.Own"}), "needs code of its own"),
+        (_settings(auto_map={"AutoModel": "modeling_own.Own"}), "brings code of its own"),
         (_settings(vocab_size=100), "tokens, but the embedding has 100 rows"),
         (_settings(vocab_size=512), "the embedding has 512 rows, but that of .* has 384"),
         (

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from cocal.runtime.numerics import active
@@ -23,6 +24,7 @@ def grouped_attention(
     attention_mask: torch.Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
+    position_bias: torch.Tensor | None = None,
     **_,
 ) -> tuple[torch.Tensor, None]:
     """Compute the same as transformers' `sdpa`, but faster on CPUs.
@@ -35,19 +37,25 @@ def grouped_attention(
     therefore two products, which OpenBLAS computes, and a softmax. One query a row, as in decoding, is faster without.
 
     Args:
-        module: Unused.
+        module: The attention's module.
         query: Queries (batch, heads, length, width).
         key: Keys (batch, key-value heads, total length, width).
         value: Values (batch, key-value heads, total length, width).
         attention_mask: Mask, bool, broadcasts to (batch, heads, length, total length); None means causal attention.
         dropout: Dropout rate of the attention weights.
         scaling: Factor of the scores.
+        position_bias: Learnt summand of the scores, which few models have; transformers' `sdpa` computes theirs.
 
     Returns:
         Output (batch, length, heads, width), and None in place of the attention weights.
     """
+    if position_bias is not None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout, scaling, position_bias=position_bias
+        )
     short = query.shape[2] > 1 and query.shape[2] * key.shape[2] <= _SHORT
-    if short and not dropout and active() == "portable":
+    added = attention_mask is not None and attention_mask.dtype != torch.bool  # a mask of a few models' own
+    if short and not dropout and not added and active() == "portable":
         output = _by_products(query, key, value, attention_mask, scaling)
     else:
         output = scaled_dot_product_attention(
@@ -82,9 +90,9 @@ def _by_products(
     refused = torch.zeros(mask.shape, dtype=query.dtype, device=query.device)
     refused.masked_fill_(~mask, torch.finfo(query.dtype).min)
     query = query * (width**-0.5 if scaling is None else scaling)
-    query, key, value = (part.reshape(rows * shared, -1, width) for part in (query, key, value))
+    query, key, value = (part.reshape(rows * shared, -1, part.shape[3]) for part in (query, key, value))
     scores = (query @ key.transpose(1, 2)).view(rows, heads, length, total) + refused
-    return (scores.softmax(dim=3).view(rows * shared, -1, total) @ value).view(rows, heads, length, width)
+    return (scores.softmax(dim=3).view(rows * shared, -1, total) @ value).view(rows, heads, length, value.shape[2])
 
 
 AttentionInterface.register(GROUPED, grouped_attention)

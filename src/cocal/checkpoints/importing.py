@@ -76,8 +76,12 @@ def import_checkpoint(
             raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
     if architecture is not None:
         _check_shape(source, config, architecture)
-    if "auto_map" in config:
-        raise ContractError(f"{source}: the checkpoint needs code of its own (auto_map), which is never run")
+    spoken = _settings(source, "tokenizer_config.json") if (source / "tokenizer_config.json").exists() else {}
+    if "auto_map" in config or "auto_map" in spoken:  # slime runs such code unasked
+        raise ContractError(
+            f"{source}: the checkpoint brings code of its own (auto_map in config.json or tokenizer_config.json), "
+            "which is never run; give one that transformers loads without"
+        )
     _check_weights(source)
     tokenizer = load_tokenizer(source)
     if len(tokenizer) > config.get("vocab_size", 0):

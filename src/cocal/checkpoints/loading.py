@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cocal.checkpoints.text import chat_ids
+from cocal.checkpoints.decoder import text_config
+from cocal.checkpoints.template import template_fault
 from cocal.errors import ContractError
 from cocal.store import check_folder, digest, write_text
 from cocal.store.damage import remedy
@@ -16,7 +18,7 @@ from cocal.store.folders import listed_files
 
 if TYPE_CHECKING:
     import torch
-    from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 class Policy(NamedTuple):
@@ -24,7 +26,7 @@ class Policy(NamedTuple):
 
     Attributes:
         model: Causal language model in evaluation mode.
-        tokenizer: The checkpoint's tokenizer, which has a chat template.
+        tokenizer: The checkpoint's tokenizer, which has a chat template, unless it was loaded to do without one.
     """
 
     model: "PreTrainedModel"
@@ -32,8 +34,9 @@ class Policy(NamedTuple):
 
     @property
     def pad(self) -> int:
-        """Id of the padding token."""
-        return self.tokenizer.pad_token_id
+        """Id of the padding token; any other id where the model has none, since no token attends to padding."""
+        pad = self.tokenizer.pad_token_id
+        return pad if pad is not None and pad < self.vocabulary else 0
 
     @property
     def ends(self) -> frozenset[int]:
@@ -43,41 +46,55 @@ class Policy(NamedTuple):
     @property
     def blocks(self) -> int:
         """Number of transformer blocks."""
-        return self.model.config.num_hidden_layers
+        return text_config(self.model.config).num_hidden_layers
 
     @property
     def hidden(self) -> int:
         """Width of a hidden state."""
-        return self.model.config.hidden_size
+        return text_config(self.model.config).hidden_size
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of rows of the embedding."""
+        return text_config(self.model.config).vocab_size
 
 
-def load_policy(path: str | Path, training: bool = False) -> Policy:
+def load_policy(path: str | Path, training: bool = False, plain: bool = False) -> Policy:
     """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in float32 elsewhere.
 
+    Code that a checkpoint brings is never run.
+
     Args:
+        path: Folder of the checkpoint.
         training: Whether to load float32 weights on a GPU, too, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
+        plain: Whether a tokenizer without a chat template will do.
 
     Raises:
         ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
-            written.
+            written, or if the model is no causal language model of transformers.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
-    from cocal.checkpoints.attention import GROUPED
-
     disable_progress_bar()
-    tokenizer = load_tokenizer(path)
+    tokenizer = load_tokenizer(path, plain)
     cuda = torch.cuda.is_available()
     check_folder(path)
     _generation_settings(path)  # transformers would take a file that it cannot read for a missing one
     with _complete(path):
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    attention = _attention(path, config, cuda)
+    _warn_of_code(path, "model", hasattr(config, "auto_map"))
+    config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
+    with _complete(path):
         model = AutoModelForCausalLM.from_pretrained(
             path,
+            config=config,
+            trust_remote_code=False,
             dtype=torch.bfloat16 if cuda and not training else torch.float32,
-            attn_implementation="sdpa" if cuda else GROUPED,
+            attn_implementation=attention,
             use_safetensors=True,
             # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
             device_map=torch.device("cuda", torch.cuda.current_device()) if cuda else None,
@@ -85,8 +102,34 @@ def load_policy(path: str | Path, training: bool = False) -> Policy:
     return Policy(model.eval(), tokenizer)
 
 
-def load_tokenizer(path: str | Path) -> "PreTrainedTokenizerBase":
+def _attention(path: str | Path, config: "PretrainedConfig", cuda: bool) -> str:
+    """The fastest attention that computes what a model's own does: `sdpa` leaves out soft caps of scores, and some
+    models have nothing but their own.
+
+    Raises:
+        ContractError: if transformers has no causal language model of this type.
+    """
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    from cocal.checkpoints.attention import GROUPED
+
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ContractError(
+            f"{path}: transformers has no causal language model of type {config.model_type}, and no other is read; "
+            "give a model that writes text from left to right"
+        )
+    supported = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]._supports_sdpa
+    if not supported or getattr(text_config(config), "attn_logit_softcapping", None):
+        return "eager"
+    return "sdpa" if cuda else GROUPED
+
+
+def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenizerBase":
     """Tokenizer of a Hugging Face checkpoint.
+
+    Args:
+        path: Folder of the checkpoint.
+        plain: Whether a tokenizer without a chat template will do.
 
     Raises:
         ContractError: if the folder lacks files, a file has changed since it was written, or the tokenizer has no chat
@@ -96,15 +139,19 @@ def load_tokenizer(path: str | Path) -> "PreTrainedTokenizerBase":
 
     check_folder(path, weights=False)
     with _complete(path):
-        tokenizer = AutoTokenizer.from_pretrained(path)
-    if tokenizer.chat_template is None:
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    _warn_of_code(path, "tokenizer", "auto_map" in tokenizer.init_kwargs)
+    if tokenizer.chat_template is not None:
+        if reason := template_fault(tokenizer):
+            raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}")
+    elif not plain:
         raise ContractError(f"{path}: the tokenizer has no chat template")
-    try:
-        chat_ids(tokenizer, ["2 + 2 = ?"])
-    except Exception as error:  # templates are programs, which fail in ways of their own
-        reason = _first_line(error)
-        raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}") from None
     return tokenizer
+
+
+def _warn_of_code(path: str | Path, what: str, brought: bool) -> None:
+    if brought:
+        logging.warning("%s: the %s brings code of its own (auto_map), which is not run; transformers' is", path, what)
 
 
 def require_complete(path: str | Path) -> None:
@@ -123,7 +170,7 @@ def require_complete(path: str | Path) -> None:
         return
     check_folder(folder)
     with _complete(path):
-        AutoConfig.from_pretrained(path)
+        AutoConfig.from_pretrained(path, trust_remote_code=False)
         files = set(folder.glob("*.safetensors"))
         for index in folder.glob("*.safetensors.index.json"):
             files |= {folder / name for name in json.loads(index.read_text())["weight_map"].values()}
@@ -142,6 +189,12 @@ def _complete(path: str | Path) -> Iterator[None]:
     except Exception as error:  # tokenizers raise plain Exceptions about files that they cannot read
         if isinstance(error, MemoryError) or "memory" in str(error).lower():
             raise  # the machine is too small, the checkpoint may be whole
+        if "trust_remote_code" in str(error):
+            raise ContractError(
+                f"{path}: the model brings code of its own (auto_map in config.json or tokenizer_config.json), which "
+                "is never run, and the installed transformers has none for it; give a model of an architecture that "
+                "transformers has, or install a version that has this one"
+            ) from None
         reason = _first_line(error)
         raise ContractError(f"{path}: not a complete checkpoint ({reason}); {remedy(path)}") from None
 
@@ -175,7 +228,7 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
 
     tokenizer = load_tokenizer(path)
     with _complete(path):
-        size = AutoConfig.from_pretrained(path).vocab_size
+        size = text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).vocab_size
     return Vocabulary(tokenizer, size, stored_end_tokens(path))
 
 
@@ -217,7 +270,7 @@ def stored_dtype(path: Path) -> "torch.dtype":
     from transformers import AutoConfig
 
     with _complete(path):
-        return AutoConfig.from_pretrained(path).dtype or torch.float32
+        return AutoConfig.from_pretrained(path, trust_remote_code=False).dtype or torch.float32
 
 
 def cast_weights(folder: Path, dtype: "torch.dtype") -> None:

@@ -1,6 +1,6 @@
 """Conversion between texts and token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,16 +11,31 @@ Tokens = Sequence[int]
 
 def chat_ids(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[str]) -> list[list[int]]:
     """Token ids of single-turn chats in non-thinking mode, up to the beginning of the response."""
-    texts = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}],
-            add_generation_prompt=True,
-            enable_thinking=False,
-            tokenize=False,
-        )
-        for message in messages
-    ]
+    texts = [render(tokenizer, [{"role": "user", "content": message}]) for message in messages]
     return tokenizer(texts, add_special_tokens=False)["input_ids"]
+
+
+def render(
+    tokenizer: "PreTrainedTokenizerBase",
+    messages: Sequence[Mapping[str, str]],
+    thinking: bool = False,
+    template: str | None = None,
+) -> str:
+    """The text of a chat up to the beginning of the response.
+
+    Args:
+        tokenizer: Tokenizer with a chat template.
+        messages: Messages, each with `role` and `content`.
+        thinking: Whether the response is to begin in thinking mode, where the template knows it.
+        template: Chat template in place of the tokenizer's own.
+    """
+    return tokenizer.apply_chat_template(
+        [dict(message) for message in messages],
+        chat_template=template,
+        add_generation_prompt=True,
+        enable_thinking=thinking,
+        tokenize=False,
+    )
 
 
 def plain_texts(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[Tokens]) -> list[str]:

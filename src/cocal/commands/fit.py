@@ -41,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TOKENS",
         help="responses of so many tokens count as cut and take no part, where the rollouts do not say which were cut",
     )
+    parser.add_argument(
+        "--template",
+        type=Path,
+        metavar="FILE",
+        help="chat template (Jinja) in place of the tokenizer's own; with an empty file, or where neither is there, "
+        "prompts are plain text",
+    )
     parser.add_argument("--thinking", action="store_true", help="chats are rendered in thinking mode")
     parser.add_argument(
         "--target",
@@ -78,6 +85,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import field_flags, field_mapping, given_flags, set_numerics
 
     set_numerics(options)
+    from cocal.checkpoints.template import read_template
     from cocal.config.evaluation import CompanionSettings
     from cocal.config.load import validate
     from cocal.integrations.lines import NEEDED
@@ -98,7 +106,11 @@ def run(options: argparse.Namespace) -> None:
         chosen["dropout"] = CompanionSettings().dropout[: len(options.widths)]
     settings = validate(CompanionSettings, {"targets": [options.target], **chosen}, "flags of the companion")
     reading = Reading(
-        field_mapping(options.field), options.correct_above, options.max_response_length, options.thinking
+        field_mapping(options.field),
+        options.correct_above,
+        options.max_response_length,
+        options.thinking,
+        None if options.template is None else read_template(options.template),
     )
     files = [path for path, _ in find(options.rollouts).files]
     checkpoint = Checkpoint.find(options.model, options.revision)

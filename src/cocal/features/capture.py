@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from cocal.errors import ContractError
+
 RESPONSE_POOLINGS = ("last", "mean")
 """The poolings of a response: its last token, and the mean over its tokens (equation 6)."""
 PROMPT = "prompt"
@@ -50,7 +52,7 @@ class PooledStates:
 
 @contextmanager
 def capture(
-    model: nn.Module,
+    blocks: Sequence[nn.Module],
     layers: Sequence[int],
     begin: torch.Tensor,
     end: torch.Tensor,
@@ -62,12 +64,15 @@ def capture(
     transformers comes after that norm and is a different quantity.
 
     Args:
-        model: An unwrapped decoder whose blocks are `model.model.layers`.
+        blocks: The transformer blocks of an unwrapped model (`cocal.checkpoints.decoder.blocks_of`).
         layers: Zero-based block indices.
         begin: int64 (batch,), position of each row's first response token, at least 1.
         end: int64 (batch,), position after each row's last response token, which may be the end-of-sequence token. It
             exceeds `begin` unless only the last prompt token is pooled.
         poolings: Names among "last", "mean" and "prompt"; the states are stacked in this order.
+
+    Raises:
+        ContractError: in the forward pass, if a block gives something other than one state for each token.
     """
     rows = torch.arange(len(begin), device=begin.device)
     pool: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -80,12 +85,17 @@ def capture(
     def hook_for(layer: int):
         def hook(_module: nn.Module, _inputs: tuple, output: torch.Tensor | tuple) -> None:
             hidden = output[0] if isinstance(output, tuple) else output
+            if hidden.ndim != 3 or len(hidden) != len(rows):
+                raise ContractError(
+                    f"{type(blocks[layer]).__name__}: the blocks of this architecture give states of shape "
+                    f"{tuple(hidden.shape)} for {len(rows)} rows, and not one for each token; such models are not read"
+                )
             with torch.autocast(hidden.device.type, enabled=False):  # the means stay float32 under autocast
                 states.pooled[layer] = torch.stack([pool[name](hidden) for name in poolings], dim=1)
 
         return hook
 
-    handles = [model.model.layers[layer].register_forward_hook(hook_for(layer)) for layer in states.layers]
+    handles = [blocks[layer].register_forward_hook(hook_for(layer)) for layer in states.layers]
     try:
         yield states
     finally:

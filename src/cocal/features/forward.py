@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from cocal.checkpoints.decoder import blocks_of, decoder_of
 from cocal.checkpoints.text import Tokens
 from cocal.features.capture import RESPONSE_POOLINGS, capture
 
@@ -149,7 +150,7 @@ def _start(
         padded[k, begin[k] : end[k]] = response
     ids = _to_device(padded, device)
     values = None
-    with capture(bare, layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
+    with capture(blocks_of(bare), layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
         if logprobs:
             first = begin.min() - 1  # the shortest prompt's last token is the first that predicts a response token
             logits = model(input_ids=ids, use_cache=False, logits_to_keep=padded.shape[1] - int(first)).logits
@@ -160,7 +161,7 @@ def _start(
             ]
             values = _to_host(torch.cat(parts))
         else:
-            bare.model(input_ids=ids, use_cache=False)
+            decoder_of(bare)(input_ids=ids, use_cache=False)
     features = _to_host(states.stacked())
     done = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
     return _Running(rows, np.cumsum(end - begin), features, values, done)

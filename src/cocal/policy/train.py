@@ -130,6 +130,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
     batches = rollouts // (settings.micro_batch * processes)
     return GRPOConfig(
         output_dir=str(folder),
+        trust_remote_code=False,  # of the reference model, which TRL loads
         seed=settings.seed,
         max_steps=settings.steps * settings.updates_per_step,
         num_generations=settings.responses_per_question,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Literal
 
 from cocal import __version__
+from cocal.checkpoints.decoder import text_config
 from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Model
 from cocal.errors import ContractError
@@ -30,13 +31,14 @@ class BaseModelFacts(Model):
     @classmethod
     def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelFacts":
         """The facts in the configuration of a transformers model."""
+        text = text_config(config)
         return cls(
             name=name or config.name_or_path or "unnamed",
             revision=getattr(config, "_commit_hash", None),
             model_type=config.model_type,
-            hidden=config.hidden_size,
-            blocks=config.num_hidden_layers,
-            vocabulary=config.vocab_size,
+            hidden=text.hidden_size,
+            blocks=text.num_hidden_layers,
+            vocabulary=text.vocab_size,
         )
 
     def check(self, other: "BaseModelFacts") -> None:
@@ -72,6 +74,8 @@ class About(Model):
     base_model: BaseModelFacts
     thinking: bool = False
     """Whether chats are put into the template in thinking mode."""
+    template: str | None = None
+    """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text."""
     notes: tuple[str, ...] = ()
     """What the rollouts were, and what was assumed of them."""
     fields: dict[str, str] = {}

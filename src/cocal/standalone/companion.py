@@ -84,7 +84,7 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
         Args:
             model: The policy, or the checkpoint that ended its training.
-            tokenizer: Its tokenizer, with a chat template.
+            tokenizer: Its tokenizer. Without a chat template, prompts are plain text.
             rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
                 prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
                 step, group, question_id and truncated, in the order of training.
@@ -154,7 +154,7 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
         Args:
             model: The language model.
-            tokenizer: Its tokenizer, with a chat template.
+            tokenizer: Its tokenizer.
             prompts: n prompts; see `Prompt`.
             responses: n responses; see `Response`.
             target: Target of the members, "binary" or "group"; by default binary if it was fitted.
@@ -191,12 +191,14 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             ContractError: if the policy is another one than the companion's.
         """
         self.about.base_model.check(BaseModelFacts.of(policy.model.config))
+        about = self.about
         return Encoder(
             policy.tokenizer,
-            policy.model.config.vocab_size,
+            policy.vocabulary,
             policy.ends,
-            thinking=self.about.thinking,
-            max_response_length=max_response_length or self.about.max_response_length,
+            template=about.template,
+            thinking=about.thinking,
+            max_response_length=max_response_length or about.max_response_length,
         )
 
     def score_encoded(

@@ -53,12 +53,14 @@ class Reading:
         correct_above: A reward above this number means a correct response; None for rewards of 0 and 1, or -1 and 1.
         max_response_length: Tokens from which on a response counts as cut, where the rollouts do not say which are.
         thinking: Whether chats are put into the template in thinking mode.
+        template: Chat template in place of the tokenizer's own; if empty, prompts are plain text.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
     correct_above: float | None = None
     max_response_length: int | None = None
     thinking: bool = False
+    template: str | None = None
 
 
 def fit(
@@ -83,7 +85,7 @@ def fit(
 
     Args:
         model: The policy, or the checkpoint that ended its training.
-        tokenizer: Its tokenizer, with a chat template.
+        tokenizer: Its tokenizer. Without a chat template, prompts are plain text, unless `reading` has a template.
         rollouts: Folder, files, or a table; see `cocal.Companion.fit`.
         settings: Architecture and training; by default `BINARY`.
         reading: How the rollouts are read.
@@ -104,10 +106,12 @@ def fit(
     """
     settings, reading = settings or BINARY, reading or Reading()
     policy = Policy(model.eval(), tokenizer)
+    template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
     encoder = Encoder(
         tokenizer,
-        model.config.vocab_size,
+        policy.vocabulary,
         policy.ends,
+        template=template,
         thinking=reading.thinking,
         max_response_length=reading.max_response_length,
     )
@@ -135,6 +139,7 @@ def fit(
             states=number_format,
             base_model=base_model or BaseModelFacts.of(model.config),
             thinking=reading.thinking,
+            template=template,
             notes=experience.notes,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,

@@ -48,8 +48,8 @@ class Checkpoint:
         return cls(name, folder, folder.name)
 
     def load(self) -> Policy:
-        """The policy, as the workflow's commands load it."""
-        return load_policy(self.folder)
+        """The policy, as the workflow's commands load it; its tokenizer may lack a chat template."""
+        return load_policy(self.folder, plain=True)
 
     def facts(self, policy: Policy) -> BaseModelFacts:
         """What a saved companion says of its model."""

@@ -76,6 +76,7 @@ class Worker:
         self._answers = answers
         self._llm = LLM(
             checkpoint,
+            trust_remote_code=False,
             load_format="safetensors",
             generation_config="vllm",  # the checkpoint's own sampling defaults are ignored
             dtype="float32" if cpu else "bfloat16",

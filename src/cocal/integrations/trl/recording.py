@@ -22,6 +22,7 @@ import torch
 from transformers import TrainerCallback
 
 from cocal.answers.judge import Verdicts
+from cocal.checkpoints.decoder import text_config
 from cocal.config.evaluation import OnlineSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.capture import resolve_layers
@@ -91,7 +92,7 @@ class RolloutRecording(RolloutCapture):
                 "within an update; change one of them"
             )
         self._updates = generated // self.args.gradient_accumulation_steps
-        blocks = self.model.config.num_hidden_layers
+        blocks = text_config(self.model.config).num_hidden_layers
         if recording.states:
             self._layers = resolve_layers(recording.layers, blocks)
         elif recording.online is not None:
@@ -161,7 +162,7 @@ class RolloutRecording(RolloutCapture):
                 responses=-(-self.state.max_steps // self._updates) * rows,
                 rows_per_chunk=rows,
                 layers=self._layers,
-                hidden=self.model.config.hidden_size,
+                hidden=text_config(self.model.config).hidden_size,
                 dtype=self._recording.number_format,
                 attributes=self._attributes,
                 resume=path.exists(),
@@ -183,7 +184,7 @@ class RolloutRecording(RolloutCapture):
                 self._recording.online,
                 questions,
                 self._layers[-1],
-                self.model.config.hidden_size,
+                text_config(self.model.config).hidden_size,
                 self._recording.number_format,
             )
             if self.state.global_step:
