@@ -56,8 +56,7 @@ def read_frame(
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
-        advice = remedy(path, "rerun the rule that makes it")
-        raise ContractError(f"{path}: the folder holds no .parquet file; {advice}")
+        raise ContractError(f"{path}: the folder holds no .parquet file; {remedy(path)}")
     wanted = list(columns) if columns is not None else list(contract.columns)
     tables = []
     for file in files:

@@ -8,8 +8,7 @@ from pathlib import Path
 from cocal.runtime import lock
 from cocal.runtime.numerics import active
 from cocal.store.atomic import write_text
-
-_MARK = "settings.digest"
+from cocal.store.damage import RUN_MARK
 
 
 class RunFolder:
@@ -32,8 +31,8 @@ class RunFolder:
         self.settings_digest = settings_digest
         lock.hold(self.path)
         shutil.rmtree(self._discarded, ignore_errors=True)
-        mark, made_with = self.path / _MARK, f"{settings_digest} {active()}"
-        if self.path.exists() and (not mark.exists() or mark.read_text() != made_with):
+        mark, made_with = self.path / RUN_MARK, f"{settings_digest} {active()}"
+        if self.path.exists() and (not mark.exists() or mark.read_bytes() != made_with.encode()):
             logging.warning("%s: deleted, because it was made with other settings", self.path)
             self._discard()
         self.resumed = mark.exists()
