@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add the scores beyond the paper's metrics, such as the Brier score and the area under the risk",
     )
-    parser.add_argument("--output", required=True, metavar="FILE.nc", help="metric cube to write")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE.nc", help="metric cube to write")
     parser.add_argument("--resamples", metavar="FILE.nc", help="file for the paper's metrics of every resample")
 
 

@@ -26,6 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, type=Path, help="folder for one .parquet per set")
 
 
+def writes(options: argparse.Namespace) -> list[Path]:
+    """The tables; another job may write those of other sets into the same folder."""
+    from cocal.config import parse_settings
+    from cocal.config.data import QuestionSetsSettings
+
+    datasets = parse_settings(QuestionSetsSettings, options.settings).datasets
+    return [options.output / f"{name}.parquet" for name in datasets]
+
+
 def run(options: argparse.Namespace) -> None:
     """Build the sets, settle the questions that training and evaluation share, and write the sets.
 
