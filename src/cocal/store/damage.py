@@ -6,6 +6,8 @@ gone, and a run that resumes would never make the first steps of its rollouts ag
 
 from pathlib import Path
 
+from cocal.runtime.machine_errors import of_memory
+
 RUN_MARK = "settings.digest"
 """Name of the file that marks a folder of unfinished work (`cocal.store.run_folder`)."""
 
@@ -43,8 +45,13 @@ def unreadable(path: str | Path, kind: str, cause: object) -> str:
 
     Args:
         kind: Kind of file that is expected, such as "Parquet file".
-        cause: Description of what is wrong with it.
+        cause: Description of what is wrong with it, or the error that a library raised on reading it.
+
+    Raises:
+        BaseException: the cause, if it only says that memory is short: nobody shall delete a file for that.
     """
+    if isinstance(cause, BaseException) and of_memory(cause):
+        raise cause
     return f"{path}: not a readable {kind} ({cause}); {remedy(path)}"
 
 
