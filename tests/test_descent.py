@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import forked_snakemake
+from cocal.store.damage import product_of, remedy
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("descent.txt")
@@ -222,6 +223,16 @@ def test_all_evaluated_responses_are_read_and_scored(study):
         if job.rule == "latency":
             wanted = {Path(name).stem for name in _values(study)["MATHEMATICS"]}
             assert json.loads(job.flag("--datasets")) == {name: LENGTHS[study][name] for name in wanted}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_an_error_advises_to_delete_what_the_workflow_makes_again(study, tmp_path, monkeypatch):
+    """It would not notice that a single file of a folder is gone."""
+    monkeypatch.chdir(tmp_path)
+    for output in {output for job in jobs(study) for output in job.outputs if output.startswith("results/")}:
+        inner = "part/file" if not Path(output).suffix or output.endswith(".zarr") else ""
+        assert product_of(Path(output, inner)) == Path(output)
+        assert (f"delete {output} and rerun" if inner else "delete it and rerun") in remedy(Path(output, inner))
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -62,21 +62,35 @@ def _step_of(checkpoint: Path) -> int:
 
 
 def test_a_kill_while_checkpoints_are_saved_and_rotated_leaves_a_whole_one(trainer, tmp_path):
-    """TRL's own code saves the checkpoint of step 2 beside that of step 1, and ours marks and rotates."""
+    """TRL's own code saves the checkpoint of step 3 beside that of step 2, in the place of that of step 1."""
     run, before = tmp_path / "run", tmp_path / "before"
     _save(trainer, 1)
+    _save(trainer, 2)
     shutil.copytree(run, before)
-    steps = []
-    for _ in killed_at_each_operation(lambda: _save(trainer, 2)):
+    steps, beside = [], []
+    for _ in killed_at_each_operation(lambda: _save(trainer, 3)):
+        beside.append(sum(entry.name.startswith("checkpoint") for entry in run.iterdir()))
         steps.append(_step_of(last_resumable(run)))
-        assert {_step_of(left) for left in run.glob("checkpoint-*")} <= {1, 2}, "all that is left is whole"
         shutil.rmtree(run)
         shutil.copytree(before, run)
-    assert _step_of(last_resumable(run)) == 2
-    assert [entry.name for entry in run.glob("checkpoint-*")] == ["checkpoint-2"]
+    assert _step_of(last_resumable(run)) == 3
+    assert sorted(entry.name for entry in run.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-3"]
+    assert max(beside) == 2, "there is room for two"
     assert steps == sorted(steps)
-    assert steps.count(1) > 10, "the new checkpoint has this many files"
-    assert steps.count(2) > 10, "the old one too"
+    assert steps.count(2) > 20, "the old checkpoint and the new one have this many files"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state.pth", COMPLETE])
+def test_a_flipped_bit_in_a_checkpoint_lets_the_run_resume_from_the_one_before(trainer, tmp_path, name, caplog):
+    """A flipped bit in weights, or a truncated state, would change the policy or fail for ever."""
+    for step in (1, 2):
+        _save(trainer, step)
+    file = tmp_path / "run/checkpoint-2" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+    assert _step_of(last_resumable(tmp_path / "run")) == 1
+    assert f"{tmp_path / 'run/checkpoint-2'}: deleted, because it is damaged" in caplog.text
 
 
 def test_a_checkpoint_is_marked_after_the_rollouts_before_it_are_on_disk(trainer, tmp_path):

@@ -1,24 +1,28 @@
 """Lineage: products name their parents, wrong parents are refused, and changed ancestors are found."""
 
+import json
 import shutil
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import save_file
 
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.features.writer import create_features
 from cocal.store import provenance, write_document, write_frame
 from cocal.store.contracts import JUDGEMENTS
-from cocal.store.lineage import Product, parents, trace
+from cocal.store.lineage import Product, parents, placed, trace
 from cocal.study.lineage import Source, descent, inherited
+
+REPLIES = pd.DataFrame({"key": ["0" * 32], "reply": ["right"], "engine": ["engine 1"]})
 
 
 def _table(path, reply="right", **facts):
-    frame = pd.DataFrame({"key": ["0" * 32], "reply": [reply], "engine": ["engine 1"]})
-    write_frame(path, frame, JUDGEMENTS, provenance("judge", {}, **facts))
+    write_frame(path, REPLIES.assign(reply=reply), JUDGEMENTS, provenance("judge", {}, **facts))
     return path
 
 
@@ -58,12 +62,53 @@ def test_the_lineage_of_a_study_that_was_moved_still_holds(family, tmp_path, mon
     assert found[2] == "mine/results/questions/first.parquet"
 
 
-def test_one_attribute_serves_products_in_several_folders(family):
+def test_the_parents_of_one_product_serve_those_made_with_it(family):
     _, left, _, _ = family
     attributes = descent("results/rollouts/tiny/grpo", "train", {}, [Source(left)])
     for place in ("results/a.json", "results/features/tiny/grpo/b.json", "results/policies/tiny/grpo/step-1/c.json"):
-        write_document(place, {}, attributes)
+        write_document(place, {}, attributes | placed(place))
         assert list(Product(Path(place)).parents) == [Path(left)]
+
+
+def test_a_file_in_the_place_of_another_is_refused_whatever_it_is(family):
+    """One table of a folder among its own, and a spec beside the weights of other companions."""
+    child, left, right, _ = family
+    for step, algorithm in product((1, 2), ("dcpo", "rlcr")):
+        folder = f"results/rollouts/tiny/{algorithm}"
+        made = descent(folder, "train", {}, [], backbone="tiny", algorithm=algorithm, experience="rollouts")
+        write_frame(f"{folder}/step-{step}.parquet", REPLIES, JUDGEMENTS, made)
+    for step in (1, 2):
+        folder = Path(f"results/companions/tiny/grpo/steps-{step}")
+        folder.mkdir(parents=True)
+        made = {"cocal": json.dumps({"provenance": descent(folder, "companions", {}, [], source_step=step)})}
+        save_file({}, folder / "companions.safetensors", made)
+        write_document(folder / "spec.json", {}, json.loads(made["cocal"])["provenance"])
+    rollouts, companions = "results/rollouts/tiny/rlcr", "results/companions/tiny/grpo/steps-2"
+    swaps = {
+        "results/rollouts/tiny/dcpo/step-2.parquet": (f"{rollouts}/step-2.parquet", rollouts),
+        "results/companions/tiny/grpo/steps-1/spec.json": (f"{companions}/spec.json", companions),
+        "results/companions/tiny/grpo/steps-1/companions.safetensors": (
+            f"{companions}/companions.safetensors",
+            companions,
+        ),
+        left: (right, right),
+    }
+    for other, (file, product_) in swaps.items():
+        whole = Path(file).read_bytes()
+        descent(child, "check", {}, [Source(product_)])
+        shutil.copy(other, file)
+        with pytest.raises(ContractError, match=f"^{file}: was made as .*, and lies in the place of another; delete "):
+            descent(child, "check", {}, [Source(product_)])
+        with pytest.raises(ContractError, match=f"^{file}: was made as "):
+            list(trace(product_))
+        Path(file).write_bytes(whole)
+
+
+def test_a_product_may_lie_anywhere_outside_a_study(family, tmp_path):
+    """A checkpoint that a user has copied from a study, for example."""
+    _, left, _, _ = family
+    shutil.copy(left, tmp_path / "mine.json")
+    assert Product(Path("mine.json")).facts["step"] == "4"
 
 
 def test_a_changed_ancestor_is_named_with_what_was_made_from_it(family):
@@ -147,4 +192,4 @@ def test_the_command_prints_the_family_and_refuses_a_changed_one(family, capsys)
     assert len(capsys.readouterr().out.splitlines()) == 3
     _table(first, reply="wrong")
     assert main(["trace", child]) == 2
-    assert "rerun what makes" in capsys.readouterr().err
+    assert f"delete {left} and rerun" in capsys.readouterr().err

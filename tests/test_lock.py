@@ -2,17 +2,21 @@
 
 import errno
 import fcntl
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 
 import pytest
 
+from cocal import cli
 from cocal.errors import BusyError
 from cocal.runtime import lock
 from cocal.store.run_folder import RunFolder
+from conftest import MICRO_SETS
 from other_process import writer_of
 
 FORK = "import os, time; child = os.fork(); child or (time.sleep(60), os._exit(0)); print(child, flush=True)"
@@ -133,3 +137,36 @@ def test_the_process_of_another_machine_is_named_with_it(tmp_path):
     file.write_text("")
     assert "a process that has just begun" in lock._refusal(tmp_path / "run", file)
     lock.release(tmp_path / "run")
+
+
+STAGES = {
+    "train --algorithm grpo --base b --questions q --prompts p --stages s --rollouts r": ("run-folder", "run"),
+    "responses --backbone b --algorithm a --step 3 --plan {} --checkpoint c --questions q --prompt-format answer "
+    "--prompts p --output o": ("run-folder", "run"),
+    'features --samples {"sums":2} --responses r --checkpoint c': ("output", "sums.zarr"),
+    f"questions --settings {json.dumps(MICRO_SETS, separators=(',', ':'))}": ("output", "micro-eval.parquet"),
+    "predictions --samples {} --backbone b --algorithm a --step 3 --responses r": ("output", "p.parquet"),
+    "companions --rollouts r --features f --questions q --steps 3": ("output", "grpo"),
+    "metrics --predictions p": ("output", "cube.nc"),
+}
+"""Commands with a flag for what they write, and a file or folder of it."""
+
+
+@pytest.mark.parametrize(("command", "written"), STAGES.items(), ids=[command.split()[0] for command in STAGES])
+def test_a_stage_locks_what_it_writes_before_it_loads_anything(tmp_path, command, written):
+    """An orphan that is still importing would write its outputs after those of a job that has begun later."""
+    flag, name = written
+    output = tmp_path / (name if command.split()[0] not in ("features", "questions") else "")
+    words = [*command.split(), *(["--settings", "{}"] if "--settings" not in command else []), f"--{flag}={output}"]
+    code = "import sys; from cocal.cli import main; print(main(sys.argv[1:]), sys.modules.keys() & {'torch', 'pandas'})"
+    with writer_of(tmp_path / name) as writer:
+        done = subprocess.run([sys.executable, "-c", code, *words], check=False, capture_output=True, text=True)
+    assert done.stdout == "2 set()\n", done.stderr
+    assert f"cocal {words[0]}: error: {tmp_path / name}: an earlier run is still at work here" in done.stderr
+    assert f"kill {writer.pid}\n" in done.stderr
+
+
+def test_a_stage_leaves_no_lock_behind(tmp_path, capsys):
+    assert cli.main(["metrics", "--predictions", str(tmp_path / "none"), "--output", str(tmp_path / "cube.nc")]) == 2
+    assert "no such file" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

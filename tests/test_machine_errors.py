@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -127,6 +128,28 @@ def test_a_limit_of_file_sizes_ends_a_command_with_one_sentence(tmp_path, monkey
     assert sentence.startswith(f"{tmp_path / 'out'}/micro-eval.parquet: the file would be larger than this process may")
 
 
+ENDS = """
+import resource, sys
+from pathlib import Path
+import numpy, xarray
+from cocal.runtime.machine_errors import explain
+from cocal.store import write_dataset
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+try:
+    write_dataset(sys.argv[1], xarray.Dataset({"a": ("x", numpy.random.default_rng(0).random(9000))}), {})
+except Exception as error:
+    print(explain(error, "metrics", []))
+"""
+
+
+def test_a_process_that_could_not_write_arrays_ends_in_peace(tmp_path):
+    """HDF5 would try to write the rest of its file once more when the process ends, and crash it."""
+    command = [sys.executable, "-c", ENDS, str(tmp_path / "cube.nc")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout.startswith(f"{tmp_path / 'cube.nc'}: the file would be larger than this process may write")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_read_only_file_system_is_told(tmp_path, capsys):
     with _mounted(tmp_path / "disk", "ro") as folder:
         assert _questions(folder / "questions") == 2
@@ -166,6 +189,40 @@ def test_too_little_memory_is_told_with_what_was_asked(allocate, size):
     sentence = explain(_raised(allocate), "replay", [])
     assert sentence.startswith(f"the memory does not suffice: {size} more were asked for; give the job more memory, ")
     assert f"or lower features.batch_tokens of the study (the job then begins anew), and {AGAIN}" in sentence
+
+
+SHORT = """
+import resource, sys
+from pathlib import Path
+from cocal.features.store import open_features
+from cocal.features.writer import create_features
+import numpy as np
+writer = create_features(sys.argv[1], responses=2, layers=[3], hidden=5, rows_per_chunk=2)
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**20, resource.RLIM_INFINITY))
+from zarr.core import sync
+sync.loop[0] = sync.iothread[0] = None  # as in a process that has read no store yet
+from cocal.runtime.machine_errors import explain
+try:
+    open_features(sys.argv[1], allow_partial=True)
+except Exception as error:
+    print(explain(error, "companions", []))
+"""
+
+
+def test_nobody_is_advised_to_delete_a_file_for_want_of_memory(tmp_path):
+    """A store is read by threads, which need memory; the store is whole."""
+    command = [sys.executable, "-c", SHORT, str(tmp_path / "results/f.zarr")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == f"the memory does not suffice; give the job more memory, and {AGAIN}\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["can't start new thread", "libtorch_cpu.so: failed to map segment from shared object"]
+)
+def test_an_import_without_memory_is_told(text):
+    kind = ImportError if "segment" in text else RuntimeError
+    assert explain(kind(text), "companions", []).startswith("the memory does not suffice; give the job more memory")
 
 
 def test_too_little_memory_ends_a_command_with_one_sentence(monkeypatch, capsys):

@@ -168,12 +168,12 @@ def test_a_saved_learner_goes_on_as_if_it_had_never_stopped(steps, tmp_path):
 def test_a_damaged_state_is_named(steps, tmp_path):
     path = tmp_path / "online.pt"
     path.write_bytes(b"not a state")
-    with pytest.raises(ContractError, match=r"online\.pt: no state of these online companions"):
+    with pytest.raises(ContractError, match=r"online\.pt: not a readable state of these online companions"):
         learner().restore(path)
     other = learner(SETTINGS.model_copy(update={"widths": (4,), "dropout": (0.1,)}))
     observe(other, steps[0])
     other.save(path)
-    with pytest.raises(ContractError, match=r"online\.pt: no state of these online companions"):
+    with pytest.raises(ContractError, match=r"online\.pt: not a readable state of these online companions"):
         learner().restore(path)
 
 

@@ -1,8 +1,13 @@
 """PostCal's resampling: the same questions step by step, the same number of responses, the final policy."""
 
+import re
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 from cocal.answers.equivalence import Verifier
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
@@ -17,6 +22,7 @@ from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
 from cocal.policy.schedule import asked_questions, question_schedule
 from cocal.prompts import Prompts
+from cocal.runtime import lock
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
@@ -149,25 +155,70 @@ def test_features_are_those_of_the_exact_ids(resampled, micro_policy):
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_a_killed_run_goes_on_with_the_next_step(tmp_path, resampled, micro_policy, questions):
-    real = TransformersEngine.of(micro_policy, 32)
+class _Lasting:
+    """Generates so many steps, then the process is gone."""
 
-    class Lasting:
-        """Generates so many steps, then the process is gone."""
+    def __init__(self, policy, steps):
+        self.real = TransformersEngine.of(policy, 32)
+        self.steps = steps
 
-        def __init__(self, steps):
-            self.steps = steps
+    def generate(self, *arguments):
+        if not self.steps:
+            raise _Interrupted
+        self.steps -= 1
+        return self.real.generate(*arguments)
 
-        def generate(self, *arguments):
-            if not self.steps:
-                raise _Interrupted
-            self.steps -= 1
-            return real.generate(*arguments)
 
+@pytest.fixture
+def interrupted(tmp_path, micro_policy, questions) -> Path:
+    """The folder of a run that was killed in its second step."""
     with pytest.raises(_Interrupted):
-        _resample(tmp_path, micro_policy, questions, Lasting(1))
+        _resample(tmp_path, micro_policy, questions, _Lasting(micro_policy, 1))
+    lock.release(tmp_path / "run")  # as the end of the process does
     assert not (tmp_path / "rollouts").exists()
-    frame, reader = _resample(tmp_path, micro_policy, questions, Lasting(2))
-    assert read_cost(tmp_path / "cost.json", Cost).items == len(frame)
+    return tmp_path
+
+
+def _flip(file: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+DAMAGES = {
+    "metadata of the store that is cut off": lambda run: (run / "features.zarr/zarr.json").write_text('{"zarr_'),
+    "a store without its lengths": lambda run: shutil.rmtree(run / "features.zarr/length"),
+    "a flipped length": lambda run: _flip(next((run / "features.zarr/length/c").iterdir())),
+    "a lost store": lambda run: shutil.rmtree(run / "features.zarr"),
+    "a store of other settings": lambda run: zarr.open_group(run / "features.zarr").attrs.update(stage="other"),
+    "a flipped bit in times": lambda run: _flip(run / "seconds.json"),
+    "empty times": lambda run: (run / "seconds.json").write_text(""),
+    "times of another kind": lambda run: (run / "seconds.json").write_text('{"1": null}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_the_remedy_for_damaged_work_ends_in_the_same_rows(interrupted, damage, resampled, micro_policy, questions):
+    """Deleting what the error names, and no more than that, lets the same command end."""
+    damage(interrupted / "run")
+    with pytest.raises(ContractError, match=r"run/.*; delete \S+, which holds unfinished work, and run") as refused:
+        _resample(interrupted, micro_policy, questions)
+    lock.release(interrupted / "run")
+    shutil.rmtree(re.search(r"delete (\S+),", str(refused.value))[1])
+    frame, reader = _resample(interrupted, micro_policy, questions)
+    pd.testing.assert_frame_equal(frame, resampled[0])
+    np.testing.assert_array_equal(reader.read(0, len(reader)), resampled[1].read(0, len(frame)))
+
+
+def test_a_damaged_mark_of_the_settings_begins_anew(interrupted, resampled, micro_policy, questions, caplog):
+    (interrupted / "run/settings.digest").write_bytes(b"\xff\xfe")
+    pd.testing.assert_frame_equal(_resample(interrupted, micro_policy, questions)[0], resampled[0])
+    assert "deleted, because it was made with other settings" in caplog.text
+
+
+def test_a_killed_run_goes_on_with_the_next_step(interrupted, resampled, micro_policy, questions):
+    frame, reader = _resample(interrupted, micro_policy, questions, _Lasting(micro_policy, 2))
+    assert read_cost(interrupted / "cost.json", Cost).items == len(frame)
     pd.testing.assert_frame_equal(frame, resampled[0])
     np.testing.assert_array_equal(reader.read(0, len(reader)), resampled[1].read(0, len(frame)))

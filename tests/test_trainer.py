@@ -1,6 +1,5 @@
 """Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +23,7 @@ from cocal.policy.seconds import StepSeconds
 from cocal.policy.train import train_policy
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.prompts import Prompts
-from cocal.store import read_frame
+from cocal.store import read_document, read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
 from conftest import own_copy
@@ -288,7 +287,7 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
         state.global_step = update
         owner.states_seconds += 0.25 * (update > 2)  # the second step reads states for half a second
         callback.on_step_end(None, state, SimpleNamespace())
-    assert json.loads((tmp_path / "seconds.json").read_text()) == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
+    assert read_document(tmp_path / "seconds.json") == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
 
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):

@@ -5,7 +5,8 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cocal import __version__
@@ -13,7 +14,7 @@ from cocal.commands.catalogue import OWN, STAGES, STUDY, listing
 from cocal.commands.flags import one_field_each
 from cocal.commands.outputs import check_outputs
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
-from cocal.runtime import joblog
+from cocal.runtime import joblog, lock
 from cocal.runtime.machine_errors import explain
 from cocal.runtime.numerics import check_processor
 from cocal.runtime.startup import collect_less, importing_without
@@ -50,21 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == chosen:
             module = importlib.import_module(f"cocal.commands.{name.replace('-', '_')}")
             module.add_arguments(command)
-            command.set_defaults(handler=module.run)
+            command.set_defaults(handler=module.run, writes=getattr(module, "writes", _places))
     options = parser.parse_args(one_field_each(arguments))
     joblog.configure(joblog.job_name(arguments))
     try:
         check_processor()
-        with importing_without("hypothesis"):  # pandera would load it to invent tables
-            check_outputs(options)
+        check_outputs(options)
+        with importing_without("hypothesis"), _writing(options):  # pandera would load it to invent tables
             options.handler(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         if isinstance(error, EXPECTED):
+            from cocal.store.run_folder import leave_refused
+
             message = str(error)
-            _leave_refused()
+            leave_refused()
         else:
             message = explain(error, options.command, _places(options))
         if message is None:
@@ -82,10 +85,22 @@ def _places(options: argparse.Namespace) -> list[Path]:
     return [place for place in found if place is not None]
 
 
-def _leave_refused() -> None:
-    """Clear away what a refused command has begun."""
-    if "cocal.store.run_folder" in sys.modules:
-        sys.modules["cocal.store.run_folder"].leave_refused()
+@contextmanager
+def _writing(options: argparse.Namespace) -> Iterator[None]:
+    """Hold the locks of what a stage writes, from before its imports, which take seconds, until its end.
+
+    A job whose Snakemake was killed may go on, and must not write what a later job has made anew and others read. Of
+    the processes that share a training, the first one holds the locks.
+    """
+    first = options.command in STAGES and os.environ.get("RANK", "0") == "0"
+    places = options.writes(options) if first else []
+    try:
+        for place in places:
+            lock.hold(place)
+        yield
+    finally:
+        for place in places:
+            lock.release(place)
 
 
 if __name__ == "__main__":

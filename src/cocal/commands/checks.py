@@ -55,8 +55,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.companion.supervision import prompts_of, question_texts
     from cocal.config import parse_settings
     from cocal.config.evaluation import CompanionSettings, QualitySettings
-    from cocal.store import provenance, write_document
-    from cocal.store.lineage import parents, trace
+    from cocal.store import write_document
+    from cocal.store.lineage import trace
+    from cocal.study.lineage import Source, descent
     from cocal.study.plan import PlannedFiles
 
     settings = parse_settings(CompanionSettings, options.settings)
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
     made_from = [options.rollouts, options.questions, *predictions, *(fit.folder for fit in fits)]
     made_from += [options.resampled] if options.resampled else []
     made_from += [*recalibrated, *options.evaluated]
-    attributes = provenance("checks", depends_on, backbone=options.backbone) | parents(options.output, made_from)
+    attributes = descent(options.output, "checks", depends_on, map(Source, made_from), backbone=options.backbone)
     write_document(options.output, {"checks": checks}, attributes)
     logging.info("%s: %d checks of %d fits and %d files hold", options.output, len(checks), len(fits), len(predictions))
 

@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.features.store import open_features
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.progress import Progress
+    from cocal.store.lineage import placed
     from cocal.study.costs import Cost, device_name, write_cost
     from cocal.study.lineage import Source, descent, inherited
 
@@ -115,11 +116,16 @@ def run(options: argparse.Namespace) -> None:
             spent = time.monotonic() - started
             prefix = companions.spec.prefix
             steps = {"source_step": str(prefix.steps), "validation_step": str(prefix.validation_steps)}
-            write_companions(output / prefix.folder, companions, history, attributes | steps)
-            log_best(output / prefix.folder, companions.spec)
+            folder = output / prefix.folder
+            write_companions(folder, companions, history, attributes | steps | placed(folder))
+            log_best(folder, companions.spec)
             started = time.monotonic()
     if options.cost:
-        write_cost(options.cost, Cost(seconds=spent, items=len(companions.members), device=device_name()), attributes)
+        write_cost(
+            options.cost,
+            Cost(seconds=spent, items=len(companions.members), device=device_name()),
+            attributes | placed(options.cost),
+        )
 
 
 def _states(words: str) -> tuple[int, list[str]]:

@@ -1,6 +1,7 @@
 """`cocal features`: extract hidden-state features of the evaluated responses of one checkpoint."""
 
 import argparse
+import json
 from pathlib import Path
 
 from cocal.commands.flags import add_output
@@ -22,10 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def writes(options: argparse.Namespace) -> list[Path]:
+    """The stores; another job may write those of other sets into the same folder."""
+    return [options.output / f"{name}.zarr" for name in json.loads(options.samples)]
+
+
 def run(options: argparse.Namespace) -> None:
     """Run one teacher-forced pass over the exact token ids of each response."""
-    import json
-
     from cocal.checkpoints.loading import load_policy
     from cocal.config import parse_settings
     from cocal.config.evaluation import FeatureSettings

@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.runtime.progress import Progress
     from cocal.store import atomic_path, write_frame
     from cocal.store.contracts import PREQUENTIAL
+    from cocal.store.lineage import placed
     from cocal.study.lineage import Source, descent, inherited
 
     fix_threads()
@@ -82,10 +83,11 @@ def run(options: argparse.Namespace) -> None:
         folder.mkdir()
         for step in learn_online(steps, learners, Progress("step", options.steps)):
             for learner in learners if step in options.stages else ():
-                place = folder / f"window-{learner.window}" / f"steps-{step}"
+                place = Path(f"window-{learner.window}", f"steps-{step}")
                 found = learner.companions(features.layers[-1], RESPONSE_POOLINGS)
                 of_step = {"source_step": str(step), "validation_step": str(step)}
-                write_companions(place, found, learner.scores, attributes | of_step)
+                of_step |= placed(options.output_companions / place)
+                write_companions(folder / place, found, learner.scores, attributes | of_step)
     tables = [one.scores.assign(window=one.window, kept_bytes=one.kept_bytes) for one in learners]
     fits = (load_companions(folder) for folder in options.replayed)
     tables += [found.assign(window=0) for found in replayed(fits, features, rollouts, options.bins)]

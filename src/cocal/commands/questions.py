@@ -33,6 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def writes(options: argparse.Namespace) -> list[Path]:
+    """The tables; another job may write those of other sets into the same folder."""
+    from cocal.config import parse_settings
+    from cocal.config.data import QuestionSetsSettings
+
+    datasets = parse_settings(QuestionSetsSettings, options.settings).datasets
+    return [options.output / f"{name}.parquet" for name in datasets]
+
+
 def run(options: argparse.Namespace) -> None:
     """Build the sets, settle the questions that training and evaluation share, and write the sets.
 
@@ -47,8 +56,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.questions.loaders import load_registered
     from cocal.questions.overlap import settle
     from cocal.questions.registry import Registry
-    from cocal.store import provenance, read_frame, write_frame
+    from cocal.store import read_frame, write_frame
     from cocal.store.contracts import QUESTIONS
+    from cocal.study.lineage import descent
 
     settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
@@ -61,5 +71,5 @@ def run(options: argparse.Namespace) -> None:
         dataset = settings.datasets[name]
         kept = settle(frame, evaluation, dataset.source, settings.overlap) if dataset.role == "training" else frame
         path = options.output / f"{name}.parquet"
-        write_frame(path, kept, QUESTIONS, provenance("questions", settings.of(name), dataset=name))
+        write_frame(path, kept, QUESTIONS, descent(path, "questions", settings.of(name), [], dataset=name))
         logging.info("%s: %d questions", path, len(kept))

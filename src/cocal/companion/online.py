@@ -26,6 +26,7 @@ from cocal.errors import ContractError
 from cocal.features.formats import NumberFormat, decoded, encoded
 from cocal.runtime.machine import best_device
 from cocal.store import atomic_path
+from cocal.store.damage import unreadable
 
 _ROWS = 512
 """Number of responses that are scored at a time."""
@@ -205,7 +206,6 @@ class OnlineCompanions:
             self._training.restore(state["training"])
             self._recent.extend(state["recent"])
         except (OSError, KeyError, RuntimeError, ValueError, UnpicklingError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ContractError(f"{path}: no state of these online companions ({reason}); delete the run") from None
+            raise ContractError(unreadable(path, "state of these online companions", error)) from None
         self.steps, self.kept_bytes, self._counts = state["steps"], state["kept_bytes"], state["counts"]
         self._scores = [pd.DataFrame(state["scores"])] if self.steps > 1 else []

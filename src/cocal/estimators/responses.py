@@ -138,7 +138,6 @@ def read_responses(folder: Path, dataset: str, samples: int, step: int, columns:
     if len(broken):
         raise ContractError(
             f"{path}: column 'sample' must hold 0 to {samples - 1} once for every question; question "
-            f"{broken[0][0]!r}, sample {broken[0][1]}, is missing or repeats; "
-            + remedy(path, "sample the responses anew")
+            f"{broken[0][0]!r}, sample {broken[0][1]}, is missing or repeats; {remedy(path)}"
         )
     return Responses(path, dataset, frame, evaluated)

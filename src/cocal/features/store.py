@@ -200,7 +200,7 @@ class FeatureReader:
                 row = rows[start + int(np.flatnonzero(missing)[0])]
                 raise ContractError(
                     f"{self.path}: features of row {row} (response_id {self.response_id[row]}) are unwritten, lost or "
-                    f"not finite; {remedy(self.path, 'delete the store and rerun')}"
+                    f"not finite; {remedy(self.path)}"
                 )
 
     def _index(self, label: str, held: Sequence, wanted: int | str) -> int:
@@ -225,8 +225,8 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     unwritten = np.flatnonzero(reader.length < 1)
     if len(unwritten) and not allow_partial:
         raise ContractError(
-            f"{path}: {len(unwritten)} of {len(reader)} rows are not written, the first is row {unwritten[0]}; finish "
-            "the run that writes the store"
+            f"{path}: {len(unwritten)} of {len(reader)} rows are not written, the first is row {unwritten[0]}; "
+            f"{remedy(path)}"
         )
     return reader
 

@@ -14,6 +14,7 @@ from cocal.errors import ContractError
 from cocal.features.formats import LARGEST, MISSING, NumberFormat, encoded
 from cocal.features.store import Layout, open_store
 from cocal.store import atomic_path
+from cocal.store.damage import remedy
 
 _DIMENSIONS = ("response", "layer", "pooling", "hidden")
 _TEXT = np.dtypes.StringDType()
@@ -129,7 +130,7 @@ def create_features(
         theirs, ours = asdict(found), asdict(layout)
         different = [f"{key} {theirs[key]!r}, now {ours[key]!r}" for key in ours if theirs[key] != ours[key]]
         if different:
-            raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; give another path")
+            raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; {remedy(path)}")
         for left in path.rglob("*.partial"):  # zarr writes chunks under such a name, which a killed run leaves
             left.unlink()
         return FeatureWriter(path, group, layout)

@@ -22,6 +22,7 @@ from cocal.store import write_frame
 from cocal.store.behind import WriteBehind
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
+from cocal.store.lineage import placed
 from cocal.store.run_folder import RunFolder
 from cocal.study.costs import write_cost
 
@@ -35,7 +36,7 @@ class Outputs:
         rollouts: Folder of the rollout tables, one per step.
         features: Feature store of all rollouts; None where no companion learns from them later.
         cost: File for the time of all steps; None if it is not wanted.
-        attributes: Provenance of all results.
+        attributes: Provenance of all results; see `of`.
         online: Folder of the companions that have learnt inside the training; None without such.
     """
 
@@ -45,6 +46,10 @@ class Outputs:
     cost: Path | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     online: Path | None = None
+
+    def of(self, output: Path, **facts: str) -> dict[str, str]:
+        """Provenance of one of the results, with its own place and these further facts."""
+        return {**self.attributes, **placed(output), **facts}
 
 
 def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
@@ -149,8 +154,7 @@ class RolloutRecorder:
         self.wait()
         if missing := self.missing():
             folder = self._run.path / "rollouts"
-            advice = remedy(folder, "delete the run, rerun")
-            raise ContractError(f"{folder}: rollouts of step {missing[0]} are missing; {advice}")
+            raise ContractError(f"{folder}: rollouts of step {missing[0]} are missing; {remedy(folder)}")
         places = {"rollouts": outputs.rollouts}
         if self.features is not None:
             open_features(self.features.path)  # raises an error if the store has gaps
@@ -158,7 +162,7 @@ class RolloutRecorder:
         if outputs.online is not None:
             places["online"] = outputs.online
         if outputs.cost is not None:
-            write_cost(outputs.cost, self.seconds.cost(items), outputs.attributes)
+            write_cost(outputs.cost, self.seconds.cost(items), outputs.of(outputs.cost))
         self._run.publish(places | {f"step-{step}": folder for step, folder in outputs.stages.items()})
 
     def _file(self, step: int) -> Path:
@@ -185,7 +189,7 @@ def open_recorder(
             run.path / "features.zarr",
             responses=training.steps * rollouts,
             rows_per_chunk=rollouts,
-            attributes=outputs.attributes,
+            attributes=outputs.of(outputs.features),
             resume=run.resumed,
             **stored_states(policy, features),
         )

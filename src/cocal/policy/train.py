@@ -97,7 +97,7 @@ def train_policy(
             algorithm=algorithm,
             stages={step: run_folder / f"step-{step}" for step in settings.stages},
             dtype=stored_dtype(base),
-            attributes=outputs.attributes,
+            attributes={step: outputs.of(folder, step=str(step)) for step, folder in outputs.stages.items()},
             model=policy.model,
             processing_class=policy.tokenizer,
             reward_funcs=[_correctness(verifier)],
@@ -110,7 +110,7 @@ def train_policy(
     processes.wait_for_everyone()
     if processes.is_main_process:
         if learner:
-            learner.write(run_folder / "online", outputs.attributes)
+            learner.write(run_folder / "online", outputs.of(outputs.online))
         recorder.publish(outputs, items=settings.steps)
 
 
@@ -156,7 +156,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         shuffle_dataset=False,  # the data set is in the order of the schedule
         save_strategy="steps",
         save_steps=settings.checkpoint_every * settings.updates_per_step,
-        save_total_limit=None,  # TRL would delete the older checkpoint before the newer one has its mark
+        save_total_limit=None,  # `cocal.checkpoints.resumable` deletes them
         logging_strategy="no",
         report_to="none",
         **vllm_arguments(settings.trl),

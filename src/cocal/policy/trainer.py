@@ -15,7 +15,7 @@ from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.checkpoints.loading import cast_weights
-from cocal.checkpoints.resumable import complete
+from cocal.checkpoints.resumable import complete, make_room
 from cocal.checkpoints.text import plain_texts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.generation.engine import Sampling
@@ -54,7 +54,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         algorithm: Algorithm of the training.
         stages: Checkpoint folder of each policy that is kept, by rollout step.
         dtype: Number format of the weights in these checkpoints.
-        attributes: Provenance of the checkpoints.
+        attributes: Provenance of each of these checkpoints, by rollout step.
         **kwargs: Arguments of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
             `prompt` and `question_id`; the single reward function returns correctness.
     """
@@ -70,7 +70,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         algorithm: Algorithm,
         stages: Mapping[int, Path],
         dtype: torch.dtype,
-        attributes: Mapping[str, str],
+        attributes: Mapping[int, Mapping[str, str]],
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -104,6 +104,12 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             _, arguments = self.get_optimizer_cls_and_kwargs(self.args, model or self.model)
             self.optimizer_cls_and_kwargs = HostAdamW, arguments
         return super().create_optimizer(model)
+
+    def _save_checkpoint(self, model, trial):
+        """Save a checkpoint to resume from, in the place of the one before the last."""
+        if self.accelerator.is_main_process:
+            make_room(Path(self.args.output_dir))
+        super()._save_checkpoint(model, trial)
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
         """Completions and their log-probabilities; our engine's depend only on seed, step and place in the step."""
@@ -235,7 +241,7 @@ class _StepCallback(TrainerCallback):
         seconds: StepSeconds | None,
         stages: Mapping[int, Path],
         dtype: torch.dtype,
-        attributes: Mapping[str, str],
+        attributes: Mapping[int, Mapping[str, str]],
     ):
         self._trainer = trainer
         self._updates = updates_per_step
@@ -287,7 +293,7 @@ class _StepCallback(TrainerCallback):
         if trainer.accelerator.is_main_process:
             if self._dtype != torch.float32:
                 cast_weights(partial, self._dtype)
-            label_folder(partial, {**self._attributes, "step": str(step)})
+            label_folder(partial, self._attributes[step])
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         trainer.accelerator.wait_for_everyone()

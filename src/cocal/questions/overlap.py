@@ -106,6 +106,6 @@ def excluded_or_kept(
         table = folder / f"{row['training_set']}.parquet"
         raise ContractError(
             f"{table} still asks {row['training_id']}, which is {row['question_id']} of {row['dataset']}; "
-            f"{remedy(table, 'rerun `cocal questions`')}"
+            f"{remedy(table)}"
         )
     return shared

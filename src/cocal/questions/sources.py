@@ -102,7 +102,7 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
     if file.sha256 is None:
         if not _record(target).exists():
             write_text(_record(target), file_digest(target) + "\n")
-        recorded, found = _record(target).read_text(encoding="utf-8").strip(), file_digest(target)
+        recorded, found = _record(target).read_text(encoding="utf-8", errors="replace").strip(), file_digest(target)
         if recorded != found:
             raise ContractError(
                 f"{target}: sha256 {found}, but {recorded} was recorded when it came ({_record(target)}); "

@@ -14,6 +14,7 @@ from cocal.recalibration.calibrators import FITS, Calibrator
 from cocal.recalibration.experience import Part
 from cocal.recalibration.linear import LinearProbe
 from cocal.store import digest, read_document
+from cocal.store.damage import remedy
 from cocal.study.rivals import RIVALS, Calibration
 
 
@@ -122,4 +123,4 @@ def read_fits(path: str | Path) -> Fits:
     try:
         return Fits.model_validate(content)
     except ValidationError as error:
-        raise ContractError(f"{path}: holds no valid calibrators ({error}); recalibrate anew") from None
+        raise ContractError(f"{path}: holds no valid calibrators ({error}); {remedy(path)}") from None

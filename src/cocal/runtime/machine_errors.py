@@ -29,7 +29,10 @@ _FULL_TEXTS = [
     ),
 ]
 _DENIED = {errno.EROFS, errno.EACCES, errno.EPERM}
-_MEMORY = re.compile(r"(can't|cannot|unable to) allocate|out of memory|bad_alloc", re.IGNORECASE)
+_MEMORY = re.compile(
+    r"(can't|cannot|unable to) allocate|out of memory|bad_alloc|can't start new thread|failed to map segment",
+    re.IGNORECASE,
+)
 _SIZE = re.compile(r"allocate (?P<size>[\d.]+ [KMGTPE]iB)|(allocate|alloc of size) (?P<bytes>\d+)")
 MEMORY_SETTINGS = {
     "train": ("policy.micro_batch",),
@@ -61,9 +64,18 @@ def explain(error: BaseException, command: str, places: Sequence[Path]) -> str |
             return _no_space(_path(one) or _fullest(places), full)
         if number in _DENIED and (path := _path(one)):
             return _denied(path, read_only=number == errno.EROFS)
-        if isinstance(one, MemoryError) or number == errno.ENOMEM or _is_of_torch(one):
+        if of_memory(one):
             return _no_memory(str(one), command)
     return None
+
+
+def of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory is short; whatever was being read may be whole."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    return isinstance(error, (ImportError, OSError, RuntimeError)) and _MEMORY.search(str(error)) is not None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -120,12 +132,6 @@ def _name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return f"user {user}"
-
-
-def _is_of_torch(error: BaseException) -> bool:
-    return type(error).__name__ == "OutOfMemoryError" or (
-        isinstance(error, RuntimeError) and _MEMORY.search(str(error)) is not None
-    )
 
 
 def _no_memory(text: str, command: str) -> str:

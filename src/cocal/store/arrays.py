@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 
 def write_dataset(path: str | Path, dataset: "xr.Dataset", attributes: Mapping[str, str]) -> None:
-    """Write an xarray data set atomically as NetCDF 4 with its provenance attributes, and seal it."""
+    """Write an xarray data set atomically as NetCDF 4 with its provenance attributes, and seal it.
+
+    The file is built in memory: where HDF5 cannot write to a disk, it ends the process with a segmentation fault.
+    """
+    content = dataset.assign_attrs({**attributes, KEY: BLANK}).to_netcdf(engine="h5netcdf")
     with atomic_path(path) as partial:
-        dataset.assign_attrs({**attributes, KEY: BLANK}).to_netcdf(partial, engine="h5netcdf")
+        partial.write_bytes(content)
         seal(partial)
 
 

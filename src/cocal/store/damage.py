@@ -1,7 +1,18 @@
-"""Error messages about missing and unreadable files: only results can be made again, a user's own files cannot."""
+"""Error messages about missing and unreadable files: only results can be made again, a user's own files cannot.
+
+What is to be deleted is what the workflow makes as one. It would not notice that a single file of a checkpoint is
+gone, and a run that resumes would never make the first steps of its rollouts again.
+"""
 
 from pathlib import Path
 
+from cocal.runtime.machine_errors import of_memory
+
+RUN_MARK = "settings.digest"
+"""Name of the file that marks a folder of unfinished work (`cocal.store.run_folder`)."""
+
+_FOLDERS = {"policies": 3, "rollouts": 2, "companions": 2}
+"""The kinds of results that are folders, by the number of names below the kind: step-2 of grpo of tiny."""
 _OWN = "it lies outside results/, so it is your own input"
 
 
@@ -13,13 +24,34 @@ def is_result(path: str | Path) -> bool:
     return Path("results").resolve() in Path(path).resolve().parents
 
 
+def product_of(path: str | Path) -> Path:
+    """What has to be deleted so that a file is made again: the folder of unfinished work or the result that holds it,
+    as the workflow knows it, or else the file itself."""
+    path = Path(path)
+    folders = (path, *path.parents)
+    unfinished = (folder for folder in folders if (folder / RUN_MARK).exists())
+    store = (folder for folder in folders if folder.suffix == ".zarr")
+    if folder := next(unfinished, None) or next(store, None):
+        return folder
+    if is_result(path):
+        kind, *names = path.resolve().relative_to(Path("results").resolve()).parts
+        below = len(names) - _FOLDERS.get(kind, len(names))
+        return path.parents[below - 1] if below > 0 else path
+    return path
+
+
 def unreadable(path: str | Path, kind: str, cause: object) -> str:
     """The error message about a file or folder that cannot be read or has the wrong content.
 
     Args:
         kind: Kind of file that is expected, such as "Parquet file".
-        cause: Description of what is wrong with it.
+        cause: Description of what is wrong with it, or the error that a library raised on reading it.
+
+    Raises:
+        BaseException: the cause, if it only says that memory is short: nobody shall delete a file for that.
     """
+    if isinstance(cause, BaseException) and of_memory(cause):
+        raise cause
     return f"{path}: not a readable {kind} ({cause}); {remedy(path)}"
 
 
@@ -29,16 +61,23 @@ def absent(path: str | Path, kind: str = "file", maker: str = "the rule that mak
     Args:
         maker: Rule or command that makes it if it is a result.
     """
-    advice = f"rerun {maker}" if is_result(path) else f"{_OWN}: check its path"
+    if product_of(path).exists():  # the file is a part of something that is there
+        advice = remedy(path)
+    else:
+        advice = f"rerun {maker}" if is_result(path) else f"{_OWN}: check its path"
     return f"{path}: no such {kind}; {advice}"
 
 
 def remedy(path: str | Path, made_again: str = "delete it and rerun") -> str:
-    """Advice about a file that exists but is wrong.
+    """Advice about a file that is wrong, which begins with what to delete.
 
     Args:
-        made_again: Advice for a result. Nobody is advised to delete any other file, for it may be the only copy.
+        made_again: Advice for a result that is a file of its own. Nobody is advised to delete a file that is neither a
+            result nor unfinished work, for it may be the only copy.
     """
-    if is_result(path):
-        return made_again
-    return f"{_OWN}: repair it or give another"
+    product = product_of(path)
+    if (product / RUN_MARK).exists():
+        return f"delete {product}, which holds unfinished work, and run the same command again, which begins anew"
+    if not is_result(path):
+        return f"{_OWN}: repair it or give another"
+    return made_again if product == Path(path) else f"delete {product} and rerun"

@@ -45,9 +45,9 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
         if not weights and file.suffix == ".safetensors":
             continue
         if not file.exists():
-            raise ContractError(f"{file}: the file is missing; {remedy(folder)}")
+            raise ContractError(f"{file}: the file is missing; {remedy(file)}")
         if file.stat().st_size != written["size"] or known.digest(file) != written["sha256"]:
-            raise ContractError(f"{file}: the file has changed since it was written; {remedy(folder)}")
+            raise ContractError(f"{file}: the file has changed since it was written; {remedy(file)}")
     known.save()
 
 
@@ -76,7 +76,7 @@ class _Remembered:
         self._file = folder.with_name(f".{folder.name}.digests.json")
         try:
             self._known = dict(json.loads(self._file.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError):
             self._known = {}
         self._found: dict[str, list] = {}
 

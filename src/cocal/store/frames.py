@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from cocal.errors import ContractError
@@ -57,8 +58,7 @@ def read_frame(
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
-        advice = remedy(path, "rerun the rule that makes it")
-        raise ContractError(f"{path}: the folder holds no .parquet file; {advice}")
+        raise ContractError(f"{path}: the folder holds no .parquet file; {remedy(path)}")
     wanted = list(columns) if columns is not None else list(contract.columns)
     tables = []
     for file in files:

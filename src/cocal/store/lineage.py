@@ -1,7 +1,8 @@
 """Lineage: every product records the digests of the files that it was made from, and can be traced back to them.
 
 The provenance of a product names its parents by their paths, relative to the folder that holds `results/`, with the
-identity that each of them had. So a study can be moved, and its lineage still holds.
+identity that each of them had. So a study can be moved, and its lineage still holds. It also names the product's own
+place, so that no file is taken for the one whose place it was put in.
 """
 
 import hashlib
@@ -14,14 +15,16 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.store import documents
-from cocal.store.damage import absent, unreadable
+from cocal.store.damage import absent, remedy, unreadable
 from cocal.store.folders import PROVENANCE, listed_files
 from cocal.store.frames import read_provenance
 from cocal.store.provenance import canonical, digest, file_digest
-from cocal.store.seal import stated_seal
+from cocal.store.seal import KEY, stated_seal
 
 PARENTS = "parents"
 """Name of the attribute that names a product's parents, as JSON."""
+PLACE = "place"
+"""Name of the attribute that names where a product lies, such as results/rollouts/tiny/grpo."""
 MADE_OF = "% made of "
 """Beginning of the line of a table that holds this attribute; a figure has it among the texts of its PNG."""
 
@@ -45,15 +48,19 @@ class Product:
         """Provenance attributes; empty if it carries none.
 
         Raises:
-            ContractError: if the file is missing or cannot be read.
+            ContractError: if the file is missing, cannot be read, or says that it is another than the one whose place
+                it lies in; so are the files of a folder compared, one by one.
         """
         path = self.path
         if not path.exists():
             raise ContractError(absent(path))
-        if path.is_dir():
-            return _folder_attributes(path)
-        read = _ATTRIBUTES.get(path.suffix)
-        return read(path) if read else {}
+        place, found = _place(path), {}
+        for part in _parts(path) if path.is_dir() else [path]:
+            found = _ATTRIBUTES.get(part.suffix, lambda _: {})(part)
+            made_as = found.get(PLACE)
+            if place and made_as and not Path(place).is_relative_to(made_as):
+                raise ContractError(f"{part}: was made as {made_as}, and lies in the place of another; {remedy(part)}")
+        return found
 
     @cached_property
     def identity(self) -> str:
@@ -78,7 +85,7 @@ class Product:
     @property
     def facts(self) -> dict[str, str]:
         """What the product is: its stage, and backbone, algorithm, step and so on as far as they apply."""
-        apart = {PARENTS, "digest", "settings", "versions", "numerics"}
+        apart = {PARENTS, PLACE, "digest", "settings", "versions", "numerics"}
         return {name: text for name, text in self.attributes.items() if name not in apart}
 
     @property
@@ -90,7 +97,7 @@ class Product:
 
 
 def parents(output: str | Path, made_from: Iterable[str | Path]) -> dict[str, str]:
-    """The attribute that names the parents of a product.
+    """The attributes that name the parents of a product, and its place.
 
     Args:
         output: Path of the product.
@@ -101,7 +108,13 @@ def parents(output: str | Path, made_from: Iterable[str | Path]) -> dict[str, st
     """
     root = _root(Path(output))
     found = {os.path.relpath(Path(path).absolute(), root): Product(Path(path)).identity for path in made_from}
-    return {PARENTS: canonical(found)}
+    return {PARENTS: canonical(found)} | placed(output)
+
+
+def placed(output: str | Path) -> dict[str, str]:
+    """The attribute that names the place of a product; none for a product outside `results/`."""
+    place = _place(Path(output))
+    return {PLACE: place} if place else {}
 
 
 def trace(*paths: str | Path) -> Iterator[tuple[int, Product]]:
@@ -129,7 +142,7 @@ def _ancestors(product: Product, distance: int, known: dict[Path, Product]) -> I
         if parent.identity != identity:
             raise ContractError(
                 f"{product.path}: was made from {path} when its digest was {identity}, but now it is "
-                f"{parent.identity}; rerun what makes {product.path}"
+                f"{parent.identity}; {remedy(product.path, f'delete {product.path} and rerun')}"
             )
         if new:
             yield from _ancestors(parent, distance + 1, known)
@@ -151,15 +164,30 @@ def _root(path: Path) -> Path:
     return next((folder.parent for folder in place.parents if folder.name == "results"), place.parent)
 
 
-def _folder_attributes(path: Path) -> dict[str, str]:
-    """Those of a feature store, a checkpoint, companions, or tables, of which each has the same."""
-    if (path / "zarr.json").exists():
-        return _store_attributes(path)
-    for name in (PROVENANCE, "spec.json"):
-        if (path / name).exists():
-            return documents.read_attributes(path / name)
-    tables = sorted(path.glob("*.parquet"))
-    return read_provenance(tables[0]) if tables else {}
+def _place(path: Path) -> str | None:
+    """Where a product lies, relative to the folder that holds its `results/`; None for a product elsewhere."""
+    place = os.path.relpath(path.absolute(), _root(path))
+    return place if place.startswith("results/") else None
+
+
+def _parts(folder: Path) -> list[Path]:
+    """What carries the attributes of a folder: a feature store, a checkpoint, companions, or tables."""
+    if (folder / "zarr.json").exists():
+        return [folder]
+    named = (folder / PROVENANCE, folder / "companions.safetensors", folder / "spec.json")
+    return [part for part in named if part.exists()] or sorted(folder.glob("*.parquet"))
+
+
+def _companions_attributes(path: Path) -> dict[str, str]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            attributes = dict(json.loads((file.metadata() or {}).get("cocal", "{}")).get("provenance", {}))
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
+        raise ContractError(unreadable(path, "safetensors file", error)) from None
+    attributes.pop(KEY, None)
+    return attributes
 
 
 def _netcdf_attributes(path: Path) -> dict[str, str]:
@@ -167,7 +195,7 @@ def _netcdf_attributes(path: Path) -> dict[str, str]:
 
     try:
         with h5py.File(path) as file:
-            return {name: str(text) for name, text in file.attrs.items() if name != "seal" and isinstance(text, str)}
+            return {name: str(text) for name, text in file.attrs.items() if name != KEY and isinstance(text, str)}
     except (OSError, RuntimeError) as error:
         raise ContractError(unreadable(path, "NetCDF file", error)) from None
 
@@ -200,6 +228,8 @@ _ATTRIBUTES: dict[str, Callable[[Path], dict[str, str]]] = {
     ".parquet": read_provenance,
     ".nc": _netcdf_attributes,
     ".json": documents.read_attributes,
+    ".safetensors": _companions_attributes,
+    ".zarr": _store_attributes,
     **dict.fromkeys((".tex", ".html", ".csv", ".pdf", ".png"), _exhibit_attributes),
 }
 

@@ -10,9 +10,9 @@ from cocal.errors import ConfigError
 from cocal.runtime import lock
 from cocal.runtime.numerics import active
 from cocal.store.atomic import atomic_path, write_text
+from cocal.store.damage import RUN_MARK
 
-_MARK = "settings.digest"
-_EMPTY = {_MARK, "zarr.json"}
+_EMPTY = {RUN_MARK, "zarr.json"}
 """Files of a folder that hold no work."""
 _open: "list[RunFolder]" = []
 """The folders in which this process works."""
@@ -37,7 +37,7 @@ class RunFolder:
     def __init__(self, path: str | Path, settings_digest: str):
         self.path = Path(path)
         self.settings_digest = settings_digest
-        mark, made_with = self.path / _MARK, f"{settings_digest} {active()}"
+        mark, made_with = self.path / RUN_MARK, f"{settings_digest} {active()}"
         lock.hold(self.path)
         if not mark.exists() and _has_content(self.path):
             lock.release(self.path)
@@ -47,7 +47,7 @@ class RunFolder:
             )
         _open.append(self)
         shutil.rmtree(self._discarded, ignore_errors=True)
-        if self.path.exists() and (not mark.exists() or mark.read_text() != made_with):
+        if self.path.exists() and (not mark.exists() or mark.read_bytes() != made_with.encode()):
             logging.warning("%s: deleted, because it was made with other settings", self.path)
             self._discard()
         self.resumed = mark.exists()
@@ -102,7 +102,7 @@ def leave_refused() -> None:
 def _has_content(path: Path) -> bool:
     """Whether a path is a file, or a folder with more than a killed process has left of a mark that it wrote."""
     return path.exists() and not (
-        path.is_dir() and all(re.fullmatch(rf"\.{_MARK}\.\w+\.partial", entry.name) for entry in path.iterdir())
+        path.is_dir() and all(re.fullmatch(rf"\.{RUN_MARK}\.\w+\.partial", entry.name) for entry in path.iterdir())
     )
 
 

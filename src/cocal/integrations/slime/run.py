@@ -73,7 +73,7 @@ def train_with_slime(
             run.path / f"step-{step}",
             depth=backbone.depth,
             width=backbone.width,
-            attributes={**outputs.attributes, "step": str(step)},
+            attributes=outputs.of(outputs.stages[step], step=str(step)),
             base=paths.base,
         )
     with Verifier(verifier) as judge:
