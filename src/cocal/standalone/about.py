@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
-
 from cocal import __version__
 from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Model
@@ -11,6 +9,7 @@ from cocal.errors import ContractError
 from cocal.metrics.shown import metric_text
 
 if TYPE_CHECKING:
+    import pandas as pd
     from transformers import PretrainedConfig
 
 _SHOWN = {"accuracy": "accuracy (%)", "mean_confidence": "mean confidence", "ece": "ECE", "auroc": "AUROC"}
@@ -83,7 +82,7 @@ class HeldOut(Model):
     metrics: tuple[Metric, ...]
 
     @classmethod
-    def of(cls, found: pd.DataFrame, **facts: object) -> "HeldOut":
+    def of(cls, found: "pd.DataFrame", **facts: object) -> "HeldOut":
         """Metrics from `cocal.standalone.quality.measured`."""
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)

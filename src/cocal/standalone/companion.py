@@ -1,13 +1,12 @@
 """`Companion`: fitted companions in one object that scores responses, and is saved in the Hub's convention."""
 
 import hashlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -27,6 +26,7 @@ from cocal.store.atomic import atomic_path, usual_mode, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
+    from huggingface_hub import ModelCard
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
@@ -43,7 +43,7 @@ Response = str | Sequence[int] | np.ndarray
 """A response: its text, or its exact token ids with the end token."""
 
 
-class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibration"]):
+class Companion:
     """A companion: it tells how likely answers of a language model are correct, from the model's hidden states.
 
     It holds one member for each target and seed that was fitted. A confidence is the mean over the seeds of one
@@ -54,8 +54,6 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
         companions: Fitted members.
         about: What they were fitted on, and for which model.
     """
-
-    _hub_mixin_config: Any = {}  # the mixin would otherwise copy the arguments into a configuration of its own
 
     def __init__(self, companions: Companions, about: About):
         self.companions = companions.to(best_device())
@@ -231,14 +229,22 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
         Args:
             pretrained_model_name_or_path: Folder or name.
-            options: Those of `huggingface_hub.ModelHubMixin.from_pretrained`, such as `revision`.
+            options: Those of `huggingface_hub.hf_hub_download`: revision, cache_dir, force_download, local_files_only
+                and token.
 
         Raises:
             ContractError: if there is no such companion, or a file is missing, damaged or not a companion's.
         """
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+            OfflineModeIsEnabled,
+        )
+
         name = str(pretrained_model_name_or_path)
         try:
-            return super().from_pretrained(name, **options)
+            return cls._from_pretrained(model_id=name, **options)
         except HFValidationError:
             reason = "there is no such folder, and it is no name on the Hub (owner/name)"
         except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
@@ -247,7 +253,9 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
 
     @classmethod
     def _from_pretrained(cls, *, model_id: str, **options: Any) -> Self:
-        """The mixin's hook: read the files of a folder or of the Hub."""
+        """Read the files of a folder or of the Hub."""
+        from huggingface_hub import hf_hub_download
+
         kept = {
             key: options.get(key) for key in ("revision", "cache_dir", "force_download", "local_files_only", "token")
         }
@@ -275,6 +283,33 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             ) from None
         return cls(Companions(about.spec, model), about)
 
+    def save_pretrained(self, save_directory: str | Path) -> None:
+        """Write the companion into a folder, which is made if need be, in the Hub's convention."""
+        Path(save_directory).mkdir(parents=True, exist_ok=True)
+        self._save_pretrained(Path(save_directory))
+
+    def push_to_hub(
+        self, repo_id: str, *, private: bool | None = None, token: str | None = None, **options: Any
+    ) -> str:
+        """Upload the companion to the Hub, in one commit to a repository that is made if need be.
+
+        Args:
+            repo_id: Name on the Hub (`owner/name`).
+            private: Whether a new repository is private; by default as the owner's settings say.
+            token: Token of the account; by default the one of `hf auth login`.
+            options: Further arguments of `huggingface_hub.HfApi.upload_folder`, such as commit_message or revision.
+
+        Returns:
+            Address of the commit.
+        """
+        from huggingface_hub import HfApi
+
+        hub = HfApi(token=token)
+        name = hub.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return hub.upload_folder(repo_id=name, folder_path=Path(folder), **options)
+
     def _save_pretrained(self, save_directory: Path) -> None:
         """The mixin's hook: write weights, settings and model card, each of them atomically."""
         with atomic_path(save_directory / WEIGHTS) as partial:
@@ -284,8 +319,10 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
         write_text(save_directory / CONFIG, self.about.model_dump_json(indent=2) + "\n")
         write_text(save_directory / CARD, str(self.generate_model_card()))
 
-    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+    def generate_model_card(self) -> "ModelCard":
         """The model card: base model, training, measured quality, limits."""
+        from huggingface_hub import ModelCard
+
         return ModelCard(self.about.card())
 
 

@@ -5,27 +5,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
 from cocal.store.damage import absent, remedy, unreadable
 from cocal.store.seal import BLANK, KEY, check_seal, seal
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cocal.store.contract import Contract
 
 _KEY = b"cocal"
 
 
-def write_frame(path: str | Path, frame: pd.DataFrame, contract: "Contract", attributes: Mapping[str, str]) -> None:
+def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", attributes: Mapping[str, str]) -> None:
     """Check `frame` against `contract` and write it atomically with its provenance attributes, page checksums and seal.
 
     Raises:
         ContractError: if it breaks the contract; the message names the file, the column and the first bad rows.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     checked = contract.check(frame, str(path))
     table = pa.Table.from_pandas(checked, schema=contract.arrow_schema(), preserve_index=False)
     table = table.replace_schema_metadata({_KEY: json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
@@ -39,7 +40,7 @@ def read_frame(
     contract: "Contract",
     columns: Sequence[str] | None = None,
     where: Sequence[tuple[str, str, object]] | None = None,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Read one Parquet file, or a folder of them in the order of their names, and check it.
 
     Args:
@@ -53,6 +54,9 @@ def read_frame(
         ContractError: if the file is missing or unreadable, has changed since it was written, lacks a column or breaks
             the contract.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
@@ -84,6 +88,9 @@ def read_provenance(path: str | Path) -> dict[str, str]:
     Raises:
         ContractError: if the file is missing or unreadable.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     if not Path(path).exists():
         raise ContractError(absent(path))
     try:
