@@ -34,8 +34,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # What the main table needs comes first.
 reproduce: $(INSTALLED)
-	snakemake --prioritize results/tables/main.tex
-	cocal digests --compare config/digests/embedded.json
+	$(BIN)/snakemake --prioritize results/tables/main.tex
+	$(BIN)/cocal digests --compare config/digests/embedded.json
 	@echo "One page of all tables and figures: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
 
 # Each replicate is a study of its own in studies/replicates; a stopped run goes on where it stopped.
@@ -45,7 +45,7 @@ replicate: $(INSTALLED)
 	  cocal replicate --number $$number --output $$folder/study.yaml --overwrite && \
 	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
 	done
-	cocal spread $$(seq --format studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread --overwrite
+	cocal spread $$(seq -f studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread --overwrite
 
 test: lint
 	pytest --numprocesses 2 --dist loadfile

@@ -50,6 +50,10 @@ def test_other_versions_commits_and_numerics_are_named():
     assert "python 3.11.7 there and 3.12.1 here" in text
     assert "abc there and def here" in text
     assert "portable there and native here" in text
+    assert "because" not in text, "it chose native numerics"
+    maker = maker.model_copy(update={"obstacle": "portable results need Linux, not Darwin on arm64"})
+    text = verdict(_changed(**{"t.csv": "x"}).model_copy(update={"made_by": maker}), THERE, "d.json")
+    assert "The machine here computed natively because portable results need Linux, not Darwin on arm64." in text
 
 
 def test_missing_outputs_and_other_studies_are_refused():

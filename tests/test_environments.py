@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cocal.runtime.extras import EXTRAS
+
 OLDER = {"train.yaml": {"numpy": "2.3.5", "transformers": "5.17.0"}, "vllm.yaml": {"numpy": "2.3.5"}}
 """What vLLM 0.31.0 and 0.32.0 ask for, as the files say."""
 
@@ -15,6 +17,24 @@ OLDER = {"train.yaml": {"numpy": "2.3.5", "transformers": "5.17.0"}, "vllm.yaml"
 def _pins(lines) -> dict[str, str]:
     pinned = (re.fullmatch(r"([A-Za-z0-9_.-]+)==([^\s#]+)(\s+#.*)?", line.strip()) for line in lines)
     return {re.sub(r"[-_.]+", "-", match[1]).lower(): match[2] for match in pinned if match}
+
+
+def _required(repository: Path) -> dict[str, set[str]]:
+    """The packages that this one asks for, by extra; `core` for those that every installation has."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    lists = {"core": project["dependencies"], **project["optional-dependencies"]}
+    return {
+        name: {re.match(r"[A-Za-z0-9_.-]+", line)[0].lower() for line in lines} - {"cocal"}
+        for name, lines in lists.items()
+    }
+
+
+def test_a_missing_package_is_known_by_its_extra(repository):
+    required = _required(repository)
+    imported = {"scikit-learn": "sklearn"}
+    found = {imported.get(p, p): extra for extra in ("train", "workflow") for p in required[extra]}
+    del found["snakemake-executor-plugin-slurm"]  # snakemake itself imports it
+    assert found == EXTRAS
 
 
 def _packages(path: Path) -> list[str]:
@@ -25,8 +45,8 @@ def _packages(path: Path) -> list[str]:
 @pytest.mark.parametrize("name", ["cocal.yaml", "train.yaml", "vllm.yaml"])
 def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(repository, name):
     constraints = _pins((repository / "constraints.txt").read_text().splitlines())
-    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
-    needed = {re.match(r"[A-Za-z0-9_.-]+", d)[0].lower() for d in project["dependencies"]}
+    required = _required(repository)
+    needed = required["core"] | required["train"] | {p for p in required["workflow"] if not p.startswith("snakemake")}
     assert needed <= set(constraints)
     packages = _packages(repository / "envs" / name)
     assert packages[0] == "torch==2.13.0", "torch comes first, or its newest build is taken"

@@ -1,7 +1,11 @@
-"""Portable numerics: the same bytes on every processor with AVX2, or a refusal."""
+"""Portable numerics: the same bytes on every processor with AVX2; on another, native ones or a refusal."""
 
 import json
 import os
+import platform
+import shutil
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -58,6 +62,39 @@ def test_the_environment_reaches_a_job(tmp_path, chosen):
     assert chosen == "native" or numerics.PORTABLE.items() <= found.items()
 
 
+@pytest.fixture
+def old_processor(tmp_path):
+    """The beginning of a command that runs on a machine whose processor has no AVX2, as far as Linux says."""
+    info = tmp_path / "cpuinfo"
+    info.write_text(FLAGS.format("avx"))
+    start = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$0" /proc/cpuinfo && exec "$@"']
+    if not shutil.which("unshare") or subprocess.run([*start, str(info), "true"], check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    return [*start, str(info)]
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_study_is_native_where_the_processor_lacks_avx2(tmp_path, old_processor, cluster):
+    """A sentence says so. The nodes of a cluster may differ from one another, so they refuse instead."""
+    site = {"CPU_PARTITION": "c", "GPU_PARTITION": "g", "GPU_TYPE": "", "ACCOUNT": ""}
+    site |= {"NODE_GPUS": "8", "MAX_MINUTES": "60"}
+    probe = tmp_path / "Snakefile"
+    workflow = (ROOT / "Snakefile").read_text().replace('"workflow/', f'"{ROOT}/workflow/')
+    probe.write_text(workflow + _PROBE.replace("env >", "env > {output}; cocal schema >>"))
+    command = [*old_processor, sys.executable, "-m", "snakemake", "--snakefile", probe, "--directory", tmp_path]
+    command += ["--configfile", ROOT / "config/smoke.yaml", "--cores", "1", "seen.txt"]
+    unset = {name: text for name, text in os.environ.items() if name not in numerics.PORTABLE}  # conftest sets them
+    unset |= {f"COCAL_SLURM_{name}": text for name, text in site.items()} if cluster else {}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=unset)
+    lacks = "portable results need a processor with AVX2 and FMA, and this one lacks avx2 and fma; "
+    assert done.stderr.count(f"{lacks}this machine computes with native numerics") == (not cluster), done.stderr
+    assert done.returncode == cluster
+    if cluster:
+        assert f"cocal schema: error: numerics: {lacks}set `numerics: native`" in done.stderr
+    else:
+        assert not any(f"{name}=" in (tmp_path / "seen.txt").read_text() for name in numerics.PORTABLE)
+
+
 _PROBE = """
 
 rule probe:
@@ -90,17 +127,14 @@ def test_unfinished_work_of_other_numerics_is_not_resumed(tmp_path, monkeypatch)
     assert not (tmp_path / "run/step-1").exists()
 
 
-def test_a_processor_without_avx2_is_refused(tmp_path, monkeypatch):
+def test_the_obstacle_of_portable_numerics_is_named(tmp_path):
     info = tmp_path / "cpuinfo"
     info.write_text(FLAGS.format("avx2 fma"))
-    numerics.check_processor(info)
-    info.write_text(FLAGS.format("avx"))
-    with pytest.raises(ConfigError, match=r"this one lacks avx2 and fma; set `numerics: native` in the study"):
-        numerics.check_processor(info)
-    with pytest.raises(ConfigError, match=r"need a Linux machine with an x86-64 processor"):
-        numerics.check_processor(tmp_path / "none")
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
-    numerics.check_processor(info)
+    assert numerics.obstacle(info) == ""
+    info.write_text(FLAGS.format("avx fma"))
+    assert numerics.obstacle(info).endswith("a processor with AVX2 and FMA, and this one lacks avx2")
+    needs = "portable results need a Linux machine with an x86-64 processor, not "
+    assert numerics.obstacle(tmp_path / "none") == f"{needs}{platform.system()} on {platform.machine()}"
 
 
 def test_a_command_refuses_before_it_computes(tmp_path, monkeypatch, capsys):
@@ -108,7 +142,9 @@ def test_a_command_refuses_before_it_computes(tmp_path, monkeypatch, capsys):
     info.write_text(FLAGS.format("avx"))
     monkeypatch.setattr(numerics, "_CPU_INFO", info)
     assert cli.main(["schema"]) == 2
-    assert "numerics: native" in capsys.readouterr().err
+    assert "this one lacks avx2 and fma; set `numerics: native` in the study" in capsys.readouterr().err
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+    assert cli.main(["schema"]) == 0
 
 
 def test_torch_that_computes_otherwise_is_refused(monkeypatch):

@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+from snakemake.logging import logger
+
 from cocal.exhibits.base.exhibit import FigureExhibit, TableExhibit
 from cocal.exhibits.base.layouts import MATHEMATICS
 from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
@@ -18,6 +20,7 @@ from cocal.prompts import Prompts
 from cocal.questions.files import counted
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.runtime import numerics
+from cocal.runtime.slurm import site_of
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
 from cocal.store.provenance import canonical, digest
@@ -40,8 +43,16 @@ STUDY = located(CONFIGURED, workflow.basedir, Path.cwd())
 if {"--unlock", "--lint"}.isdisjoint(sys.argv):
     refuse_other_study("results", STUDY.study, STUDY_FILE)
 
+# A machine that cannot compute portable numerics computes natively. The nodes of a cluster may differ, so they refuse.
+OBSTACLE = numerics.obstacle() if STUDY.numerics == "portable" and not site_of(os.environ) else ""
+NUMERICS = "native" if OBSTACLE else STUDY.numerics
+if OBSTACLE and workflow.is_main_process:
+    logger.warning(
+        f"{OBSTACLE}; this machine computes with native numerics, so its results will not be the same bytes as those "
+        "of another processor."
+    )
 # Numerical libraries read these when they are loaded. Jobs inherit them; those of a cluster read this file again.
-os.environ.update(numerics.environment(STUDY.numerics))
+os.environ.update(numerics.environment(NUMERICS))
 
 # Environments (--sdm conda) install the package of this checkout, wherever the results lie.
 os.environ.setdefault("COCAL_CHECKOUT", str(workflow.basedir))
@@ -83,7 +94,7 @@ def prompt_texts(*prompt_formats, **domain):
 def computing(*modules):
     """The parameter `code` of a job whose results depend on the numerics of the study: the digest of its code, and these
     numerics."""
-    return f"{code_digest(*modules)} {canonical({'numerics': STUDY.numerics})}"
+    return f"{code_digest(*modules)} {canonical({'numerics': NUMERICS})}"
 
 
 wildcard_constraints:

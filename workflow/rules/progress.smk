@@ -1,7 +1,5 @@
 # The expected seconds of each job, from which the terminal shows the share of the work and the time left (logger plugin
 # cocal; see profiles/default).
-from snakemake.logging import logger
-
 from cocal.study.durations import seconds_by_rule
 
 logger.info(

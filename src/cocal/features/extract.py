@@ -4,10 +4,9 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from cocal.checkpoints.loading import Policy
 from cocal.checkpoints.text import Tokens
@@ -19,6 +18,9 @@ from cocal.features.writer import create_features
 from cocal.runtime.machine import peak_memory
 from cocal.runtime.progress import through
 from cocal.store import atomic_path
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ROWS_PER_WRITE = 2048
 """Number of responses whose features are held in memory and written together."""
@@ -69,7 +71,7 @@ def pooled_states(
 
 def extract_features(
     policy: Policy,
-    responses: pd.DataFrame,
+    responses: "pd.DataFrame",
     settings: FeatureSettings,
     *,
     output: Path,

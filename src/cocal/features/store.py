@@ -31,14 +31,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import zarr
 
 from cocal.errors import ContractError
 from cocal.features.formats import NumberFormat, decoded, finite
 from cocal.store.damage import absent, remedy, unreadable
+
+if TYPE_CHECKING:
+    import zarr
 
 _BYTES_PER_READ = 32 * 2**20
 """Number of bytes per read call; with so many, the overhead of a call is negligible."""
@@ -90,7 +92,7 @@ class FeatureReader:
         length: int64 (rows,), number of pooled tokens; 0 if a row of a partial store is unwritten.
     """
 
-    def __init__(self, path: Path, group: zarr.Group, layout: Layout):
+    def __init__(self, path: Path, group: "zarr.Group", layout: Layout):
         self.path = path
         self.layout = layout
         self._features = group["features"]
@@ -231,7 +233,7 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     return reader
 
 
-def open_store(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout]:
+def open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layout]":
     """Open a store, check it, and return its Zarr group and its layout.
 
     Args:
@@ -240,6 +242,8 @@ def open_store(path: Path, mode: Literal["r", "r+"]) -> tuple[zarr.Group, Layout
     Raises:
         ContractError: if the store is missing, damaged or no feature store.
     """
+    import zarr
+
     if not path.exists():
         raise ContractError(absent(path, "feature store"))
     with _readable(path):

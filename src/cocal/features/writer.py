@@ -4,17 +4,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-import zarr
-from zarr.codecs import Crc32cCodec
 
 from cocal.errors import ContractError
 from cocal.features.formats import LARGEST, MISSING, NumberFormat, encoded
 from cocal.features.store import Layout, open_store
 from cocal.store import atomic_path
 from cocal.store.damage import remedy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import zarr
 
 _DIMENSIONS = ("response", "layer", "pooling", "hidden")
 _TEXT = np.dtypes.StringDType()
@@ -23,7 +25,7 @@ _TEXT = np.dtypes.StringDType()
 class FeatureWriter:
     """Writes rows of a store, which `create_features` creates or reopens."""
 
-    def __init__(self, path: Path, group: zarr.Group, layout: Layout):
+    def __init__(self, path: Path, group: "zarr.Group", layout: Layout):
         self.path = path
         self.layout = layout
         self._features, self._length, self._response_id, self._question_id = (
@@ -81,7 +83,7 @@ class FeatureWriter:
         self._question_id[rows] = question_id
         self._length[rows] = length
 
-    def write_rows(self, start: int, rows: pd.DataFrame, features: np.ndarray) -> None:
+    def write_rows(self, start: int, rows: "pd.DataFrame", features: np.ndarray) -> None:
         """Write features with the ids and lengths from the table `rows` (response_id, question_id, length)."""
         self.write(
             start, rows["response_id"].to_numpy(), rows["question_id"].tolist(), rows["length"].to_numpy(), features
@@ -140,6 +142,9 @@ def create_features(
 
 
 def _create(path: Path, layout: Layout) -> None:
+    import zarr
+    from zarr.codecs import Crc32cCodec
+
     group = zarr.create_group(
         path, zarr_format=3, attributes={**layout.attributes, "coordinates": "response_id question_id"}
     )

@@ -1,8 +1,11 @@
-"""Comparison of methods on the same responses."""
+"""The seed of methods without seeds, and the comparison of methods on the same responses."""
 
 import pandas as pd
 
 from cocal.config.methods import METHODS
+
+UNSEEDED = -1
+"""Seed of a method without seeds in a predictions table."""
 
 
 def on_common_responses(predictions: pd.DataFrame) -> pd.DataFrame:

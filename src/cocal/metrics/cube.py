@@ -17,6 +17,7 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
+from cocal.metrics.common import UNSEEDED
 from cocal.metrics.quality import RATES, rates_of
 from cocal.metrics.scores import LEAST, MOST, Sample, scores
 from cocal.runtime.progress import Progress
@@ -25,8 +26,6 @@ from cocal.store.provenance import digest
 
 MEAN = "mean"
 """Seed label of the average over the companion seeds, and the only seed label of a method without seeds."""
-UNSEEDED = -1
-"""Seed of a method without seeds in a predictions table."""
 
 _SWEPT = ("source_step", "validation_step", "layer", "pooling")
 """The dimensions that a sweep can have: what companions of one method learnt from and which states they read."""

@@ -61,8 +61,8 @@ def best_device() -> "torch.device":
 
 
 def processor() -> str:
-    """The model of the processor as Linux names it; elsewhere its architecture."""
+    """The model of the processor as Linux names it; elsewhere its architecture and the system."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    return next(names, f"{platform.machine()} ({platform.system()})")

@@ -1,4 +1,4 @@
-"""One sentence for what a machine refuses: space on a disk, permission to write, memory.
+"""One sentence for what a machine refuses: space on a disk, permission to write, memory, a package that it lacks.
 
 The error may come from any library, and each has its own words, so the errors are known by their numbers where they
 carry one and otherwise by their texts. Libraries are not imported for this.
@@ -13,6 +13,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from cocal.runtime.extras import EXTRAS
 
 _FULL = {
     errno.ENOSPC: "no space is left on its file system",
@@ -58,6 +60,9 @@ def explain(error: BaseException, command: str, places: Sequence[Path]) -> str |
         None if it is another error.
     """
     for one in _chain(error):
+        package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
+        if package in EXTRAS:
+            return f"the package {package} is not installed; `pip install 'cocal[{EXTRAS[package]}]'` brings it"
         number = one.errno if isinstance(one, OSError) else None
         in_text = (words for pattern, words in _FULL_TEXTS if pattern.search(str(one)))
         if full := _FULL.get(number) or next(in_text, None):

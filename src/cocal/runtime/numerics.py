@@ -51,29 +51,33 @@ def active() -> Numerics:
     return "portable" if PORTABLE.items() <= os.environ.items() else "native"
 
 
-def check_processor(cpu_info: Path | None = None) -> None:
-    """Refuse portable numerics on a processor that cannot compute them.
+def obstacle(cpu_info: Path | None = None) -> str:
+    """The reason why this machine cannot compute portable numerics, as a clause; empty where it can.
 
     Args:
         cpu_info: Linux's description of the processor, by default that of this machine.
+    """
+    cpu_info = cpu_info or _CPU_INFO
+    if platform.machine() != "x86_64" or not cpu_info.is_file():
+        return (
+            "portable results need a Linux machine with an x86-64 processor, not "
+            f"{platform.system()} on {platform.machine()}"
+        )
+    flags = next((line.split() for line in cpu_info.read_text().splitlines() if line.startswith("flags")), [])
+    missing = sorted(_NEEDED.difference(flags))
+    if not missing:
+        return ""
+    return f"portable results need a processor with AVX2 and FMA, and this one lacks {' and '.join(missing)}"
+
+
+def check_processor() -> None:
+    """Refuse portable numerics on a processor that cannot compute them.
 
     Raises:
         ConfigError: if the numerics are portable and the processor is no x86-64 with AVX2 and FMA.
     """
-    if active() == "native":
-        return
-    cpu_info = cpu_info or _CPU_INFO
-    if platform.machine() != "x86_64" or not cpu_info.is_file():
-        raise ConfigError(
-            f"numerics: portable results need a Linux machine with an x86-64 processor, not {platform.system()} on "
-            f"{platform.machine()}; {_REMEDY}"
-        )
-    flags = next((line.split() for line in cpu_info.read_text().splitlines() if line.startswith("flags")), [])
-    if missing := sorted(_NEEDED.difference(flags)):
-        raise ConfigError(
-            "numerics: portable results need a processor with AVX2 and FMA, and this one lacks "
-            f"{' and '.join(missing)}; {_REMEDY}"
-        )
+    if active() == "portable" and (reason := obstacle()):
+        raise ConfigError(f"numerics: {reason}; {_REMEDY}")
 
 
 def check_torch() -> None:

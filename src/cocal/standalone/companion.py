@@ -3,13 +3,12 @@
 import hashlib
 import json
 import logging
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -34,6 +33,7 @@ from cocal.store.seal import stated_seal
 
 if TYPE_CHECKING:
     import pandas as pd
+    from huggingface_hub import ModelCard
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
@@ -52,7 +52,7 @@ Response = str | Sequence[int] | np.ndarray
 """A response: its text, or its exact token ids with the end token."""
 
 
-class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibration"]):
+class Companion:
     """A companion: it tells how likely answers of a language model are correct, from the model's hidden states.
 
     It holds one member for each target and seed that was fitted. A confidence is the mean over the seeds of one
@@ -63,8 +63,6 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
         companions: Fitted members.
         about: What they were fitted on, and for which model.
     """
-
-    _hub_mixin_config: Any = {}  # the mixin would otherwise copy the arguments into a configuration of its own
 
     def __init__(self, companions: Companions, about: About):
         self.companions = companions.to(best_device())
@@ -260,15 +258,17 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
                 not a companion's.
         """
+        from huggingface_hub import errors, hf_hub_download
+
         name, folder = str(pretrained_model_name_or_path), Path(pretrained_model_name_or_path)
         try:
             files = {
                 file: folder / file if folder.is_dir() else Path(hf_hub_download(name, file, **options))
                 for file in (CONFIG, WEIGHTS)
             }
-        except HFValidationError:
+        except errors.HFValidationError:
             reason = "there is no such folder, and it is no name on the Hub (owner/name)"
-        except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
+        except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
             reason = f"neither a folder nor a companion that the Hub gives ({str(error).strip().splitlines()[0]})"
         else:
             return cls._of_files(name, files)
@@ -294,8 +294,10 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
             raise ContractError(unreadable(files[WEIGHTS], "safetensors file", error)) from None
         return cls(with_weights(about.spec, weights, files[WEIGHTS]), about)
 
-    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
-        """Save weights, settings and model card in a folder, as `ModelHubMixin` does.
+    def save_pretrained(self, save_directory: str | Path) -> None:
+        """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.
+
+        The settings carry the digest of the weights and a seal over themselves, which are compared on loading.
 
         Raises:
             ContractError: if the folder holds such files of something else than a companion.
@@ -304,23 +306,40 @@ class Companion(ModelHubMixin, library_name="cocal", tags=["confidence-calibrati
         found = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
         if found and not is_companion(folder):
             raise ContractError(f"{folder}: its {found[0]} is not a companion's; save in a folder of its own")
-        return super().save_pretrained(folder, **options)
-
-    def _save_pretrained(self, save_directory: Path) -> None:
-        """The mixin's hook: write weights, settings and model card, each of them atomically.
-
-        The settings carry the digest of the weights and a seal over themselves, which are compared on loading.
-        """
-        with atomic_path(save_directory / WEIGHTS) as partial:
+        with atomic_path(folder / WEIGHTS) as partial:
             weights = {name: tensor.cpu().contiguous() for name, tensor in self.companions.model.state_dict().items()}
             save_file(weights, partial, {"format": "pt"})
             usual_mode(partial)
-        written = {_DIGEST: file_digest(save_directory / WEIGHTS)}
-        write_document(save_directory / CONFIG, self.about.model_dump(mode="json"), written)
-        write_text(save_directory / CARD, str(self.generate_model_card()))
+        written = {_DIGEST: file_digest(folder / WEIGHTS)}
+        write_document(folder / CONFIG, self.about.model_dump(mode="json"), written)
+        write_text(folder / CARD, str(self.generate_model_card()))
 
-    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+    def push_to_hub(
+        self, repo_id: str, *, private: bool | None = None, token: str | None = None, **options: Any
+    ) -> str:
+        """Upload the companion to the Hub, in one commit to a repository that is made if need be.
+
+        Args:
+            repo_id: Name on the Hub (`owner/name`).
+            private: Whether a new repository is private; by default as the owner's settings say.
+            token: Token of the account; by default the one of `hf auth login`.
+            options: Further arguments of `huggingface_hub.HfApi.upload_folder`, such as commit_message or revision.
+
+        Returns:
+            Address of the commit.
+        """
+        from huggingface_hub import HfApi
+
+        hub = HfApi(token=token)
+        name = hub.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return hub.upload_folder(repo_id=name, folder_path=Path(folder), **options)
+
+    def generate_model_card(self) -> "ModelCard":
         """The model card: base model, training, measured quality, limits."""
+        from huggingface_hub import ModelCard
+
         return ModelCard(self.about.card())
 
 

@@ -5,29 +5,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset
-import pyarrow.parquet as pq
-
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
 from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.parquet import UNREADABLE, batches
-from cocal.store.seal import BLANK, KEY, check_seal, seal, stated_seal
+from cocal.store.seal import BLANK, KEY, check_seal, seal
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cocal.store.contract import Contract
 
 _KEY = b"cocal"
 
 
-def write_frame(path: str | Path, frame: pd.DataFrame, contract: "Contract", attributes: Mapping[str, str]) -> None:
+def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", attributes: Mapping[str, str]) -> None:
     """Check `frame` against `contract` and write it atomically with its provenance attributes, page checksums and seal.
 
     Raises:
         ContractError: if it breaks the contract; the message names the file, the column and the first bad rows.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     checked = contract.check(frame, str(path))
     table = pa.Table.from_pandas(checked, schema=contract.arrow_schema(), preserve_index=False)
     table = table.replace_schema_metadata({_KEY: json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
@@ -41,7 +40,7 @@ def read_frame(
     contract: "Contract",
     columns: Sequence[str] | None = None,
     where: Sequence[tuple[str, str, object]] | None = None,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Read one Parquet file, or a folder of them in the order of their names, and check it.
 
     Args:
@@ -55,6 +54,11 @@ def read_frame(
         ContractError: if the file is missing or unreadable, has changed since it was written, lacks a column or breaks
             the contract.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cocal.store.parquet import UNREADABLE, check_lists, read_table
+
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
@@ -70,33 +74,13 @@ def read_frame(
             missing = [name for name in wanted if name not in present]
             if missing:
                 raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
-            tables.append(_table(file, wanted, where))
+            tables.append(read_table(file, wanted, where))
         except UNREADABLE as error:
             raise ContractError(unreadable(file, "Parquet file", error)) from None
         for name in wanted:
-            _check_lists(tables[-1][name], contract.types[name], f"{file}: column {name!r}")
+            check_lists(tables[-1][name], contract.types[name], f"{file}: column {name!r}")
     table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
     return contract.check(table.to_pandas(), str(path), columns=wanted)
-
-
-def _table(file: Path, wanted: Sequence[str], where: Sequence[tuple[str, str, object]] | None) -> pa.Table:
-    if stated_seal(file) is not None:
-        return pq.read_table(file, columns=wanted, filters=where, partitioning=None, page_checksum_verification=True)
-    table = pa.Table.from_batches(batches(file, wanted))  # a user's own table, whose size nobody has bounded
-    return table if where is None else table.filter(pq.filters_to_expression(where))
-
-
-def _check_lists(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> None:
-    """The contract's checks see the scalars of a column alone; a list must be there, and hold what it should."""
-    if not pa.types.is_list(kind):
-        return
-    found = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None
-    alike = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string)
-    if found is None or not any(like(found) and like(kind.value_type) for like in alike):
-        raise ContractError(f"{where} holds {column.type}, not {kind}")
-    if column.null_count:
-        row = column.is_null().index(True).as_py()
-        raise ContractError(f"{where} has no list in row {row}; correct or delete the row")
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
@@ -105,11 +89,15 @@ def read_provenance(path: str | Path) -> dict[str, str]:
     Raises:
         ContractError: if the file is missing or unreadable.
     """
+    import pyarrow.parquet as pq
+
+    from cocal.store.parquet import UNREADABLE
+
     if not Path(path).exists():
         raise ContractError(absent(path))
     try:
         attributes = json.loads((pq.read_schema(path).metadata or {}).get(_KEY, b"{}"))
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise ContractError(unreadable(path, "Parquet file", error)) from None
     attributes.pop(KEY, None)
     return attributes

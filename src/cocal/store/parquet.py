@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from cocal.errors import ContractError
 from cocal.store.damage import unreadable
 from cocal.store.rows import in_bytes, regular
+from cocal.store.seal import stated_seal
 
 LARGEST_TABLE = 2 * 2**30
 """Bytes of the columns that are read of one file, decoded. A step of 2,048 responses of 32,000 tokens, with their ids
@@ -52,6 +53,31 @@ def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Rec
                 yield batch
     except UNREADABLE as error:
         raise ContractError(unreadable(path, "Parquet file", error)) from None
+
+
+def read_table(file: Path, wanted: Sequence[str], where: Sequence[tuple[str, str, object]] | None) -> pa.Table:
+    """Columns of a file, of the rows that meet all conditions (column, comparison, value)."""
+    if stated_seal(file) is not None:
+        return pq.read_table(file, columns=wanted, filters=where, partitioning=None, page_checksum_verification=True)
+    table = pa.Table.from_batches(batches(file, wanted))  # a user's own table, whose size nobody has bounded
+    return table if where is None else table.filter(pq.filters_to_expression(where))
+
+
+def check_lists(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> None:
+    """Check a column of lists, of which the contract's other checks see nothing.
+
+    Raises:
+        ContractError: if a row has no list, or the lists hold something else than `kind` says.
+    """
+    if not pa.types.is_list(kind):
+        return
+    found = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None
+    alike = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string)
+    if found is None or not any(like(found) and like(kind.value_type) for like in alike):
+        raise ContractError(f"{where} holds {column.type}, not {kind}")
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        raise ContractError(f"{where} has no list in row {row}; correct or delete the row")
 
 
 def _rows_together(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> int:

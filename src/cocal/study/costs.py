@@ -1,6 +1,5 @@
 """Measured costs of parts of a study: wall-clock time and device, recorded by the job that did the work."""
 
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -9,6 +8,7 @@ from pydantic import model_validator
 
 from cocal.config.base import Count, Model, Name, Positive
 from cocal.config.load import validate
+from cocal.runtime.machine import processor
 from cocal.store import read_document, write_document
 
 M = TypeVar("M", bound=Model)
@@ -77,7 +77,7 @@ def device_name() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     threads = torch.get_num_threads()
-    return f"{_processor()}, {threads} thread{'s' * (threads > 1)}"
+    return f"{processor()}, {threads} thread{'s' * (threads > 1)}"
 
 
 def write_cost(path: Path, cost: Model, attributes: Mapping[str, str]) -> None:
@@ -93,13 +93,3 @@ def read_cost(path: Path, model: type[M]) -> M:
         ConfigError: if it does not fit the model.
     """
     return validate(model, read_document(path), str(path))
-
-
-def _processor() -> str:
-    """Model name of the processor if the system tells it, otherwise its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

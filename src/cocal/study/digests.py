@@ -6,6 +6,7 @@ from pathlib import Path
 from cocal.config.base import Model
 from cocal.errors import ContractError
 from cocal.runtime.machine import processor
+from cocal.runtime.numerics import obstacle
 from cocal.store.content import content_digest
 from cocal.store.lineage import Product
 from cocal.store.provenance import commit, versions
@@ -40,6 +41,8 @@ class Maker(Model):
     numerics: str
     """The study's numerics, as the outputs state them."""
     processor: str
+    obstacle: str = ""
+    """Why the machine cannot compute portable numerics (`cocal.runtime.numerics.obstacle`); empty where it can."""
     versions: dict[str, str]
     """Versions of Python and of the packages that a result may depend on."""
 
@@ -83,7 +86,13 @@ def stated_numerics(results: Path) -> str:
 
 def maker_of(results: Path) -> Maker:
     """This version of CoCal, this machine, and the numerics of a study's results."""
-    return Maker(commit=commit(), numerics=stated_numerics(results), processor=processor(), versions=versions())
+    return Maker(
+        commit=commit(),
+        numerics=stated_numerics(results),
+        processor=processor(),
+        obstacle=obstacle(),
+        versions=versions(),
+    )
 
 
 def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
@@ -151,6 +160,11 @@ def _causes(here: Maker, there: Maker) -> list[str]:
             f"The numerics are {there.numerics} there and {here.numerics} here; only portable numerics give the "
             "same bytes on another processor."
         )
+        said += [
+            f"The machine {place} computed natively because {maker.obstacle}."
+            for place, maker in (("there", there), ("here", here))
+            if maker.numerics == "native" and maker.obstacle
+        ]
     return said or ["Commit, versions and numerics are the same, so the cause is the machine, or a file was changed."]
 
 
