@@ -120,6 +120,12 @@ def test_a_certified_threshold_decides_who_is_answered(tmp_path, capsys, many):
     assert [one["decision"] for one in read_lines(later)] == [one["decision"] for one in expected]
     assert "wrong among" not in capsys.readouterr().out
 
+    renamed = [[{("id" if k == "question_id" else k): v for k, v in one.items()} for one in lines] for lines in many]
+    calibration, source = written(tmp_path, renamed[0], "b.jsonl"), written(tmp_path, renamed[1], "c.jsonl")
+    flags = ["--calibration", calibration, "--output", tmp_path / "d.jsonl", "--field", "question_id=id"]
+    assert run("decide", "abstain", source, *flags, "--field", "correct=correct") == 0
+    assert f"--threshold {threshold!r} --output OUT --field question_id=id\n" in capsys.readouterr().out
+
 
 def test_bounds_are_those_of_the_flags(tmp_path, many, capsys):
     calibration, source = written(tmp_path, many[0], "old.jsonl"), written(tmp_path, many[1])

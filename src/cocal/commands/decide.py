@@ -1,6 +1,7 @@
 """`cocal decide`: choose among the responses of a scored file, or abstain."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,9 +121,11 @@ def _choose(options: argparse.Namespace, reading: "Reading") -> None:
 def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
     import numpy as np
 
+    from cocal.commands.flags import field_flags, given_flags
     from cocal.decisions.abstention import fewest_questions
     from cocal.decisions.choices import best_of_n
     from cocal.errors import ConfigError
+    from cocal.integrations.lines import NEEDED
     from cocal.standalone.deciding import read_pools, threshold_for, write_decisions
 
     if options.threshold is not None and (options.max_risk or options.delta):
@@ -155,7 +158,10 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
             f"  With a probability of at least {sure}, at most {risk} of answered questions from this source are wrong "
             "(Learn then Test)."
         )
-        print(f"  Later files need no labels: cocal decide abstain FILE --threshold {threshold!r} --output OUT")
+        unlabelled = {meaning: name for meaning, name in reading.mapping.items() if meaning not in NEEDED["label"]}
+        words = ["--threshold", repr(threshold), "--output", "OUT", *given_flags(options, {"name": "confidence"})]
+        words = shlex.join([*words, *field_flags(unlabelled)])
+        print(f"  Later files need no labels: cocal decide abstain FILE {words}")
     print(f"{options.output}: {answered.sum():,} of {len(rows):,} questions are answered, the others abstain")
     if pools.correct is not None and answered.any():
         right = pools.correct[rows]
