@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset
+import pyarrow.dataset  # where memory is short, pyarrow.parquet would go on without it, and fail in words of its own
 import pyarrow.parquet as pq
 
 from cocal.errors import ContractError
