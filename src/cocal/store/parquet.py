@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset  # where memory is short, pyarrow.parquet would go on without it, and fail in words of its own
 import pyarrow.parquet as pq
 
 from cocal.errors import ContractError
