@@ -261,6 +261,9 @@ def test_methods_are_compared_where_all_have_a_confidence(tmp_path):
         rows = (frame["method"] == method) & frame["response_id"].isin(ids) & (frame["dataset"] == DATASETS[0])
         frame["confidence"] = frame["confidence"].mask(rows)
     frame["valid"] = frame["confidence"].notna()
+    earlier = sample_predictions(*DATASETS, methods=("rlcr", "cocal-on-rlcr"), step=20)
+    both = on_common_responses(pd.concat([frame, earlier], ignore_index=True))
+    assert both.loc[both["step"] == 20, "valid"].all(), "another step has other responses"
     common = PREDICTIONS.check(on_common_responses(frame), "common")
     for (method, dataset), rows in common.groupby(["method", "dataset"]):
         invalid = set(rows.loc[~rows["valid"], "response_id"])
