@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from cocal.companion.spec import CompanionSpec
-from cocal.config.evaluation import CompanionSettings, MetricSettings
+from cocal.config.evaluation import MetricSettings
 from cocal.evidence.sources import StudyFiles, StudyScope
 from cocal.metrics.cube import evaluate_cells
 from cocal.metrics.resamples import Resamples, resamples_of
 from cocal.study.costs import Cost, Latency
+from coded_inputs import coded_specs
 from sample_predictions import METHODS, SEEDS, sample_predictions
 from sample_tables import latency
 
@@ -20,24 +20,6 @@ SCOPE = StudyScope(
     datasets={"MATH500": "math500"},
     layers={"tiny-a": (0, 1, 2)},
 )
-
-
-def spec(steps: int, order: str, share: float) -> CompanionSpec:
-    """Companions of a budget, with this share of errors in their training data."""
-    return CompanionSpec(
-        settings=CompanionSettings(),
-        inputs=8,
-        layer=2,
-        poolings=("last", "mean"),
-        steps=steps,
-        validation_steps=60,
-        order=order,
-        shuffle_seed=None,
-        training_responses=900,
-        validation_responses=100,
-        training_error_share=share,
-        best_pass=(1,) * 10,
-    )
 
 
 TIMED = {"dataset": "math500", "pre_ms": 5.0, "post_s": 2.0}
@@ -59,13 +41,11 @@ def study_files(frame: pd.DataFrame) -> StudyFiles:
     ablations = evaluate_cells(
         pd.concat(swept), MetricSettings(resamples=200), groups, SEEDS, sweep=["layer", "pooling"]
     )
-    specs = [spec(steps, "chronological", 0.5) for steps in SCOPE.budgets]
-    specs += [spec(steps, "shuffled", 0.4) for steps in SCOPE.budgets]
     costs = {"sampling": Cost(seconds=9, items=1, device="d"), "fit": Cost(seconds=3, items=1, device="d")}
     timed = Latency.model_validate(latency().model_dump() | {"time_to_confidence": [TIMED]})
     return StudyFiles(
         [Resamples.of(resamples_of(evaluated), "main"), Resamples.of(resamples_of(ablations), "a", "ablations")],
-        specs,
+        coded_specs(SCOPE.budgets, last=60),
         [frame],
         costs,
         timed,

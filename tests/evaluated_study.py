@@ -60,7 +60,7 @@ def responses(pool=POOL, seed=0):
             "reward_calibration": np.nan,
             "confidence": np.nan,
             "p_true": np.where(asked := np.tile(np.arange(pool), QUESTIONS) < SAMPLES, rng.random(n), np.nan),
-            "p_true_mass": np.where(asked, 0.875, np.nan),
+            "p_true_mass": np.where(asked, 0.7 + 0.3 * rng.random(n), np.nan),
         }
     )
     truncated = [0, pool + 1]  # evaluated ones

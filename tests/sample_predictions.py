@@ -17,16 +17,18 @@ STAGES = ("rlcr", "dcpo", "cocal-group", "cocal-binary")
 
 
 def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: int = 60) -> pd.DataFrame:
-    """Every method on 40 questions of each dataset, each policy with its own correctness.
+    """Every method on 40 questions of the first dataset and three more of each further one, each policy with its own
+    correctness.
 
     The pre-RL model is at step 0, the others at `step`; companions learnt from the rollouts up to it.
     """
     parts = []
     for place, dataset in enumerate(datasets):
+        questions = 40 + 3 * place
         for method in methods:
             algorithm, policy_step = policy_cell(method, step)
             share = 0.6 - 0.1 * ["grpo", "dcpo", "rlcr", "base"].index(algorithm)
-            correct = np.random.default_rng([place, policy_step]).random(40) < share
+            correct = np.random.default_rng([place, policy_step]).random(questions) < share
             seeded = REGISTRY[method].target is not None
             for seed in SEEDS if seeded else (-1,):
                 key = [place, policy_step, list(REGISTRY).index(method), seed + 1]
@@ -38,8 +40,8 @@ def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: i
                             "algorithm": algorithm,
                             "step": policy_step,
                             "dataset": dataset,
-                            "question_id": [f"{dataset}-{i:03d}" for i in range(40)],
-                            "response_id": np.arange(40),
+                            "question_id": [f"{dataset}-{i:03d}" for i in range(questions)],
+                            "response_id": np.arange(questions),
                             "method": method,
                             "seed": seed,
                             "source_step": step if seeded else -1,

@@ -178,6 +178,8 @@ def test_differences_are_those_of_the_cube_and_its_resamples(evaluated, resample
         assert found.loc["ece", "seed_sd"] == pytest.approx(np.std([ours[str(s)] for s in SEEDS], ddof=1))
         assert found["paired"].tolist() == ["questions"] * 3
         assert np.isnan(found.loc["accuracy", "seed_sd"])
+        by_seed = resamples.data["by_seed"].isel(cell=resamples.places[keys[0]]).sel(metric="ece")
+        assert by_seed.to_series().to_dict() == {str(seed): ours[str(seed)] for seed in SEEDS}
 
 
 def test_resamples_are_shared_between_methods_and_files(frame, resamples):

@@ -74,13 +74,13 @@ def test_candidates_are_reached_by_equal_shares_of_the_questions():
 
 
 def test_a_threshold_is_certified_as_soon_as_its_tail_is_below_its_level():
-    """One candidate has all of delta: 0.9^21 > 0.1 > 0.9^22."""
-    for answered, expected in ((21, None), (22, 0.5)):
-        found = certified(np.full(answered, 0.5), np.ones(answered, bool), np.array([0.5]), max_risk=0.1, delta=0.1)
+    """One candidate has all of delta: 0.8^10 > 0.1 > 0.8^11."""
+    for answered, expected in ((10, None), (11, 0.5)):
+        found = certified(np.full(answered, 0.5), np.ones(answered, bool), np.array([0.5]), max_risk=0.2, delta=0.1)
         assert found == expected
-    certain = np.array([0.9] * 22 + [NAN] * 100)  # no confidence: never answered, however wrong
-    assert certified(certain, np.arange(122) < 22, np.array([0.5]), max_risk=0.1, delta=0.1) == 0.5
-    assert certified(certain, np.arange(122) < 22, np.empty(0), max_risk=0.1, delta=0.1) is None
+    certain = np.array([0.9] * 11 + [NAN] * 100)  # no confidence: never answered, however wrong
+    assert certified(certain, np.arange(111) < 11, np.array([0.5]), max_risk=0.2, delta=0.1) == 0.5
+    assert certified(certain, np.arange(111) < 11, np.empty(0), max_risk=0.2, delta=0.1) is None
 
 
 def test_levels_are_those_of_the_fallback_procedure():
@@ -95,6 +95,7 @@ def test_levels_are_those_of_the_fallback_procedure():
         return certified(confidence, correct, thresholds, max_risk=0.1, delta=0.1)
 
     assert fewest_questions(0.1, 0.1) == 38  # 0.9^38 < 0.02 < 0.9^37
+    assert fewest_questions(0.2, 0.1) == 18  # 0.8^18 < 0.02 < 0.8^17
     assert lowest(below=20) == thresholds[19]
     assert lowest(below=7) == thresholds[6]  # the start at 40 passes, and its level reaches up to the next failure
     assert lowest(below=3) is None  # nothing starts before 40
@@ -113,7 +114,7 @@ RISKS: dict[str, Risk] = {
     "the surest are wrong": lambda c: np.where(c > 0.9, 0.35, np.where(c > 0.5, 0.02, 0.5)),
     "a step": lambda c: np.where(c > 0.5, 0.07, 0.2),
 }
-REPETITIONS, BOUND, DELTA = 400, 0.1, 0.1
+REPETITIONS, BOUND, DELTA = 400, 0.1, 0.05
 
 
 def _violations(risk: Risk, procedure: Callable) -> int:

@@ -69,6 +69,54 @@ def test_a_declaration_fits_its_module(shown):
         assert bool(one.backbones) == bool(one.inputs), f"{one.name} shows measured numbers only after the checks"
 
 
+FILES = {
+    "main": "metrics/8b resamples/8b",
+    "main_step40": "metrics/8b",
+    "main_step80": "metrics/8b",
+    "scale": "metrics/14b",
+    "ood": "metrics/8b",
+    "comparisons": "resamples/8b",
+    "recalibrated": "metrics/8b-recalibrated",
+    "proper_scores": "metrics/8b",
+    "training_dynamics": "metrics/8b",
+    "cross_iteration": "metrics/8b-sweep",
+    "cross_policy": "metrics/8b-cross-policy",
+    "budgets": "metrics/8b-budgets",
+    "composition": "metrics/8b-budgets",
+    "early_steps": "metrics/8b-sweep",
+    "token_aggregation": "metrics/8b-ablations metrics/14b-ablations",
+    "layers": "metrics/8b-ablations metrics/14b-ablations",
+    "pre_generation": "metrics/8b",
+    "conditions": "metrics/8b",
+    "time_to_confidence": "costs/8b/latency",
+    "cost": " ".join(
+        f"costs/8b/{name}" for name in ("train-grpo", "resample", "companions-grpo", "companions-postcal", "latency")
+    ),
+}
+STEPS = {
+    "budgets": ((1, 2, 5, 10, 20, 40, 80, 120), 120),
+    "composition": ((1, 2, 5, 10, 20, 40, 80, 120), 120),
+    "early_steps": ((5, 10, 20, 30, 40), 40),
+    "cross_iteration": ((40, 80, 120), None),
+    "main_step80": (None, 80),
+    "scale": (None, 120),
+}
+
+
+def test_the_paper_study_shows_these_numbers_at_these_steps(repository):
+    """Metric cubes, resamples and costs that each table and figure of the paper study reads."""
+    found = {one.name: one for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})}
+    for name, expected in FILES.items():
+        files = [
+            file for given in found[name].inputs.values() for file in ([given] if isinstance(given, str) else given)
+        ]
+        read = [re.sub(r"results/(\w+)/qwen3-(.*)\.(nc|json)", r"\1/\2", file) for file in files if "qwen3" in file]
+        assert [file for file in read if re.match("metrics|resamples|costs", file)] == expected.split(), name
+    for name, (steps, step) in STEPS.items():
+        layout = found[name].layout
+        assert (getattr(layout, "steps", None), layout.step) == (steps, step), name
+
+
 def test_names_positions_and_titles_are_distinct(shown):
     files = [(type(one), one.name) for one in shown]  # tables/claims and figures/claims
     for values in (files, [one.position for one in shown], [one.title for one in shown]):

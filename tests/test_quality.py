@@ -120,7 +120,8 @@ def test_predictions_carry_the_facts_of_their_responses(tmp_path):
         assert rows["answered"].tolist() == evaluated["answer"].notna().tolist()
         assert rows["decided"].tolist() == evaluated["decided"].tolist()
         assert rows["exact_match"].tolist() == evaluated["exact_match"].tolist()
-        assert rows["p_true_mass"].eq(0.875).all() if method == "p-true" else rows["p_true_mass"].isna().all()
+        mass = evaluated["p_true_mass"] if method == "p-true" else evaluated["p_true_mass"] * np.nan
+        np.testing.assert_array_equal(rows["p_true_mass"], mass)
     assert not table["answered"].all()
 
 
@@ -261,6 +262,9 @@ def test_methods_are_compared_where_all_have_a_confidence(tmp_path):
         rows = (frame["method"] == method) & frame["response_id"].isin(ids) & (frame["dataset"] == DATASETS[0])
         frame["confidence"] = frame["confidence"].mask(rows)
     frame["valid"] = frame["confidence"].notna()
+    earlier = sample_predictions(*DATASETS, methods=("rlcr", "cocal-on-rlcr"), step=20)
+    both = on_common_responses(pd.concat([frame, earlier], ignore_index=True))
+    assert both.loc[both["step"] == 20, "valid"].all(), "another step has other responses"
     common = PREDICTIONS.check(on_common_responses(frame), "common")
     for (method, dataset), rows in common.groupby(["method", "dataset"]):
         invalid = set(rows.loc[~rows["valid"], "response_id"])

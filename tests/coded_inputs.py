@@ -1,0 +1,103 @@
+"""Inputs of exhibits in which no two numbers are equal, so that a number tells where it comes from."""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from cocal.companion.spec import CompanionSpec
+from cocal.config.evaluation import CompanionSettings
+from cocal.metrics.calibration import METRICS
+from cocal.metrics.quality import RATES
+from cocal.metrics.resamples import Key, Resamples
+
+SEEDS = ("mean", "42", "137", "500")
+DOMAINS = {
+    "macro-mathematics": ("math500", "aime24", "aime25", "amc23", "amc24"),
+    "macro-factual": ("squad", "webq", "cwq", "musique", "popqa"),
+}
+SETS = [name for macro, names in DOMAINS.items() for name in (*names, macro)]
+POLICIES = {"base-verbal": "base", "rlcr": "rlcr", "cocal-on-rlcr": "rlcr", "dcpo": "dcpo", "cocal-on-dcpo": "dcpo"}
+"""The algorithm on whose policy a method is evaluated; GRPO for all others."""
+
+
+def coded_cube(backbone: str, methods, metrics=METRICS, **dimensions) -> xr.Dataset:
+    """A metric cube with a number of its own in every cell; policies of all stages, and sweeps as `dimensions`."""
+    coordinates = {"backbone": [backbone], "algorithm": ["base", "dcpo", "grpo", "rlcr"], "step": [0, 40, 80, 120]}
+    coordinates |= {name: list(labels) for name, labels in dimensions.items()}
+    coordinates |= {"dataset": SETS, "method": list(methods), "seed": list(SEEDS), "metric": list(metrics)}
+    names = [*coordinates]
+    draw = np.random.default_rng(len(backbone) + len(methods))
+
+    def numbers(*without: str, least=0.0, most=1.0):
+        dims = [name for name in names if name not in without]
+        shape = [len(coordinates[name]) for name in dims]
+        apart = (draw.permutation(np.prod(shape)) + 0.5) / np.prod(shape)
+        return dims, (least + (most - least) * apart).reshape(shape)
+
+    cube = xr.Dataset({"value": numbers(), "seed_sd": numbers("seed", most=0.01)}, coords=coordinates)
+    cube = cube.assign(
+        n=numbers("metric", least=50, most=90), **{name: numbers("metric", least=0.85) for name in RATES}
+    )
+    low, high = (0.1 * xr.DataArray(numbers()[1], dims=names) for _ in range(2))
+    return cube.assign(n=cube["n"].astype(int), lower=cube["value"] - low, upper=cube["value"] + high)
+
+
+def policy_of(method: str, step: int) -> dict:
+    """The place of a method's responses in a cube."""
+    algorithm = POLICIES.get(method.partition("+")[0], "grpo")
+    return {"algorithm": algorithm, "step": 0 if algorithm == "base" else step, "seed": "mean"}
+
+
+def coded_resamples(backbone: str, methods, keys=None, comparison="main", spread=0.05) -> Resamples:
+    """Resampled metrics with numbers of their own in every cell; in this comparison are `keys`, or all final cells."""
+    keys = keys or [
+        Key(method, *(policy_of(method, 120)[name] for name in ("algorithm", "step")), dataset)
+        for method in methods
+        for dataset in SETS
+    ]
+    draw = np.random.default_rng(len(keys))
+    value = (draw.permutation(4 * len(keys)).reshape(-1, 4) + 0.5) / (4 * len(keys))
+    labels = {name: ("cell", [getattr(key, name) for key in keys]) for name in Key.__dataclass_fields__}
+    data = {
+        "value": (("cell", "metric"), value),
+        "by_seed": (("cell", "seed", "metric"), value[:, None] + draw.normal(0, spread / 5, (len(keys), 3, 4))),
+        "resampled": (("cell", "metric", "resample"), value[..., None] + draw.normal(0, spread, (len(keys), 4, 99))),
+        "backbone": ("cell", [backbone] * len(keys)),
+        "questions": ("cell", [key.dataset for key in keys]),
+    }
+    coordinates = {"metric": list(METRICS), "seed": list(SEEDS[1:])}
+    return Resamples.of(xr.Dataset(data | labels, coordinates, {"level": 0.9}), backbone, comparison)
+
+
+def coded_specs(steps, last=120) -> list[CompanionSpec]:
+    """Specs of CoCal's and PostCal's companions of these budgets, each with counts and an error share of its own."""
+    common = {"settings": CompanionSettings(), "inputs": 8192, "layer": 35, "poolings": ("last", "mean")}
+    return [
+        CompanionSpec(
+            **common,
+            steps=step,
+            validation_steps=last,
+            order=order,
+            shuffle_seed=7 if shuffled else None,
+            training_responses=150_000 + 31 * place - 7000 * shuffled,
+            validation_responses=17_000 + 17 * place - 3000 * shuffled,
+            training_error_share=0.6 - 0.011 * place - 0.2 * shuffled,
+            best_pass=(1 + place % 3,) * 10,
+        )
+        for shuffled, order in enumerate(("chronological", "shuffled"))
+        for place, step in enumerate(steps)
+    ]
+
+
+def coded_scores(windows, steps: int) -> pd.DataFrame:
+    """Scores of online companions; replayed ones, of window 0, stand at some of the steps alone."""
+    draw = np.random.default_rng(steps)
+    rows = [
+        {"window": window, "source_step": step, "step": step + 1, "target": target, "seed": seed, "responses": 64}
+        | {"ece": draw.random(), "auroc": draw.random(), "kept_bytes": {0: 7_300_000_000}.get(window, 510_000 * window)}
+        for window in (*windows, 0)
+        for step in range(1, steps, 1 if window else 30)
+        for target in ("binary", "group")
+        for seed in (42, 137, 500)
+    ]
+    return pd.DataFrame(rows)
