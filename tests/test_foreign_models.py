@@ -246,6 +246,8 @@ def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, t
 
 def test_a_template_that_is_lost_or_broken_is_named(own, made, tmp_path, capsys):
     output = own.companion
+    with pytest.raises(ContractError, match="GPT2: the tokenizer has no chat template; put one into the folder"):
+        load_policy(made("GPT2", template=False)[0])
     policy = load_policy(own_copy(own.checkpoint, tmp_path / "model"))
     policy.tokenizer.chat_template = None
     with pytest.raises(ContractError, match="has no chat template, with which the companion was fitted"):

@@ -58,9 +58,9 @@ def test_a_sharded_checkpoint_is_checked_tensor_by_tensor(source, tmp_path, micr
     assert not (tmp_path / "lost").exists()
 
 
-def _settings(**changes):
+def _settings(file="config.json", **changes):
     def change(folder):
-        path = folder / "config.json"
+        path = folder / file
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
     return change
@@ -77,6 +77,7 @@ def _cut(folder):
         (_settings(num_hidden_layers=3), "num_hidden_layers is 3, the backbone's depth is 2"),
         (_settings(hidden_size=64), "hidden_size is 64, the backbone's width is 32"),
         (_settings(auto_map={"AutoModel": "modeling_own.Own"}), "brings code of its own"),
+        (_settings("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}), "brings code of its own"),
         (_settings(vocab_size=100), "tokens, but the embedding has 100 rows"),
         (_settings(vocab_size=512), "the embedding has 512 rows, but that of .* has 384"),
         (

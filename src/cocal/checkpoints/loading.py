@@ -85,7 +85,7 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
     _generation_settings(path)  # transformers would take a file that it cannot read for a missing one
     with _complete(path):
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    attention = _attention(path, config, cuda)
+        attention = _attention(path, config, cuda)
     _warn_of_code(path, "model", hasattr(config, "auto_map"))
     config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
     with _complete(path):
@@ -145,7 +145,7 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
         if reason := template_fault(tokenizer):
             raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}")
     elif not plain:
-        raise ContractError(f"{path}: the tokenizer has no chat template")
+        raise ContractError(f"{path}: the tokenizer has no chat template; put one into the folder, chat_template.jinja")
     return tokenizer
 
 
@@ -186,6 +186,8 @@ def _complete(path: str | Path) -> Iterator[None]:
     """Turn errors of a broken checkpoint into a ContractError."""
     try:
         yield
+    except ContractError:
+        raise
     except Exception as error:  # tokenizers raise plain Exceptions about files that they cannot read
         if isinstance(error, MemoryError) or "memory" in str(error).lower():
             raise  # the machine is too small, the checkpoint may be whole
