@@ -103,8 +103,9 @@ def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None
     if not found or getattr(options, "overwrite", False):
         return
     made = kind.made or partial(_made_by, options.command)
-    # files beside a file are its other forms
-    if foreign := next((file for file in found if not made(path if kind.beside and path.exists() else file)), None):
+    # files beside a file are its other forms; what is gone by now was another job's, whose outputs Snakemake deletes
+    unknown = (file for file in found if not made(path if kind.beside and path.exists() else file))
+    if foreign := next((file for file in unknown if file.exists()), None):
         if hasattr(options, "overwrite"):
             raise ConfigError(f"{foreign}: exists already; replace it by --overwrite, or write elsewhere")
         maker = f"does not say that `cocal {options.command}` has made it"
