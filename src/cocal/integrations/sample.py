@@ -43,7 +43,8 @@ def _token_ids(values: Any) -> np.ndarray:
 
 def _log_probabilities(values: Any) -> np.ndarray:
     try:
-        found = np.asarray(values, dtype=np.float32)
+        with np.errstate(over="ignore"):  # it becomes infinite, which is refused
+            found = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError, OverflowError):
         found = np.empty((0, 0))
     if found.ndim != 1:
