@@ -102,7 +102,7 @@ def _label(value: Any) -> float:
     if isinstance(value, (Real, np.bool_)) and value in (0, 1):
         return float(value)
     raise ValueError(
-        f"is {shown(value)}, neither true nor false ({_WORDS}); is it a reward (--field reward=NAME)? Otherwise"
+        f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
     )
 
 
