@@ -43,7 +43,8 @@ def _token_ids(values: Any) -> np.ndarray:
 
 def _log_probabilities(values: Any) -> np.ndarray:
     try:
-        found = np.asarray(values, dtype=np.float32)
+        with np.errstate(over="ignore"):  # it becomes infinite, which is refused
+            found = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError, OverflowError):
         found = np.empty((0, 0))
     if found.ndim != 1:
@@ -101,7 +102,7 @@ def _label(value: Any) -> float:
     if isinstance(value, (Real, np.bool_)) and value in (0, 1):
         return float(value)
     raise ValueError(
-        f"is {shown(value)}, neither true nor false ({_WORDS}); is it a reward (--field reward=NAME)? Otherwise"
+        f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
     )
 
 

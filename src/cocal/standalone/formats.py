@@ -15,7 +15,7 @@ from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.store.parquet import columns_of
-from cocal.store.rows import entries, listed
+from cocal.store.rows import entries, is_file, listed
 
 _KNOWN_COLUMNS = {"step", "prompt", "completion", "advantage", "mode"}
 """Columns of TRL's completions that are no rewards."""
@@ -89,7 +89,7 @@ def find(places: Sequence[Path]) -> Found:
     Raises:
         ContractError: if there are none, a file is named twice, or there are files of several formats.
     """
-    if all(place.is_file() for place in places):
+    if all(is_file(place) for place in places):
         folders = list(dict.fromkeys(place.parent for place in places))
         places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place)))
     found = [one for place in places for one in _in(place)]
@@ -104,11 +104,11 @@ def find(places: Sequence[Path]) -> Found:
 
 def _in(place: Path) -> list[tuple[str, Path, int | None]]:
     """Format, file and step of each file of a folder, or of a file by itself."""
-    if not place.exists():
-        raise ContractError(f"{place}: there is no such file or folder of rollouts")
-    if place.is_file():
+    if is_file(place):
         kind = _kind(place)
         return [(kind, place, _step_of(place, kind))]
+    if len(place.name) > 255 or not place.is_dir():
+        raise ContractError(f"{place}: there is no such file or folder of rollouts")
     if prime_rl.holds_steps(place / "rollouts"):
         place /= "rollouts"
     if prime_rl.holds_steps(place):

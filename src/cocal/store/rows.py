@@ -1,5 +1,6 @@
 """Rows of files that come from elsewhere: JSON lines, and the one sentence about a row that cannot be read."""
 
+import errno
 import json
 import reprlib
 from collections.abc import Iterator, Mapping
@@ -87,15 +88,19 @@ def regular(path: Path, kind: str) -> Path:
     Raises:
         ContractError: if there is no such file.
     """
-    try:
-        found = path.is_file()
-    except PermissionError:
-        raise
-    except OSError:  # a name that is too long
-        found = False
-    if not found:
+    if not is_file(path):
         raise ContractError(f"{path}: there is no such file of {kind}; check its path")
     return path
+
+
+def is_file(path: Path) -> bool:
+    """`Path.is_file`, which a name that is too long does not make fail."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
 
 
 def shown(value: Any) -> str:
