@@ -34,6 +34,15 @@ def add(package: Path, file: str) -> None:
     target = package.parent / file
     assert not target.exists()
     target.write_text(BLOCKS[file])
+    lint(target)
+
+
+def lint(file: Path) -> None:
+    """Ask for the style of this repository, which `make lint` asks of every file."""
+    for words in (["check"], ["format", "--diff"]):
+        command = [sys.executable, "-m", "ruff", *words, "--config", str(ROOT / "pyproject.toml"), str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def run(package: Path, *words: str) -> str:
@@ -87,6 +96,13 @@ def test_a_method_is_one_file(package):
 def test_a_figure_is_one_file(package, tmp_path):
     add(package, "src/cocal/exhibits/seeds.py")
     assert "figure_seeds" in plan(package, smoke_study())
+    code = (
+        "from cocal.config import load_study\n"
+        "from cocal.exhibits.base.registry import exhibits_of\n"
+        "positions = [one.position for one in exhibits_of(load_study('config/smoke.yaml'), {})]\n"
+        "print(len(positions) - len(set(positions)), 'reused')\n"
+    )
+    assert run(package, "-c", code) == "0 reused\n"
     cube = metric_cube(
         sample_predictions("amc23", "amc24", methods=("cocal-group", "cocal-binary")),
         MetricSettings(resamples=5),
@@ -135,6 +151,7 @@ def test_an_engine_is_its_settings_and_a_module(package, micro_checkpoint):
     text = re.sub(r"^EngineSettings = .*$", lambda _: f"{added}\n\n\n{union.strip()}", settings.read_text(), flags=re.M)
     assert "GreedySettings" in text
     settings.write_text(text)
+    lint(settings)
     code = (
         "import sys\n"
         "from pathlib import Path\n"

@@ -178,7 +178,7 @@ def prepare(layout, metrics):
 
 def draw(numbers, layout):
     words = {"label": "Training step", "source": layout.source}
-    figure, (ax,) = panel_row(["Accuracy (%)"], height=1, handles=[], columns=1, **words)
+    figure, (ax,) = panel_row(["Accuracy (%)"], height=1, handles=[], **words)
     plot_stages(ax, numbers)
     return figure
 '''

@@ -5,6 +5,7 @@ import shutil
 import pytest
 from pydantic import BaseModel
 
+import forked_snakemake
 from cocal.config import load_study
 from cocal.config.methods import METHODS
 from smoke_study import CONFIG, ROOT, Planner, planned, snakemake
@@ -343,6 +344,19 @@ def test_the_table_knows_every_key():
             continue
         inside = any(key.startswith(f"{other}.") for other in ("generation.engine", "judge"))
         assert key in known or inside or any(key.endswith(shape) for shape in SHAPE), f"{key}: what does it rerun?"
+
+
+def test_results_that_lack_snakemake_s_record_say_so(tmp_path):
+    folders = tmp_path / "results/questions", tmp_path / ".snakemake/metadata"
+    for folder in folders:
+        folder.mkdir(parents=True)
+    plan = ["--dry-run", "--quiet", "rules", "--directory", tmp_path, "--configfile", CONFIG]
+    said = "the record of what made them, is missing, so a change of settings or code would rerun nothing"
+    assert said not in forked_snakemake.run(plan).stderr
+    (folders[0] / "smoke-train.parquet").touch()
+    assert forked_snakemake.run(plan).stderr.count(said) == 1
+    (folders[1] / "made").touch()
+    assert said not in forked_snakemake.run(plan).stderr
 
 
 @pytest.fixture(scope="module")

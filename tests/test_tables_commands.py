@@ -1,5 +1,6 @@
 """Every table by its command, and all of them in one LaTeX document."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,7 +30,28 @@ from sample_tables import (
 )
 from test_tables import DATASETS, layout
 
-needs_tex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+PACKAGES = {
+    "geometry": "texlive-latex-base",
+    "graphicx": "texlive-latex-base",
+    "booktabs": "texlive-latex-recommended",
+    "multirow": "texlive-latex-extra",
+}
+"""The LaTeX packages that the tables name, and Debian's packages that bring them."""
+
+
+def missing_of_tex() -> str:
+    """What this machine lacks for the tables; empty if it can set them."""
+    if shutil.which("pdflatex") is None:
+        return "pdflatex is not installed (on Debian: texlive-latex-base)"
+    known = {name: subprocess.run(["kpsewhich", f"{name}.sty"], check=False, capture_output=True) for name in PACKAGES}
+    return "; ".join(
+        f"LaTeX's {name} is not installed (on Debian: {PACKAGES[name]})"
+        for name, one in known.items()
+        if one.returncode
+    )
+
+
+needs_tex = pytest.mark.skipif(bool(missing_of_tex()), reason=missing_of_tex())
 NAMES = ("main", "one_set", "hyperparameters", "token_aggregation", "pre_generation", "time_to_confidence", "cost")
 
 
@@ -121,6 +143,9 @@ def document(tables: Path, output: Path) -> list[str]:
 def test_the_document_names_the_tables_from_its_own_folder(tables, tmp_path):
     assert main(document(tables, tables / "all.tex")) == 0
     text = (tables / "all.tex").read_text()
+    named = ",".join(re.findall(r"^\\usepackage(?:\[.*\])?\{(.*)\}", text, re.MULTILINE))
+    assert {*named.split(",")} == {*PACKAGES}
+    assert all(package in text for package in {*PACKAGES.values()} - {"texlive-latex-base"})
     assert [line for line in text.splitlines() if "input" in line] == [rf"\input{{{name}.tex}}" for name in NAMES]
     elsewhere = tables.parent / "elsewhere/all.tex"
     assert main(document(tables, elsewhere)) == 0

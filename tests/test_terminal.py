@@ -1,6 +1,7 @@
 """What Snakemake prints with our logger plugin: one line an event, with job, share of the work and time left."""
 
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -12,9 +13,10 @@ from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.common import LogEvent
 
 import forked_snakemake
+from cocal.runtime.progress import progress_line
 from snakemake_logger_plugin_cocal import LogHandler
 from snakemake_logger_plugin_cocal.text import LONGEST, called, reason_line, summary
-from snakemake_logger_plugin_cocal.work import UNKNOWN, Work, assumed_seconds, earlier_seconds
+from snakemake_logger_plugin_cocal.work import UNKNOWN, Running, Work, assumed_seconds, earlier_seconds, seconds_left
 
 RULES = {"train": 2, "responses": 4, "table_main": 4}
 SECONDS = {"train": 100.0, "responses": 10.0, "table_": 1.0}
@@ -41,9 +43,38 @@ def test_the_share_is_of_the_work_not_of_the_jobs():
 
 def test_running_jobs_count_with_the_time_that_they_have_run():
     work = _work()
-    assert work.share([("train", 61.0)]) == pytest.approx(61 / 244)
-    assert work.left([("train", 61.0)]) == pytest.approx(244 - 61)
-    assert work.left([("train", 500.0)]) == pytest.approx(144 + 100), "nobody knows when an overdue job will end"
+    assert work.share([Running("train", 61.0)]) == pytest.approx(61 / 244)
+    assert work.left([Running("train", 61.0)]) == pytest.approx(244 - 61)
+    stretch = (500 + 12.2) / (100 + 12.2)
+    overdue = work.left([Running("train", 500.0)])
+    assert overdue == pytest.approx(100 + 144 * stretch), "nobody knows when it will end; the others take longer, too"
+
+
+def test_a_running_job_that_says_how_slow_it_is_stretches_all():
+    """It has run 60 of 150 seconds, of which 100 were expected."""
+    slow = Running("train", 60.0, 90.0)
+    stretch = (150 + 12.2) / (100 + 12.2)
+    assert _work().left([slow]) == pytest.approx(90 + 144 * stretch)
+    assert _work().left([Running("train", 60.0, 30.0)]) == pytest.approx(244 - 60), "further parts may follow"
+
+
+def test_the_last_progress_line_of_a_log_says_what_is_left(tmp_path):
+    log, now = tmp_path / "job.log", time.time()
+    lines = [
+        "step 2/9, loss 1.7, 2 d 5 h left",
+        "step 5/9, loss 1.5, 3 min 20 s left",
+        "a warning, of something left behind",
+    ]
+    log.write_text("".join(f"12:00:00  {'backbone tiny':<36}  {line}\n" for line in lines))
+    os.utime(log, (now - 30, now - 30))
+    assert seconds_left(log, ran=100.0) == pytest.approx(170, abs=1)
+    assert seconds_left(log, ran=20.0) == 0, "an earlier run wrote it"
+    os.utime(log, (now - 300, now - 300))
+    assert seconds_left(log, ran=400.0) == 0
+    log.write_text("nothing yet\n")
+    assert seconds_left(log, ran=100.0) == seconds_left(tmp_path / "none.log", ran=100.0) == 0
+    log.write_text("x, 5 h 20 min left\n" + progress_line("step", 3, 8, 3725) + "\n")
+    assert seconds_left(log, ran=9.0) == pytest.approx(3720, abs=1)
 
 
 def test_jobs_side_by_side_are_done_sooner_but_not_before_the_longest_chain():
@@ -155,6 +186,7 @@ def test_a_run_ends_with_what_was_built_where_and_what_to_open():
         "results/figures (1), results/costs (1).",
         "Open results/tables/main.html first.",
     ]
+    assert summary([*built, "results/tables/claims.html"], 90).endswith("Open results/tables/claims.html first.")
     assert summary(["a.txt"], 1) == "Done in 1 s: 1 file or folder was built, in . (1)."
 
 
@@ -254,7 +286,8 @@ def test_a_cluster_that_is_silent_for_long_is_reported_on(tmp_path, monkeypatch,
     monkeypatch.setattr("snakemake_logger_plugin_cocal._SILENCE", 0.2)
     handler = LogHandler(OutputSettings(), None)
     command = "cocal train --run-folder results/runs/train/tiny/grpo"
-    job = {"rule_name": "train", "wildcards": {}, "shellcmd": command, "reason": "Forced execution", "output": ["a"]}
+    job = {"rule_name": "train", "wildcards": {}, "shellcmd": command, "reason": "Forced execution"}
+    job |= {"output": ["a"], "log": []}
     handler.handle(_record(None, event=LogEvent.RESOURCES_INFO, nodes=16))
     handler.handle(_record("Study: x", seconds_by_rule={"train": 7200.0}, backbones=["tiny"]))
     handler.handle(_record("Job stats", event=LogEvent.RUN_INFO, stats={"train": 2, "total": 2}))

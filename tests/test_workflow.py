@@ -19,6 +19,7 @@ from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.owner import claim
 from smoke_study import planned, snakemake
+from test_tables_commands import missing_of_tex
 
 TABLES = [
     "claims",
@@ -205,8 +206,8 @@ def test_cube_names_its_study_cells(smoke):
 
 @pytest.mark.slow
 def test_all_tables_compile_in_one_document(smoke, tmp_path):
-    if shutil.which("pdflatex") is None:
-        pytest.skip("no TeX engine here")
+    if missing := missing_of_tex():
+        pytest.skip(missing)
     shutil.copytree(smoke / "results/tables", tmp_path / "tables")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path / "tables")

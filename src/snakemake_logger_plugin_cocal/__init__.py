@@ -7,6 +7,7 @@ inputs, outputs, commands and reasons. Warnings, errors and unknown messages are
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from logging import WARNING, LogRecord
 from pathlib import Path
@@ -19,7 +20,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from cocal.runtime.joblog import NAME_WIDTH, job_line
 from cocal.runtime.progress import in_words
 from snakemake_logger_plugin_cocal.text import called, reason_line, summary
-from snakemake_logger_plugin_cocal.work import Work, earlier_seconds
+from snakemake_logger_plugin_cocal.work import Running, Work, earlier_seconds, seconds_left
 
 BENCHMARKS = Path("results/benchmarks")
 TAIL = 30
@@ -49,11 +50,18 @@ class Job:
         name: Name in its lines.
         rule: Rule of the workflow.
         started: Value of `time.monotonic()` at its start.
+        logs: Files to which it writes its progress.
     """
 
     name: str
     rule: str
     started: float
+    logs: Sequence[Path] = ()
+
+    def running(self) -> Running:
+        """How long it has run and how much it says is left."""
+        ran = time.monotonic() - self.started
+        return Running(self.rule, ran, max((seconds_left(log, ran) for log in self.logs), default=0.0))
 
 
 class LogHandler(LogHandlerBase):
@@ -176,7 +184,8 @@ class LogHandler(LogHandlerBase):
         return f"\n{self._words.format(record)}\n{jobs}, about {in_words(self._work.left())} if one ran after the other"
 
     def _started(self, record: LogRecord) -> str:
-        job = Job(called(record.rule_name, record.wildcards, record.shellcmd), record.rule_name, time.monotonic())
+        name = called(record.rule_name, record.wildcards, record.shellcmd)
+        job = Job(name, record.rule_name, time.monotonic(), [Path(log) for log in record.log])
         self._jobs[record.jobid] = job
         if not record.output:  # a target without outputs, such as all
             self._targets.add(record.rule_name)
@@ -199,8 +208,7 @@ class LogHandler(LogHandlerBase):
 
     def _rest(self) -> str:
         """The share of the work that is done and the time left."""
-        now = time.monotonic()
-        running = [(self._jobs[number].rule, now - self._jobs[number].started) for number in self._running]
+        running = [self._jobs[number].running() for number in self._running]
         left = self._work.left(running)
         share = f"{min(int(100 * self._work.share(running)), 99)} % of the work"
         return f"{share}, about {in_words(left)} left" if left >= 1 else share

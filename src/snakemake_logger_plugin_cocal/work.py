@@ -1,10 +1,13 @@
 """The share of a run's work that is done and the time that the rest will take, computed without Snakemake."""
 
 import math
+import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 UNKNOWN = 5.0
 """Seconds that are assumed for a job whose rule has no known duration."""
@@ -13,6 +16,27 @@ _INERTIA = 0.05
 _OVERDUE = 0.2
 """Least remaining time of a running job, as a share of the time that it has run; it matters for jobs that take longer
 than expected."""
+
+
+_LEFT = re.compile(r", ([^,]+) left$", re.MULTILINE)
+"""The time left at the end of a job's progress line (`cocal.runtime.progress.progress_line`)."""
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+_END = 4096
+"""Number of bytes at the end of a log that are searched for a progress line."""
+
+
+class Running(NamedTuple):
+    """A job that runs.
+
+    Attributes:
+        rule: Its rule.
+        ran: Seconds that it has run.
+        left: Seconds that it needs at least, as its log says (`seconds_left`); 0 if it says nothing.
+    """
+
+    rule: str
+    ran: float
+    left: float = 0.0
 
 
 @dataclass
@@ -39,38 +63,34 @@ class Work:
         """Record that a job has finished."""
         self.finished.setdefault(rule, []).append(seconds)
 
-    def expected(self) -> dict[str, float]:
+    def expected(self, running: Sequence[Running] = ()) -> dict[str, float]:
         """Expected seconds of a future job of each rule.
 
-        All expectations are multiplied by the ratio of actual to expected time of the finished jobs, which is damped at
-        the beginning. A rule without an earlier time takes as long as those of its jobs that have finished.
+        All expectations are multiplied by the ratio of actual to expected time of the finished jobs, and of those that
+        already are sure to take longer than expected. The ratio is damped at the beginning. A rule without an earlier
+        time takes as long as those of its jobs that have finished.
         """
         before = {rule: self._prior(rule) for rule in self.jobs}
         inertia = _INERTIA * sum(count * before[rule] for rule, count in self.jobs.items())
-        took = sum(sum(times) for times in self.finished.values())
+        late = [job for job in running if job.ran + job.left > self._prior(job.rule)]
+        took = sum(sum(times) for times in self.finished.values()) + sum(job.ran + job.left for job in late)
         wanted = sum(len(times) * self._prior(rule) for rule, times in self.finished.items())
+        wanted += sum(self._prior(job.rule) for job in late)
         stretch = (took + inertia) / (wanted + inertia) if wanted + inertia else 1.0
         return {
             rule: fmean(times) if (times := self.finished.get(rule)) and rule not in self.earlier else seconds * stretch
             for rule, seconds in before.items()
         }
 
-    def share(self, running: Sequence[tuple[str, float]] = ()) -> float:
-        """Share of the work that is done, in [0, 1]; work is measured in seconds of jobs.
-
-        Args:
-            running: Rule of each running job and the seconds that it has run.
-        """
-        done = sum(sum(times) for times in self.finished.values()) + sum(seconds for _, seconds in running)
+    def share(self, running: Sequence[Running] = ()) -> float:
+        """Share of the work that is done, in [0, 1]; work is measured in seconds of jobs."""
+        done = sum(sum(times) for times in self.finished.values()) + sum(job.ran for job in running)
         left = sum(sum(rests) for rests in self._remaining(running).values())
         return done / (done + left) if done + left else 1.0
 
-    def left(self, running: Sequence[tuple[str, float]] = ()) -> float:
+    def left(self, running: Sequence[Running] = ()) -> float:
         """Seconds until the last job ends: the time of all jobs divided by `side_by_side`, or that of the longest chain
         of rules that wait for each other if it is larger.
-
-        Args:
-            running: Rule of each running job and the seconds that it has run.
         """
         rests = self._remaining(running)
         waves = {
@@ -92,13 +112,13 @@ class Work:
         """Expected seconds of a rule's job before any job has run."""
         return self.earlier[rule] if rule in self.earlier else assumed_seconds(self.assumed, rule)
 
-    def _remaining(self, running: Sequence[tuple[str, float]]) -> dict[str, list[float]]:
+    def _remaining(self, running: Sequence[Running]) -> dict[str, list[float]]:
         """Seconds that each job still needs, by rule."""
-        expected = self.expected()
+        expected = self.expected(running)
         rests = {}
         for rule, count in self.jobs.items():
             seconds = expected[rule]
-            now = [max(seconds - ran, _OVERDUE * ran) for of, ran in running if of == rule]
+            now = [max(seconds - job.ran, job.left, _OVERDUE * job.ran) for job in running if job.rule == rule]
             waiting = count - len(self.finished.get(rule, ())) - len(now)
             rests[rule] = now + [seconds] * max(waiting, 0)
         return rests
@@ -113,6 +133,28 @@ def assumed_seconds(assumed: Mapping[str, float], rule: str) -> float:
         if (name.endswith("_") and rule.startswith(name)) or rule.endswith(f"_{name}"):
             return seconds
     return UNKNOWN
+
+
+def seconds_left(log: Path, ran: float) -> float:
+    """The seconds that a running job needs at least, as the last progress line of its log says; 0 without such a line.
+
+    Other parts of the job may follow those that the line counts, so that it may need more.
+
+    Args:
+        log: File to which the job writes; one that is older than the job is not looked at.
+        ran: Seconds that the job has run.
+    """
+    try:
+        age = time.time() - log.stat().st_mtime
+        with log.open("rb") as file:
+            file.seek(-min(_END, log.stat().st_size), 2)
+            said = _LEFT.findall(file.read().decode(errors="replace"))
+    except OSError:
+        return 0.0
+    if not said or age > ran:
+        return 0.0
+    parts = re.findall(r"(\d+) (s|min|h|d)\b", said[-1])
+    return max(sum(int(number) * _UNITS[unit] for number, unit in parts) - age, 0.0)
 
 
 def earlier_seconds(folder: Path, rules: Iterable[str], backbones: Sequence[str]) -> dict[str, float]:

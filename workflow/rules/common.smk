@@ -43,6 +43,17 @@ STUDY = located(CONFIGURED, workflow.basedir, Path.cwd())
 if {"--unlock", "--lint"}.isdisjoint(sys.argv):
     refuse_other_study("results", STUDY.study, STUDY_FILE)
 
+# Without its record, which a copy of results/ may lack, Snakemake compares times alone.
+if (
+    workflow.is_main_process
+    and any(Path("results/questions").glob("*.parquet"))
+    and not any(Path(".snakemake/metadata").glob("*"))
+):
+    logger.warning(
+        "results/ has files, but .snakemake/, the record of what made them, is missing, so a change of settings or code "
+        "would rerun nothing: copy that folder too, or run everything again with --forceall."
+    )
+
 # A machine that cannot compute portable numerics computes natively. The nodes of a cluster may differ, so they refuse.
 OBSTACLE = numerics.obstacle() if STUDY.numerics == "portable" and not site_of(os.environ) else ""
 NUMERICS = "native" if OBSTACLE else STUDY.numerics

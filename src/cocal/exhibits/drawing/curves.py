@@ -109,7 +109,7 @@ def panel_row(
         titles: Title of each panel.
         height: Height of a panel; panels are square if it is None.
         label: Label of the horizontal axes.
-        handles: Entries of the legend.
+        handles: Entries of the legend; without any, there is none.
         source: Small print, which says where the numbers come from and what the error bars are.
         width: Width of the figure.
         left: Space to the left of the first panel.
@@ -120,7 +120,7 @@ def panel_row(
 
     panel = (width - left - _RIGHT - (len(titles) - 1) * between) / len(titles)
     height = panel if height is None else height
-    columns = columns or len(handles)
+    columns = columns or max(len(handles), 1)
     legend = 0.06 + _PRINT * len(source.splitlines())
     labels = legend + 0.05 + _ENTRY * ceil(len(handles) / columns)
     bottom = labels + _TICKS
@@ -133,8 +133,9 @@ def panel_row(
         ax.set_title(title, pad=4)
         panels.append(ax)
     figure.text((left + width - _RIGHT) / 2 / width, labels / total, label, ha="center", va="bottom")
-    at = (0.5, legend / total)
-    figure.legend(handles=list(handles), loc="lower center", bbox_to_anchor=at, ncols=columns, **LEGEND)
+    if handles:
+        at = (0.5, legend / total)
+        figure.legend(handles=list(handles), loc="lower center", bbox_to_anchor=at, ncols=columns, **LEGEND)
     figure.text(0.5, 0.03 / total, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
     return figure, panels
 

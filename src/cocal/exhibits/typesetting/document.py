@@ -19,6 +19,7 @@ def document(tables: Sequence[Path], output: Path) -> str:
     inputs = [Path(os.path.relpath(table, output.parent)).as_posix() for table in tables]
     return "\n".join(
         [
+            "% needs pdflatex and these packages (Debian: texlive-latex-recommended, texlive-latex-extra)",
             r"\documentclass{article}",
             r"\usepackage[letterpaper,textwidth=5.5in,textheight=9in]{geometry}",
             r"\usepackage{booktabs,multirow,graphicx}",
