@@ -16,8 +16,9 @@ from cocal.store import write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.study.prefix import Prefix
 
-SETTINGS = CompanionSettings(widths=(8, 7, 6, 5), batch_size=32, passes=4, learning_rate=0.002, seeds=(42, 137))
+SETTINGS = CompanionSettings(widths=(8, 7, 6, 5), batch_size=32, passes=4, learning_rate=0.002, seeds=(42, 137, 500))
 STEPS, GROUPS, GROUP, HIDDEN = 3, 20, 8, 6
+LAYERS = [0, 2, 5]
 PER_STEP = GROUPS * GROUP
 
 
@@ -37,7 +38,7 @@ class Run:
         writer = create_features(
             self.folder / "features.zarr",
             responses=len(self.responses),
-            layers=[0, 2],
+            layers=LAYERS,
             hidden=HIDDEN,
             rows_per_chunk=PER_STEP,
             dtype=dtype,
@@ -78,7 +79,7 @@ def small_run(folder: Path) -> Run:
     correct = draw.random(count) < np.repeat(draw.random(count // GROUP), GROUP)
     # At most four of a group are truncated and wrong, so that filtering them changes its accuracy.
     truncated = ~correct & (np.arange(count) % GROUP < 4) & (draw.random(count) < 0.3)
-    features = draw.normal(size=(count, 2, 2, HIDDEN)).astype(np.float32)
+    features = draw.normal(size=(count, len(LAYERS), 2, HIDDEN)).astype(np.float32)
     features[..., :2] += np.where(correct, 0.7, -0.7)[:, None, None, None]
     length = draw.integers(1, 4, count)
     responses = pd.DataFrame(
@@ -88,14 +89,14 @@ def small_run(folder: Path) -> Run:
             "response_id": np.arange(count),
             "step": np.arange(count) // PER_STEP + 1,
             "sample": np.arange(count) % GROUP,
-            "prompt_ids": [[1, 2]] * count,
-            "response_ids": [[3] * n for n in length],
-            "logprobs": [[-0.5] * n for n in length],
+            "prompt_ids": [[1, 2, *range(row // GROUP % 5)] for row in range(count)],
+            "response_ids": [[*range(3, 3 + n)] for n in length],
+            "logprobs": [[-(1 + row % 7) / 8] * n for row, n in enumerate(length)],
             "text": "text",
             "length": length,
             "finish_reason": np.where(truncated, "length", "stop"),
             "truncated": truncated,
-            "mean_logprob": -0.5,
+            "mean_logprob": -(1 + np.arange(count) % 7) / 8,
             "answer": "1",
             "answer_class": np.nan,
             "correct": correct,
@@ -127,4 +128,4 @@ def small_run(folder: Path) -> Run:
 
 def final_features(run: Run) -> np.ndarray:
     """Last || mean of the deepest layer."""
-    return run.features[:, 1].reshape(len(run.features), -1)
+    return run.features[:, -1].reshape(len(run.features), -1)

@@ -12,7 +12,7 @@ from cocal.features.writer import create_features
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 from cocal.study.rivals import RIVALS
-from companion_run import HIDDEN, SETTINGS, STEPS, Run, small_run
+from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, small_run
 from evaluated_study import POOL, SAMPLES, responses
 
 ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
@@ -36,11 +36,11 @@ class Recalibrated:
         write_frame(self.folder / "sums.parquet", questions_of(self.responses), QUESTIONS, {})
         write_frame(self.folder / "answer/sums.parquet", self.responses, RESPONSES, {})
         evaluated = self.responses[self.responses["sample"] < SAMPLES]
-        states = np.random.default_rng(2).normal(size=(len(evaluated), 2, 2, HIDDEN)).astype(np.float32)
+        states = np.random.default_rng(2).normal(size=(len(evaluated), len(LAYERS), 2, HIDDEN)).astype(np.float32)
         writer = create_features(
             self.folder / "states/sums.zarr",
             responses=len(evaluated),
-            layers=[0, 2],
+            layers=LAYERS,
             hidden=HIDDEN,
             rows_per_chunk=len(evaluated),
             dtype="float32",

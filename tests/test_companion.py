@@ -112,12 +112,12 @@ def test_of_equally_good_passes_the_first_is_kept():
     model.initialise()
     first = model.output.bias.detach().clone()
     best = _Best(model)
-    best.update(1, torch.full((4,), 0.2, dtype=torch.float64))
+    best.update(1, torch.full((6,), 0.2, dtype=torch.float64))
     with torch.no_grad():
         model.output.bias += 1
-    best.update(2, torch.tensor([0.2, 0.1, 0.3, torch.nan], dtype=torch.float64))
-    assert best.restore(companion_members(SETTINGS)) == (1, 2, 1, 1)
-    assert (model.output.bias - first).flatten().round(decimals=5).tolist() == [0, 1, 0, 0]
+    best.update(2, torch.tensor([0.2, 0.1, 0.3, torch.nan, 0.0, 0.2], dtype=torch.float64))
+    assert best.restore(companion_members(SETTINGS)) == (1, 2, 1, 1, 2, 1)
+    assert (model.output.bias - first).flatten().round(decimals=5).tolist() == [0, 1, 0, 0, 1, 0]
 
 
 def test_members_do_not_depend_on_those_beside_them(run: Run):
@@ -127,7 +127,7 @@ def test_members_do_not_depend_on_those_beside_them(run: Run):
         alone, _ = run.fit(settings=SETTINGS.model_copy(update={"targets": (target,), "seeds": (seed,)}))
         assert alone.members == [(target, seed)]
         np.testing.assert_allclose(alone.predict(final_features(run))[0], together[member], atol=1e-4)
-    assert len(np.unique(together.round(6), axis=0)) == 4
+    assert len(np.unique(together.round(6), axis=0)) == 6
 
 
 def test_truncated_responses_do_not_influence_training_or_selection(run: Run):
@@ -151,7 +151,7 @@ def test_truncated_responses_do_not_influence_training_or_selection(run: Run):
 def test_predictions_keep_truncated_responses(run: Run):
     companions, _ = run.write().fit()
     confidence = companions.predict(final_features(run))
-    assert confidence.shape == (4, len(run.responses))
+    assert confidence.shape == (6, len(run.responses))
     assert confidence.dtype == np.float64
     assert ((confidence >= 0) & (confidence <= 1)).all()
 
@@ -329,10 +329,10 @@ def test_the_error_share_is_that_of_the_training_responses(run: Run):
 
 def test_layer_and_poolings_are_chosen(run: Run):
     companions, _ = run.write().fit()
-    assert companions.spec.layer == 2, "the deepest one"
+    assert companions.spec.layer == 5, "the deepest one"
     companions, _ = run.fit(layer=0, poolings=("mean",))
     assert (companions.spec.layer, companions.spec.poolings, companions.spec.inputs) == (0, ("mean",), HIDDEN)
-    run.features[:, 1] *= -1
+    run.features[:, 1:] *= -1
     run.features[:, :, 0] *= -1
     other, _ = (
         Run(run.folder / "other", run.responses, run.questions, run.features).write().fit(layer=0, poolings=("mean",))

@@ -93,7 +93,7 @@ def test_saved_companions_predict_the_same(run: Run, tmp_path: Path):
     assert file.stat().st_mode == (tmp_path / "usual").stat().st_mode  # safetensors lets only the owner read
     loaded = load_companions(file)
     assert loaded.spec == companions.spec
-    assert loaded.members == [("group", 42), ("group", 137), ("binary", 42), ("binary", 137)]
+    assert loaded.members == [(target, seed) for target in ("group", "binary") for seed in (42, 137, 500)]
     np.testing.assert_array_equal(loaded.predict(final_features(run)), companions.predict(final_features(run)))
     with pytest.raises(ContractError, match=r"shape \(480, 6\), but the companions need width 12"):
         loaded.predict(final_features(run)[:, :HIDDEN])
@@ -120,7 +120,7 @@ def test_predictions_in_batches_keep_their_rows(run: Run, monkeypatch):
     at_once = companions.predict(final_features(run))
     monkeypatch.setitem(companions_module._PREDICTION_BATCH, "cpu", 100)
     np.testing.assert_allclose(companions.predict(final_features(run)), at_once, atol=1e-6)
-    assert companions.predict(final_features(run)[:0]).shape == (4, 0)
+    assert companions.predict(final_features(run)[:0]).shape == (6, 0)
 
 
 def test_damaged_files_are_refused(run: Run, tmp_path: Path):
@@ -170,7 +170,7 @@ def test_command_writes_the_same_bytes_whatever_the_memory_and_without_transform
         assert loaded.spec.prefix == prefix
         history = pd.read_csv(first / "history.csv")
         assert list(history.columns) == ["pass", "target", "seed", "train_loss", "validation_mse"]
-        assert len(history) == SETTINGS.passes * 4
+        assert len(history) == SETTINGS.passes * 6
         expected, _ = run.fit(steps=str(prefix))
         np.testing.assert_allclose(
             loaded.predict(final_features(run)), expected.predict(final_features(run)), atol=1e-6
@@ -193,7 +193,7 @@ def test_the_cost_is_that_of_the_last_fit_alone(run: Run, tmp_path: Path, monkey
     monkeypatch.setattr("cocal.commands.companions.time", SimpleNamespace(monotonic=lambda: next(clock)))
     cost = tmp_path / "cost.json"
     assert main([*run.write().command(tmp_path / "output", "--steps", "3", "2"), f"--cost={cost}"]) == 0
-    assert read_cost(cost, Cost) == Cost(seconds=3.0, items=4, device=device_name())
+    assert read_cost(cost, Cost) == Cost(seconds=3.0, items=6, device=device_name())
 
 
 def test_spec_is_read_without_torch_and_refused_when_broken(run: Run, tmp_path: Path):

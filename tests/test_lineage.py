@@ -141,6 +141,25 @@ def test_other_features_are_another_ancestor(tmp_path):
     assert len(found) == 2
 
 
+def test_a_folder_of_tables_is_told_from_another_by_each_table_and_its_name(tmp_path):
+    for step, reply in enumerate(["right", "wrong", "none"], start=9):
+        _table(tmp_path / f"rollouts/step-{step:05d}.parquet", reply, step=step)
+
+    def identity():
+        return Product(tmp_path / "rollouts").identity
+
+    found = [identity()]
+    shutil.copytree(tmp_path / "rollouts", tmp_path / "copy")
+    assert Product(tmp_path / "copy").identity == found[0]
+    _table(tmp_path / "rollouts/step-00010.parquet", "other", step=10)
+    found.append(identity())
+    (tmp_path / "rollouts/step-00010.parquet").rename(tmp_path / "rollouts/step-00012.parquet")
+    found.append(identity())
+    (tmp_path / "rollouts/step-00011.parquet").unlink()
+    found.append(identity())
+    assert len(set(found)) == 4
+
+
 @pytest.mark.parametrize(
     ("stated", "must"),
     [

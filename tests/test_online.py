@@ -70,7 +70,7 @@ def test_a_step_is_scored_before_it_is_learnt_from(steps):
 def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(steps):
     online = learner()
     observe(online, steps[0])
-    before = online.companions(2, POOLINGS)
+    before = online.companions(5, POOLINGS)
     found = observe(online, steps[1]).set_index(["target", "seed"])
     correct = steps[1].labels["correct"].to_numpy()
     for member, confidence in zip(before.members, before.predict(steps[1].states), strict=True):
@@ -87,8 +87,8 @@ def test_one_pass_without_a_buffer_is_a_replay_of_one_pass(run, steps):
     online = learner(settings)
     for step in steps:
         observe(online, step)
-    fitted, _ = run.fit(STEPS, settings, layer=2)
-    spec = online.companions(2, POOLINGS).spec
+    fitted, _ = run.fit(STEPS, settings, layer=5)
+    spec = online.companions(5, POOLINGS).spec
     for name, tensor in fitted.model.state_dict().items():
         assert torch.equal(weights(online)[name], tensor), name
     same_counts = ("training_responses", "validation_responses", "training_error_share")
@@ -162,7 +162,7 @@ def test_a_saved_learner_goes_on_as_if_it_had_never_stopped(steps, tmp_path):
     assert same(whole, second)
     pd.testing.assert_frame_equal(second.scores, whole.scores)
     assert second.kept_bytes == whole.kept_bytes
-    assert second.companions(2, POOLINGS).spec == whole.companions(2, POOLINGS).spec
+    assert second.companions(5, POOLINGS).spec == whole.companions(2, POOLINGS).spec
 
 
 def test_a_damaged_state_is_named(steps, tmp_path):
@@ -183,7 +183,7 @@ def test_states_of_another_width_and_nothing_to_learn_from_are_refused(steps):
     online = learner()
     observe(online, steps[0], held_out=np.ones(PER_STEP, dtype=bool))
     with pytest.raises(ContractError, match="seen 1 rollout steps, and nothing to learn from"):
-        online.companions(2, POOLINGS)
+        online.companions(5, POOLINGS)
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_the_command_gives_what_the_steps_give_in_memory(written, steps):
             assert folder.exists() == (step.number in (2, STEPS))
             if folder.exists():
                 stored = load_companions(folder)
-                assert stored.spec == online.companions(2, POOLINGS).spec
+                assert stored.spec == online.companions(5, POOLINGS).spec
                 for name, tensor in weights(online).items():
                     assert torch.equal(stored.model.state_dict()[name], tensor)
         rows = table[table["window"] == window].drop(columns=["window", "kept_bytes"]).reset_index(drop=True)

@@ -78,9 +78,10 @@ def test_every_step_is_read_by_the_next_stage(run, checkpoints, tmp_path):
         handle = model.model.norm.register_forward_pre_hook(lambda _m, inputs, blocks=blocks: blocks.append(inputs[0]))
         prompts = run.responses["prompt_ids"].iloc[::GROUP].tolist()
         with torch.no_grad():
-            model(torch.tensor(prompts))
+            for prompt in prompts:
+                model(torch.tensor([prompt]))
         handle.remove()
-        last[step] = blocks[0][:, -1].numpy()
+        last[step] = torch.cat([block[:, -1] for block in blocks]).numpy()
     early = 2 * GROUPS
     np.testing.assert_allclose(states[:early], last[2][:early], atol=2e-5)
     np.testing.assert_allclose(states[early:], last[3][early:], atol=2e-5)
@@ -126,6 +127,6 @@ def test_companions_of_prompts_are_selected_by_group_accuracy(run, checkpoints, 
         assert companions.spec.best_pass[member] == mine.idxmin()
         error = np.mean((confidence[member] - prompts["group_accuracy"].to_numpy()[held_out]) ** 2)
         np.testing.assert_allclose(error, mine.min(), rtol=1e-5)
-    assert '"items": 2' in (tmp_path / "cost.json").read_text()
+    assert '"items": 3' in (tmp_path / "cost.json").read_text()
     # features of responses are not those of prompts
     assert main([*flags]) == 2

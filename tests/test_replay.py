@@ -116,6 +116,18 @@ def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_pa
     check(tmp_path / "rollouts.zarr", rollouts[1], {1: policies / "step-2", 3: policies / "step-3"})
 
 
+def test_log_probabilities_of_a_step_are_those_of_its_policy(policies, rollouts):
+    rescore = replay_module.Rescorer(StepCheckpoints({2: policies / "step-2", 3: policies / "step-3"}), 300)
+    for step, checkpoint in ((1, "step-2"), (3, "step-3"), (2, "step-2")):
+        model, tokenizer = load_policy(policies / checkpoint)
+        frame = rollouts[1][rollouts[1]["step"] == step]
+        ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
+        rows = [np.arange(len(frame))]
+        (part,) = score(model, *ids, rows, layers=(0,), pad=tokenizer.pad_token_id, logprobs=True)
+        for found, wanted in zip(rescore(step, *ids), part.logprobs, strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
 def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
     assert run("--checkpoints", policies / "step-2") == 2
     assert "no checkpoint is of step 3 or later; the last one is of step 2" in capsys.readouterr().err

@@ -38,6 +38,7 @@ STEPS, GROUP, PER_STEP = 5, 4, 6
 SETTINGS = {
     "algorithms": [],
     "dataset": "micro-train",
+    "seed": 7,
     "steps": STEPS,
     "stages": [1, 2, 5],
     "questions_per_step": PER_STEP,
@@ -116,7 +117,7 @@ def test_every_step_is_recorded_in_order(trained, rollouts, questions):
     assert rollouts["step"].value_counts().to_dict() == dict.fromkeys(range(1, STEPS + 1), GROUP * PER_STEP)
     assert rollouts["response_id"].tolist() == list(range(len(rollouts)))
     ids = read_frame(questions, QUESTIONS)["question_id"]
-    schedule = question_schedule(len(ids), STEPS, PER_STEP, 42)
+    schedule = question_schedule(len(ids), STEPS, PER_STEP, SETTINGS["seed"])
     assert rollouts["question_id"].tolist() == ids.iloc[schedule.ravel().repeat(GROUP)].tolist()
     assert read_provenance(trained / "rollouts" / "step-00001.parquet")["stage"] == "train"
 
@@ -149,7 +150,7 @@ def test_rollouts_depend_on_policy_and_seeds_alone(trained, rollouts, micro_chec
     engine = TransformersEngine.of(loaded, 1)
     rows = rollouts[rollouts["step"] == step]
     sampling = Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=20)
-    seeds = sampling_seeds(f"grpo/{step}", 42, len(rows), samples=1)
+    seeds = sampling_seeds(f"grpo/{step}", SETTINGS["seed"], len(rows), samples=1)
     found = engine.generate(rows["prompt_ids"].tolist(), sampling, seeds)
     assert [group[0].token_ids for group in found] == [ids.tolist() for ids in rows["response_ids"]]
     assert len(set(rows["text"])) > PER_STEP
