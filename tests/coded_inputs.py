@@ -22,7 +22,7 @@ POLICIES = {"base-verbal": "base", "rlcr": "rlcr", "cocal-on-rlcr": "rlcr", "dcp
 
 def coded_cube(backbone: str, methods, metrics=METRICS, **dimensions) -> xr.Dataset:
     """A metric cube with a number of its own in every cell; policies of all stages, and sweeps as `dimensions`."""
-    coordinates = {"backbone": [backbone], "algorithm": ["base", "dcpo", "grpo", "rlcr"], "step": [0, 40, 80, 120]}
+    coordinates = {"backbone": [backbone], "algorithm": ["base", "dcpo", "grpo", "rlcr"], "step": [0, 40, 60, 80, 120]}
     coordinates |= {name: list(labels) for name, labels in dimensions.items()}
     coordinates |= {"dataset": SETS, "method": list(methods), "seed": list(SEEDS), "metric": list(metrics)}
     names = [*coordinates]

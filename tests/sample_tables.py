@@ -1,26 +1,15 @@
 """What the tables of costs and of companion variants are made from, with the paper's published numbers."""
 
-import pandas as pd
 import xarray as xr
 
-from cocal.config.evaluation import MetricSettings
 from cocal.config.study import Study
 from cocal.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
-from cocal.metrics.cube import metric_cube
 from cocal.study.costs import Cost, Latency
-from sample_predictions import sample_predictions
+from coded_inputs import coded_cube
 
 ORIGIN = {"study": "embedded", "caption": "Tiny policies of 0.4 M parameters & synthetic questions."}
 BACKBONE = {**ORIGIN, "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
 GPU, CPU = "NVIDIA B200", "Xeon, 2 threads"
-AGGREGATIONS = {
-    "qwen3-8b": {"last": (0.093, 0.900), "mean": (0.095, 0.871), "last+mean": (0.096, 0.896)},
-    "qwen3-14b": {"last": (0.087, 0.898), "mean": (0.104, 0.869), "last+mean": (0.082, 0.897)},
-}
-PRE_GENERATION = {
-    "macro-mathematics": {"cocal-pre-generation": (0.124, 0.785), "cocal-group": (0.103, 0.884)},
-    "macro-factual": {"cocal-pre-generation": (0.268, 0.650), "cocal-group": (0.104, 0.725)},
-}
 TIMES = {
     "math500": ("MATH500", 38.7755, 58.46),
     "aime24": ("AIME 2024", 43.76, 230.11),
@@ -29,6 +18,17 @@ TIMES = {
     "amc24": ("AMC 2024", 25.2155, 79.72),
 }
 """Label, milliseconds before and seconds after the response; published with two decimals, ratios from more."""
+
+
+def aggregation_cubes() -> list[xr.Dataset]:
+    """Cubes over layers and poolings, in another order than the layout's backbones."""
+    sweep = {"layer": [34, 35, 39], "pooling": ["last", "mean", "last+mean"]}
+    return [coded_cube(name, ["cocal-binary"], **sweep) for name in ("qwen3-14b", "qwen3-8b")]
+
+
+def pre_generation_cube() -> xr.Dataset:
+    """Cube of both domains."""
+    return coded_cube("tiny-a", ["cocal-group", "cocal-pre-generation"])
 
 
 def aggregation_layout(**changes) -> token_aggregation.Layout:
@@ -41,47 +41,12 @@ def aggregation_layout(**changes) -> token_aggregation.Layout:
     )
 
 
-def aggregation_cube(backbone: str, final: int) -> xr.Dataset:
-    """Cube over two layers, the final one with the published numbers, all others 0.5."""
-    sample = sample_predictions("math500", methods=("cocal-binary",))
-    frames = [
-        sample.assign(backbone=backbone, layer=layer, pooling=pooling)
-        for layer in (final - 1, final)
-        for pooling in AGGREGATIONS[backbone]
-    ]
-    groups = {"macro-mathematics": ["math500"]}
-    cube = metric_cube(pd.concat(frames), MetricSettings(resamples=0), groups, sweep=("layer", "pooling"))
-    cube["value"][:] = 0.5
-    for pooling, values in AGGREGATIONS[backbone].items():
-        cell = {"layer": final, "pooling": pooling, "dataset": "macro-mathematics", "seed": "mean"}
-        _set(cube, cell, values)
-    return cube
-
-
 def pre_generation_layout(**changes) -> pre_generation.Layout:
     domains = [
         {"name": "macro-mathematics", "label": "Mathematics"},
         {"name": "macro-factual", "label": "Factual QA"},
     ]
     return pre_generation.Layout(**(BACKBONE | {"domains": domains} | changes))
-
-
-def pre_generation_cube() -> xr.Dataset:
-    """Cube of two domains, their macro averages with the published numbers, all else 0.5."""
-    methods = ("cocal-group", "cocal-binary", "cocal-pre-generation")
-    frame = sample_predictions("math500", "popqa", methods=methods)
-    groups = {"macro-mathematics": ["math500"], "macro-factual": ["popqa"]}
-    cube = metric_cube(frame, MetricSettings(resamples=0), groups)
-    cube["value"][:] = 0.5
-    for domain, rows in PRE_GENERATION.items():
-        for method, values in rows.items():
-            _set(cube, {"dataset": domain, "method": method, "seed": "mean"}, values)
-    return cube
-
-
-def _set(cube: xr.Dataset, cell: dict, values: tuple[float, float]) -> None:
-    for metric, value in zip(("ece", "auroc"), values, strict=True):
-        cube["value"].loc[cell | {"metric": metric}] = value
 
 
 def times_layout(**changes) -> time_to_confidence.Layout:

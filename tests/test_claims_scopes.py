@@ -71,50 +71,35 @@ SCOPE = StudyScope(
 SETS = ("sums", "popqa", "macro-mathematics", "macro-factual")
 METHODS = {"base-verbal": "base", "rlcr": "rlcr", "cocal-on-dcpo": "dcpo", "cocal-binary": "grpo"}
 READ = [
-    ({"method": "rlcr", "step": 80}, "tiny-a", "main", Key("rlcr", "rlcr", 45, "macro-mathematics")),
-    ({"method": "rlcr", "step": 40, "dataset": "AMC24"}, "tiny-a", "main", Key("rlcr", "rlcr", 20, "popqa")),
-    ({"method": "base-verbal", "dataset": "AMC23"}, "tiny-a", "main", Key("base-verbal", "base", 0, "sums")),
+    ("rlcr 80", "tiny-a main", Key("rlcr", "rlcr", 45, "macro-mathematics")),
+    ("rlcr 40 AMC24", "tiny-a main", Key("rlcr", "rlcr", 20, "popqa")),
+    ("base-verbal 120 AMC23", "tiny-a main", Key("base-verbal", "base", 0, "sums")),
+    ("cocal-binary 120 macro-factual second", "tiny-b main", Key("cocal-binary", "grpo", 60, "macro-factual")),
     (
-        {"method": "cocal-binary", "dataset": "macro-factual", "backbone": "second"},
-        "tiny-b",
-        "main",
-        Key("cocal-binary", "grpo", 60, "macro-factual"),
-    ),
-    (
-        {"method": "cocal-on-dcpo", "step": 40, "comparison": "cross-policy"},
-        "tiny-a",
-        "cross-policy",
-        Key("cocal-on-dcpo", "dcpo", 20, "macro-mathematics"),
+        "cocal-on-dcpo 40 macro-factual first cross-policy",
+        "tiny-a cross-policy",
+        Key("cocal-on-dcpo", "dcpo", 20, "macro-factual"),
     ),
     *(
         (
-            {"method": "cocal-binary", "step": step, "comparison": comparison, "learnt_from": learnt_from},
-            "tiny-a",
-            comparison,
+            f"cocal-binary {step} macro-mathematics first {comparison} {learnt_from}",
+            f"tiny-a {comparison}",
             Key("cocal-binary", "grpo", ours, "macro-mathematics", source),
         )
         for comparison, step, ours, learnt_from, source in (
-            ("sweep", 80, 45, 120, 60),
-            ("sweep", 120, 60, 40, 20),
-            ("sweep", 40, 20, 10, 6),
-            ("sweep", 40, 20, 30, 12),
-            ("budgets", 120, 60, 5, 7),
-            ("budgets", 120, 60, 80, 19),
-            ("budgets", 120, 60, 120, 60),
+            *(("sweep", 80, 45, 120, 60), ("sweep", 120, 60, 40, 20), ("sweep", 40, 20, 10, 6)),
+            *(("sweep", 40, 20, 30, 12), ("budgets", 120, 60, 5, 7), ("budgets", 120, 60, 80, 19)),
         )
     ),
     *(
         (
-            {"method": f"cocal-binary@{states}", "backbone": backbone},
-            name,
-            "ablations",
+            f"cocal-binary@{states} 120 macro-mathematics {backbone}",
+            f"{name} ablations",
             Key("cocal-binary", "grpo", 60, "macro-mathematics", -1, layer, pooling),
         )
         for states, backbone, name, layer, pooling in (
-            ("last", "first", "tiny-a", 4, "last"),
-            ("mean", "second", "tiny-b", 10, "mean"),
-            ("last+mean", "second", "tiny-b", 10, "last+mean"),
-            ("layer-2", "second", "tiny-b", 2, "last+mean"),
+            *(("last", "first", "tiny-a", 4, "last"), ("mean", "second", "tiny-b", 10, "mean")),
+            *(("last+mean", "second", "tiny-b", 10, "last+mean"), ("layer-2", "second", "tiny-b", 2, "last+mean")),
         )
     ),
 ]
@@ -154,12 +139,15 @@ def quantity(method: str, metric: str = "ece", **case) -> Quantity:
     return Quantity(metric, method, Case(**(fields | {"comparison": "main"} | case)))
 
 
-@pytest.mark.parametrize(("wanted", "backbone", "comparison", "key"), READ)
-def test_a_quantity_is_read_from_its_own_cell(files, wanted, backbone, comparison, key):
-    (found,) = (one for one in files.resamples if (one.backbone, one.comparison) == (backbone, comparison))
-    for place, metric in enumerate(("accuracy", "mean_confidence", "ece", "auroc")):
-        value = found.data["value"].to_numpy()[found.places[key], place]
-        assert StudySource(SCOPE, files).read(quantity(metric=metric, **wanted)).value == value
+@pytest.mark.parametrize(("wanted", "place", "key"), READ)
+def test_a_quantity_is_read_from_its_own_cell(files, wanted, place, key):
+    method, step, *words = wanted.split()
+    case = dict(zip(("dataset", "backbone", "comparison", "learnt_from"), words, strict=False)) | {"step": int(step)}
+    case |= {"learnt_from": int(case["learnt_from"])} if "learnt_from" in case else {}
+    (found,) = (one for one in files.resamples if f"{one.backbone} {one.comparison}" == place)
+    for column, metric in enumerate(("accuracy", "mean_confidence", "ece", "auroc")):
+        value = found.data["value"].to_numpy()[found.places[key], column]
+        assert StudySource(SCOPE, files).read(quantity(method, metric, **case)).value == value
 
 
 def test_counts_shares_and_times_are_those_of_their_companions_sets_and_backbones(files):

@@ -107,15 +107,6 @@ def test_broken_and_missing_specs_are_named(tmp_path, folders):
         read_error_shares(folders)
 
 
-def test_each_method_gets_the_error_share_of_its_own_experience(cube):
-    value = prepare(cube).set_index(["method", "source_step", "metric"])["value"]
-    assert value["cocal-binary", 5, "training_error_share"] == 0.6
-    assert value["postcal-binary", 1, "training_error_share"] == 0.4
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "macro-mathematics", "seed": "mean"}
-    mean = cube["value"].sel({**cell, "method": "cocal-binary", "source_step": 1, "metric": "mean_confidence"})
-    assert value["cocal-binary", 1, "mean_confidence"] == mean
-
-
 def test_an_absent_share_is_named(cube):
     shares = {key: share for key, share in SHARES.items() if key != ("resampled", 5)}
     with pytest.raises(ContractError, match=r"none of postcal-binary \(resampled, 5 steps\)"):

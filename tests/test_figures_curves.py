@@ -17,7 +17,7 @@ from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
 from exhibits_by_name import made_twice, make
-from sample_predictions import SEEDS, STAGES, sample_predictions, sweep_cube
+from sample_predictions import STAGES, sample_predictions, sweep_cube
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
@@ -58,29 +58,6 @@ def prefixes(cube, step=20, methods=COMPANIONS, source_steps=SOURCE_STEPS) -> pd
 
 
 # Numbers
-
-
-def test_every_stage_shows_each_method_on_its_own_policy(stages):
-    numbers = dynamics(stages)
-    assert len(numbers) == 2 * len(STAGES) * 4
-    value = numbers.set_index(["step", "method", "metric"])["value"]
-    mean = stages["value"].sel({"backbone": "tiny-a", "dataset": MACRO, "seed": "mean"})
-    for step in (20, 60):
-        for method, algorithm in (("rlcr", "rlcr"), ("dcpo", "dcpo"), ("cocal-group", "grpo")):
-            cell = {"step": step, "method": method, "algorithm": algorithm}
-            assert value[step, method, "ece"] == mean.sel({**cell, "metric": "ece"})
-        assert value[step, "cocal-group", "accuracy"] == pytest.approx(value[step, "cocal-binary", "accuracy"])
-
-
-def test_error_bars_of_prefixes_are_the_sd_of_the_macro_average_over_seeds(sweep):
-    numbers = prefixes(sweep)
-    assert list(dict.fromkeys(numbers["metric"])) == ["ece", "auroc"]
-    one = numbers.query("source_step == 5 and method == 'cocal-binary' and metric == 'ece'").iloc[0]
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": 20, "method": "cocal-binary", "metric": "ece"}
-    by_dataset = sweep["value"].sel({**cell, "source_step": 5, "dataset": list(DATASETS), "seed": [*map(str, SEEDS)]})
-    macro = by_dataset.mean("dataset").to_numpy()
-    assert one["value"] == pytest.approx(macro.mean())
-    assert one["seed_sd"] == pytest.approx(np.std(macro, ddof=1))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
 from exhibits_by_name import made_twice, make
-from sample_predictions import SEEDS, sample_predictions
+from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
@@ -74,16 +74,6 @@ def coded(cube: xr.Dataset, right_values: dict[str, list[float]]) -> xr.Dataset:
 # Numbers
 
 
-def test_each_layer_of_each_backbone_is_its_own_cell(cubes):
-    first = coded(cubes[0], {"ece": [0.3, 0.2, 0.1], "auroc": [0.7, 0.8, 0.75]})
-    second = coded(cubes[1], {"ece": [0.35, 0.25, 0.15, 0.12, 0.14], "auroc": [0.6, 0.7, 0.8, 0.8, 0.79]})
-    numbers = prepare([second, first])  # in another order than the layout
-    shown = numbers.set_index(["backbone", "metric"])["value"]
-    assert shown["tiny-a", "ece"].tolist() == [0.3, 0.2, 0.1]
-    assert shown["tiny-b", "auroc"].tolist() == [0.6, 0.7, 0.8, 0.8, 0.79]
-    assert list(dict.fromkeys(numbers["backbone"])) == ["tiny-a", "tiny-b"]
-
-
 def level_with_best(numbers) -> dict[tuple[str, str], list[int]]:
     return numbers[numbers["level_with_best"]].groupby(["backbone", "metric"])["layer"].agg(list).to_dict()
 
@@ -108,15 +98,6 @@ def test_without_intervals_no_layer_is_told_apart_and_without_values_none_is_mar
     blank = values.assign(lower=values["lower"] * np.nan, upper=values["upper"] * np.nan)
     numbers = prepare([blank], chosen=layout({"tiny-a": 3}))
     assert level_with_best(numbers) == {("tiny-a", "ece"): [0, 1, 2]}
-
-
-def test_the_band_is_the_sd_of_the_macro_average_over_seeds(cubes):
-    one = prepare(cubes).query("backbone == 'tiny-b' and layer == 3 and metric == 'ece'").iloc[0]
-    cell = {"backbone": "tiny-b", "algorithm": "grpo", "step": 60, "layer": 3, "pooling": "last+mean"}
-    cell |= {"method": "cocal-binary", "metric": "ece", "dataset": list(DATASETS), "seed": [*map(str, SEEDS)]}
-    macro = cubes[1]["value"].sel(cell).mean("dataset").to_numpy()
-    assert one["value"] == pytest.approx(macro.mean())
-    assert one["seed_sd"] == pytest.approx(np.std(macro, ddof=1))
 
 
 def test_absent_and_repeated_backbones_and_absent_layers_are_named(cubes):

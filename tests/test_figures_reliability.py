@@ -143,24 +143,6 @@ def test_an_absent_panel_is_named():
         prepare(sample_predictions("amc24"), "amc24", seed=7)
 
 
-def test_bars_reach_accuracy_gaps_reach_mean_confidence_and_empty_bins_are_blank():
-    panel = prepare(sample_predictions("amc24"), "amc24", methods=("verbal",))
-    top, bottom = Figure().subplots(2)
-    plot_reliability(top, bottom, panel, "#336699")
-    filled = panel[panel["count"] > 0]
-    assert 0 < len(filled) < len(panel)
-    bars, gaps = ({patch.get_x(): patch for box in top.containers[k::2] for patch in box} for k in (0, 1))
-    assert sorted(bars) == sorted(gaps) == filled["left"].tolist()
-    for _, one in filled.iterrows():
-        assert bars[one["left"]].get_height() == one["accuracy"]
-        gap = gaps[one["left"]]
-        ends = [gap.get_y(), gap.get_y() + gap.get_height()]
-        assert ends == pytest.approx(sorted([one["accuracy"], one["mean_confidence"]]))
-    assert [bar.get_height() for bar in bottom.containers[0]] == filled["count"].tolist()
-    (diagonal,) = top.lines
-    assert diagonal.get_xydata().tolist() == [[0, 0], [1, 1]]
-
-
 def test_the_side_of_a_gap_shows_and_bins_of_few_responses_are_pale():
     panel = pd.DataFrame(
         {

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,20 +10,18 @@ from cocal.checks.tables import read_table
 from cocal.cli import main
 from cocal.companion.supervision import question_texts
 from cocal.config import load_study
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits import recalibrated
 from cocal.exhibits.typesetting.latex import latex
-from cocal.metrics.cube import metric_cube
 from cocal.recalibration.fits import read_fits
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study import rivals
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named
+from coded_inputs import DOMAINS, coded_cube
 from companion_run import SETTINGS
 from exhibits_by_name import exhibits_by_name
 from recalibrated_study import questions_of, small_study
-from sample_predictions import sample_predictions
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,43 +35,16 @@ def study():
 def layout(study):
     """That of the embedded study, with the names of the sample."""
     found = exhibits_by_name(study)["recalibrated"].layout
-    return found.model_copy(update={"backbone": "tiny-a"})
+    return found.model_copy(update={"backbone": "tiny-a", "step": 60, "domains": DOMAINS})
 
 
 @pytest.fixture(scope="module")
-def predictions(layout):
-    """Each rival has the confidences of its method in the sample; each calibration shifts them down."""
-    sets = [name for domain in layout.domains.values() for name in domain]
-    methods = tuple(dict.fromkeys(rival.method for rival in RIVALS.values()))
-    sample = sample_predictions(*sets, methods=methods, step=layout.step)
-    parts = []
-    for name, rival in RIVALS.items():
-        of_method = sample[sample["method"] == rival.method]
-        for k, calibration in enumerate(CALIBRATIONS):
-            shifted = (of_method["confidence"] - 0.1 * k).clip(0, 1)
-            parts.append(of_method.assign(method=named(name, calibration), confidence=shifted))
-    return pd.concat(parts, ignore_index=True)
-
-
-@pytest.fixture(scope="module")
-def cube(layout, predictions):
-    return metric_cube(predictions, MetricSettings(resamples=20), layout.domains)
+def cube(layout):
+    methods = [named(rival, calibration) for rival in RIVALS for calibration in CALIBRATIONS]
+    return coded_cube("tiny-a", methods)
 
 
 # The table
-
-
-def test_every_rival_has_its_numbers_in_three_ways(layout, cube):
-    numbers = recalibrated.prepare(layout, cube)
-    sets = sum(len(domain) + 1 for domain in layout.domains.values())
-    assert len(numbers) == sets * len(CALIBRATIONS) * len(RIVALS) * 2
-    value = numbers.set_index(["dataset", "rival", "calibration", "metric"])["value"]
-    cell = {"backbone": "tiny-a", "algorithm": "rlcr", "step": layout.step, "dataset": "macro-factual", "seed": "mean"}
-    own = cube["value"].sel(cell | {"method": "rlcr+platt", "metric": "ece"})
-    assert value["macro-factual", "rlcr", "platt", "ece"] == float(own)
-    means = value.xs("ece", level="metric")
-    of_sets = [means[name, "cocal-binary", "raw"] for name in layout.domains["macro-mathematics"]]
-    assert means["macro-mathematics", "cocal-binary", "raw"] == pytest.approx(np.mean(of_sets))
 
 
 def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
@@ -88,15 +58,6 @@ def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
     text = latex(recalibrated.grid(numbers, layout, source="", metrics=cube))
     assert r"Length (shorter is surer) & --" in text
     assert text.count(r"\multicolumn{5}{l}") == len(CALIBRATIONS)
-
-
-def test_the_best_of_all_three_groups_is_bold(layout, cube):
-    numbers = recalibrated.prepare(layout, cube)
-    (block,) = recalibrated.grid(numbers, layout, source="", metrics=cube).blocks
-    cells = [row.cells[0] for group in block.groups for row in group.rows]
-    shown = [cell for cell in cells if cell.text != "–"]
-    best = min(float(cell.text) for cell in shown)
-    assert all((float(cell.text) == best) == (cell.mark == "best") for cell in shown)
 
 
 def test_a_study_has_the_rivals_of_its_methods(study):

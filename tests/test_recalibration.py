@@ -10,16 +10,18 @@ from sklearn.isotonic import IsotonicRegression
 
 from cocal.answers.equivalence import Verifier
 from cocal.cli import main
+from cocal.companion.companions import load_companions
 from cocal.companion.supervision import question_texts, read_rollouts
 from cocal.config.evaluation import EstimatorSettings, VerifierSettings
 from cocal.errors import ContractError
+from cocal.estimators.companion_scores import score_rows
 from cocal.estimators.length import inverse_length
 from cocal.estimators.self_consistency import leave_one_out, self_consistency
 from cocal.estimators.semantic_entropy import semantic_certainty
 from cocal.estimators.token_probability import least_token_probability
 from cocal.features.store import open_features
 from cocal.recalibration.calibrators import Isotonic, Platt
-from cocal.recalibration.confidences import fit_linear
+from cocal.recalibration.confidences import fit_linear, states_of
 from cocal.recalibration.experience import parts_of, read_experience, refuse_evaluated, with_classes
 from cocal.recalibration.fits import Responses, Scored, fit_rivals, read_fits
 from cocal.recalibration.linear import PENALTIES, LinearProbe
@@ -300,6 +302,29 @@ def test_confidences_are_the_scores_and_what_the_calibrators_make_of_them(done):
     expected = Platt.fit(scores, rollouts["correct"].to_numpy()[rows])
     fitted = fits.calibrator(Scored("linear-binary"), "platt")
     assert (fitted.slope, fitted.intercept) == pytest.approx((expected.slope, expected.intercept), rel=1e-6)
+
+
+def test_every_score_is_that_of_its_name(done):
+    table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
+    evaluated = done.responses[done.responses["sample"] < SAMPLES]
+    raw = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
+    np.testing.assert_allclose(raw["length", -1], 1 / evaluated["length"])
+    np.testing.assert_allclose(raw["least-token-probability", -1], [np.exp(one.min()) for one in evaluated["logprobs"]])
+    reader, rows = open_features(done.folder / "states/sums.zarr"), np.arange(len(evaluated))
+    for name, folder in (("cocal", "rollouts"), ("one-layer", "one-layer")):
+        companions = load_companions(done.folder / folder / f"steps-{STEPS}")
+        (scores,) = score_rows([companions], reader, rows)
+        for (target, seed), values in zip(companions.members, scores, strict=True):
+            np.testing.assert_allclose(raw[f"{name}-{target}", seed], values, atol=1e-6)
+    rollouts, states = _experience(done), final_features(done.run)
+    training, held_out = (rollouts["part"] == part for part in ("training", "held out"))
+    correct, accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
+    for probe in fits.linear:
+        np.testing.assert_allclose(raw[f"linear-{probe.target}", -1], probe.apply(states_of(reader, rows)))
+        learnt = states[training], correct[training], accuracy[training]
+        expected = LinearProbe.fit(probe.target, learnt, (states[held_out], correct[held_out]))
+        assert probe.penalty == expected.penalty
+        np.testing.assert_allclose(probe.apply(states), expected.apply(states), rtol=1e-5)
 
 
 def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):

@@ -8,7 +8,6 @@ import pytest
 
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
-from cocal.config.methods import METHODS as REGISTRY
 from cocal.errors import ContractError
 from cocal.exhibits import proper_scores, risk_coverage
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
@@ -16,7 +15,6 @@ from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.scores import ALL, SCORES, scores
-from cocal.metrics.shown import BETTER, metric_text
 from cocal.store import write_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
 from drawn_texts import assert_texts_apart
@@ -63,38 +61,6 @@ def set_table(cube, layout: proper_scores.Layout, numbers: pd.DataFrame | None =
 
 
 # Table
-
-
-def test_the_numbers_are_the_scores_of_every_set_and_macro_average(cube):
-    numbers = proper_scores.prepare(table_layout(), cube)
-    assert list(numbers["dataset"].unique()) == [*MATHEMATICS, "macro-mathematics", *FACTUAL, "macro-factual"]
-    assert len(numbers) == 5 * len(METHODS) * len(SCORES)
-    frame = predictions()
-    rows = frame[(frame["method"] == "verbal") & (frame["dataset"] == "amc24")]
-    expected = scores(rows["confidence"].to_numpy(), rows["correct"].to_numpy(), 10)
-    found = numbers[(numbers["dataset"] == "amc24") & (numbers["method"] == "verbal")].set_index("metric")["value"]
-    assert found.to_dict() == pytest.approx(expected)
-    macro = numbers[(numbers["dataset"] == "macro-mathematics") & (numbers["metric"] == "aurc")].set_index("method")
-    parts = numbers[numbers["dataset"].isin(MATHEMATICS) & (numbers["metric"] == "aurc")].groupby("method")["value"]
-    assert macro["value"].to_dict() == pytest.approx(parts.mean().to_dict())
-
-
-def test_each_score_is_marked_in_its_direction(cube):
-    layout = table_layout()
-    numbers = proper_scores.prepare(layout, cube)
-    for block, domain in zip(set_table(cube, layout).blocks, layout.domains, strict=True):
-        rows = [row for group in block.groups for row in group.rows]
-        assert [row.label for row in rows] == [REGISTRY[name].label for name in METHODS]
-        for place, score in enumerate(SCORES):
-            column = numbers[(numbers["dataset"] == domain.name) & (numbers["metric"] == score)]["value"]
-            cells = [row.cells[place] for row in rows]
-            assert [cell.text for cell in cells] == [metric_text(score, value) for value in column]
-            best = {cell.text for cell in cells if cell.mark == "best"}
-            if BETTER[score] is None:
-                assert not best, score
-            else:
-                value = column.max() if BETTER[score] == "higher" else column.min()
-                assert best == {metric_text(score, value)}, score
 
 
 def test_print_and_page_name_both_domains(cube):

@@ -1,5 +1,6 @@
 """What tables and figures say in words is what their numbers say: heads, labels, titles and marks against the CSV."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -27,67 +28,27 @@ from printed import Printed, of_latex, of_page
 from sample_predictions import sample_predictions
 from smoke_study import ROOT
 
-METHODS = {
-    "Base + Verbal": "base-verbal",
-    "Verbal": "verbal",
-    "SelfConsis": "self-consistency",
-    "TokenProb": "token-probability",
-    "P(True)": "p-true",
-    "RLCR": "rlcr",
-    "DCPO": "dcpo",
-    "PostCal (group)": "postcal-group",
-    "PostCal (binary)": "postcal-binary",
-    "CoCal (group)": "cocal-group",
-    "CoCal (binary)": "cocal-binary",
-    "CoCal (pre-generation)": "cocal-pre-generation",
-    "CoCal on RLCR": "cocal-on-rlcr",
-    "CoCal on DCPO": "cocal-on-dcpo",
-}
-RIVALS = {
-    "TokenProb": "token-probability",
-    "Least token probability": "least-token-probability",
-    "Length (shorter is surer)": "length",
-    "SelfConsis (leave-one-out)": "self-consistency-loo",
-    "Semantic entropy": "semantic-entropy",
-    "RLCR": "rlcr",
-    "DCPO": "dcpo",
-    "Linear probe (group)": "linear-group",
-    "Linear probe (binary)": "linear-binary",
-    "One-layer MLP (group)": "one-layer-group",
-    "One-layer MLP (binary)": "one-layer-binary",
-    "CoCal (group)": "cocal-group",
-    "CoCal (binary)": "cocal-binary",
-}
-DATASETS = {
-    "MATH500": "math500",
-    "AIME24": "aime24",
-    "AIME25": "aime25",
-    "AMC23": "amc23",
-    "AMC24": "amc24",
-    "SQuAD": "squad",
-    "WebQuestions": "webq",
-    "ComplexWebQuestions": "cwq",
-    "MuSiQue": "musique",
-    "PopQA": "popqa",
-}
-HEADS = {
-    "Acc.↑": "accuracy",
-    "MeanConf": "mean_confidence",
-    "ECE↓": "ece",
-    "AUROC↑": "auroc",
-    "Brier↓": "brier",
-    "Rel.↓": "brier_reliability",
-    "Res.↑": "brier_resolution",
-    "Unc.": "brier_uncertainty",
-    "LogLoss↓": "log_loss",
-    "AdaECE↓": "adaptive_ece",
-    "SmECE↓": "smooth_ece",
-    "AURC↓": "aurc",
-    "AUGRC↓": "augrc",
-    "PRR↑": "prr",
-    "Acc@80↑": "accuracy_at_80",
-    "Acc@50↑": "accuracy_at_50",
-}
+
+def named(*labels: str) -> dict[str, str]:
+    """Names by label: "CoCal (group)" is cocal-group."""
+    return {label: re.sub("[ (]+", "-", label.lower()).rstrip(")") for label in labels}
+
+
+METHODS = named("Verbal", "RLCR", "DCPO", "CoCal (pre-generation)", "CoCal on RLCR", "CoCal on DCPO")
+METHODS |= named(*(f"{kind} ({target})" for kind in ("CoCal", "PostCal") for target in ("group", "binary")))
+METHODS |= {"SelfConsis": "self-consistency", "TokenProb": "token-probability", "P(True)": "p-true"}
+METHODS |= {"Base + Verbal": "base-verbal"}
+RIVALS = named("RLCR", "DCPO", "CoCal (group)", "CoCal (binary)", "Least token probability", "Semantic entropy")
+RIVALS |= {"TokenProb": "token-probability", "SelfConsis (leave-one-out)": "self-consistency-loo"}
+RIVALS |= {"Linear probe (group)": "linear-group", "Linear probe (binary)": "linear-binary"}
+RIVALS |= {"One-layer MLP (group)": "one-layer-group", "One-layer MLP (binary)": "one-layer-binary"}
+RIVALS |= {"Length (shorter is surer)": "length"}
+DATASETS = named("MATH500", "AIME24", "AIME25", "AMC23", "AMC24", "SQuAD", "MuSiQue", "PopQA")
+DATASETS |= {"WebQuestions": "webq", "ComplexWebQuestions": "cwq"}
+HEADS = {"Acc.↑": "accuracy", "MeanConf": "mean_confidence", "ECE↓": "ece", "AUROC↑": "auroc", "Brier↓": "brier"}
+HEADS |= {"Rel.↓": "brier_reliability", "Res.↑": "brier_resolution", "Unc.": "brier_uncertainty"}
+HEADS |= {"LogLoss↓": "log_loss", "AdaECE↓": "adaptive_ece", "SmECE↓": "smooth_ece", "AURC↓": "aurc", "AUGRC↓": "augrc"}
+HEADS |= {"PRR↑": "prr", "Acc@80↑": "accuracy_at_80", "Acc@50↑": "accuracy_at_50"}
 SHARES = {
     "Valid": "valid_rate",
     "Answered": "answered_rate",
