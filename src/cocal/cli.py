@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == chosen:
             module = importlib.import_module(f"cocal.commands.{name.replace('-', '_')}")
             module.add_arguments(command)
-            command.set_defaults(handler=module.run, writes=getattr(module, "writes", _places))
+            command.set_defaults(handler=module.run, writes=getattr(module, "writes", _written))
     options = parser.parse_args(one_field_each(arguments))
     joblog.configure(joblog.job_name(arguments))
     try:
@@ -83,6 +83,11 @@ def _places(options: argparse.Namespace) -> list[Path]:
     """The files and folders that a command writes."""
     found = (getattr(options, name, None) for name in ("run_folder", *getattr(options, "outputs", ())))
     return [place for place in found if place is not None]
+
+
+def _written(options: argparse.Namespace) -> list[Path]:
+    """What one process at a time may write. The outputs that come from a run folder need no lock of their own."""
+    return _places(options)[:1]
 
 
 @contextmanager
