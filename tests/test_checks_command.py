@@ -98,7 +98,7 @@ def test_companions_on_prompts_and_of_ablations_are_checked_with_their_own_setti
     command = [*study.command([*COMPANIONS, *more]), *settings]
     assert main(command) == 0
     checks = json.loads((study.folder / "checks.json").read_text())["checks"]
-    numbers = {"targets": 1, "seeds": 2, "companions": 2}
+    numbers = {"targets": 1, "seeds": 3, "companions": 3}
     prompts = {"experience": "prompts", "steps": 3, "validation_steps": 3, **numbers}
     assert prompts in checks["companion_seeds"]
     assert checks["chronological_order"]["prompts"]["responses"] == count

@@ -162,7 +162,7 @@ def test_a_saved_learner_goes_on_as_if_it_had_never_stopped(steps, tmp_path):
     assert same(whole, second)
     pd.testing.assert_frame_equal(second.scores, whole.scores)
     assert second.kept_bytes == whole.kept_bytes
-    assert second.companions(5, POOLINGS).spec == whole.companions(2, POOLINGS).spec
+    assert second.companions(5, POOLINGS).spec == whole.companions(5, POOLINGS).spec
 
 
 def test_a_damaged_state_is_named(steps, tmp_path):
