@@ -136,7 +136,7 @@ def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, model, sou
         options = {"add_generation_prompt": True, "return_dict": False}
         ids = [tokenizer.apply_chat_template(chat, enable_thinking=on, **options) for on in (True, False)]
         rest = {name: line[name] for name in ("response_ids", "correct", "step", "truncated", "question_id")}
-        exact.append([{"prompt_ids": one, **rest} for one in ids])
+        exact.append([{"prompt": line["prompt"], "prompt_ids": one, **rest} for one in ids])
         chats.append({"messages": chat, **rest})
     files = {"thinking": [one[0] for one in exact], "plain": [one[1] for one in exact], "chats": chats}
     for name, lines in files.items():

@@ -112,7 +112,8 @@ def experience_of(
     anew = sum(count for (_, exact), count in origins.items() if not exact)
     if anew:
         said.append(
-            f"{anew:,} responses are texts whose ids were made anew and may differ from those that were sampled"
+            f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
+            "were sampled"
         )
     if not rows["known"].all():
         said.append(_cut(encoder.max_response_length, int(rows["truncated"].sum())))
