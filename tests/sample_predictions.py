@@ -11,6 +11,12 @@ from cocal.config.methods import METHODS as REGISTRY
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube
 
+OURS: dict[str, int | None] = {
+    **{"base-verbal": 0, "verbal": 1, "self-consistency": 1, "token-probability": 1, "p-true": 1},
+    **{"rlcr": 2, "dcpo": 2, "postcal-group": 2, "postcal-binary": 2, "cocal-group": 3, "cocal-binary": 3},
+    **{"cocal-pre-generation": None, "cocal-on-rlcr": None, "cocal-on-dcpo": None},
+}
+"""The methods of the paper with their groups, in the order of its tables. The registry may hold others between them."""
 SEEDS = (42, 137)
 METHODS = ("base-verbal", "verbal", "self-consistency", "token-probability", "cocal-group", "cocal-binary")
 STAGES = ("rlcr", "dcpo", "cocal-group", "cocal-binary")
@@ -31,7 +37,7 @@ def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: i
             correct = np.random.default_rng([place, policy_step]).random(questions) < share
             seeded = REGISTRY[method].target is not None
             for seed in SEEDS if seeded else (-1,):
-                key = [place, policy_step, list(REGISTRY).index(method), seed + 1]
+                key = [place, policy_step, [*OURS, method].index(method), seed + 1]
                 confidence = _confidence(method, correct, np.random.default_rng(key))
                 parts.append(
                     pd.DataFrame(

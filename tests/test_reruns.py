@@ -352,11 +352,11 @@ def test_results_that_lack_snakemake_s_record_say_so(tmp_path):
         folder.mkdir(parents=True)
     plan = ["--dry-run", "--quiet", "rules", "--directory", tmp_path, "--configfile", CONFIG]
     said = "the record of what made them, is missing, so a change of settings or code would rerun nothing"
-    assert said not in forked_snakemake.run(plan).stderr
+    assert said not in forked_snakemake.run(plan).stdout
     (folders[0] / "smoke-train.parquet").touch()
-    assert forked_snakemake.run(plan).stderr.count(said) == 1
+    assert forked_snakemake.run(plan).stdout.count(said) == 1
     (folders[1] / "made").touch()
-    assert said not in forked_snakemake.run(plan).stderr
+    assert said not in forked_snakemake.run(plan).stdout
 
 
 @pytest.fixture(scope="module")

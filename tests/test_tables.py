@@ -7,7 +7,6 @@ import pytest
 
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
-from cocal.config.methods import METHODS as REGISTRY
 from cocal.errors import ContractError
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
 from cocal.exhibits.typesetting.html import page
@@ -18,7 +17,7 @@ from cocal.metrics.shown import csv_text, metric_text
 from cocal.store import write_dataset
 from cocal.store.lineage import Product
 from exhibits_by_name import exhibit_of, make
-from sample_predictions import METHODS, STAGES, sample_predictions
+from sample_predictions import METHODS, OURS, STAGES, sample_predictions
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
 
@@ -219,7 +218,7 @@ def test_unknown_methods_and_keys_are_refused():
 
 
 def test_all_eleven_methods_stand_in_the_papers_groups():
-    methods = [name for name, method in REGISTRY.items() if method.group is not None]
+    methods = [name for name, group in OURS.items() if group is not None]
     cube = metric_cube(
         sample_predictions("math500", methods=methods), MetricSettings(resamples=0), {"macro-mathematics": ["math500"]}
     )
