@@ -278,6 +278,7 @@ def _built(folder, overlap="exclude", **source):
     known = ["--registry", str(folder / "datasets.yaml"), "--cache", cache]
     settings = ["--settings", json.dumps({"datasets": _datasets(**source), "overlap": overlap})]
     questions, output = str(folder / "questions"), str(folder / "overlap.csv")
+    (folder / "overlap.csv").unlink(missing_ok=True)  # as Snakemake does before a job
     return (
         cli.main(["sources", *known, "--mirror", f"file://{folder}/mirror"])
         or cli.main(["questions", *settings, *known, "--output", questions])

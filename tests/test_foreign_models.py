@@ -273,13 +273,10 @@ CHAT = [{"role": "user", "content": ASKED}]
             "the chat ends with the assistant's reply; give the messages before it as the prompt",
         ),
         ({"messages": [{"role": "user", "content": "no"}], "response": "19"}, "refuses the chat (never no)"),
-        ({"prompt_ids": [5, 2**32 + 7], "response_ids": [6, 2]}, "prompt token 1 is 4294967303, outside the model's"),
-        ({"prompt_ids": [5, 7], "response_ids": [2**31 + 6, 2]}, "response token 0 is 2147483654, outside the model's"),
         (
             {"prompt_ids": [5, 384], "response_ids": [6, 2]},
             "prompt token 1 is 384, outside the model's vocabulary of 384",
         ),
-        ({"prompt_ids": [5, -3], "response_ids": [6, 2]}, "prompt token 1 is -3, outside the model's vocabulary"),
     ],
 )
 def test_a_row_that_the_model_cannot_have_read_is_refused(own, encoder, line, message):

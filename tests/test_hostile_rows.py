@@ -21,6 +21,7 @@ from cocal.integrations import jsonl, prime_rl
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.questions.files import load_files
+from cocal.standalone.about import About
 from cocal.standalone.deciding import Reading, read_pools
 from cocal.standalone.evaluation import read_scored
 from cocal.standalone.formats import find
@@ -103,6 +104,9 @@ BYTES = {
     "UTF-16": '{"a": 1}'.encode("utf-16"),
 }
 
+ABOUT = About.model_construct(fields={}, max_response_length=None)
+"""The part of a companion that scoring asks before it reads rows."""
+
 
 def lines(path: Path, *given) -> Path:
     path.write_bytes(b"".join((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in given))
@@ -125,7 +129,7 @@ def samples(place: Path, **mapping) -> list:
 READERS = {
     "lines of ids": (of_lines("mine.jsonl"), LINE, samples),
     "lines of texts": (of_lines("mine.jsonl"), TEXT, samples),
-    "lines to score": (of_lines("in.jsonl"), LINE | TEXT, lambda path: check(Wanted(path, {}))),
+    "lines to score": (of_lines("in.jsonl"), LINE | TEXT, lambda path: check(Wanted(path, {}), ABOUT)),
     "lines to import": (of_lines("1.jsonl"), FIXED, lambda path: jsonl.read(path, "reward")),
     "scored lines": (of_lines("out.jsonl"), SCORED, lambda path: read_scored(path, {})),
     "lines to decide": (of_lines("out.jsonl"), SCORED, lambda path: read_pools(path, Reading({}), answers=True)),

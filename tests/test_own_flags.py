@@ -53,11 +53,12 @@ def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, caps
     words = [{"in.jsonl": new, "out.jsonl": out}.get(word, word) for word in shlex.split(command)]
     assert run(*words) == 0
     printed = capsys.readouterr().out
-    assert "fields: text as response, question as prompt; not read: grade, output" in printed
+    assert "fields: question as prompt, text as response; not read: grade, output" in printed
     assert "responses of 20 tokens or more count as cut" in printed
     confidences = [line["confidence"] for line in read_lines(out)]
     again = tmp_path / "again.jsonl"
-    assert run("score", "--companion", folder / "companion", "--model", own.checkpoint, new, again) == 0
+    given = ("--companion", folder / "companion", "--model", own.checkpoint, "--batch-tokens", "2000")
+    assert run("score", *given, new, again) == 0
     assert "text as response" in capsys.readouterr().out, "the companion's own names do without flags"
     assert [line["confidence"] for line in read_lines(again)] == confidences
 
@@ -86,7 +87,7 @@ def test_several_values_of_a_flag_leave_the_files_alone(tmp_path, own, rollouts,
 )
 def test_advice_about_few_rollouts_names_flags_that_exist(tmp_path, capsys, own, rollouts, texts, rows, flags):
     """One question, none complete, all wrong; nothing is computed before."""
-    few = rollouts[:rows]
+    few = rollouts[rows]
     lines = read_lines(write_lines(tmp_path / "few.jsonl", few, texts, no=[False] * len(few)))
     for place, line in enumerate(lines):
         line |= {"correct": place % 2 == 0, "response_ids": [7, 7]}

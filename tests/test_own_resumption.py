@@ -26,7 +26,9 @@ def model(tmp_path, own):
 
 @pytest.fixture
 def source(tmp_path, own):
-    return write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts, other=own.rollouts["correct"].tolist())
+    return write_lines(
+        tmp_path / "mine.jsonl", own.rollouts, own.texts, other=own.rollouts["correct"].astype(int).tolist()
+    )
 
 
 def other_weights(model, source):
@@ -153,7 +155,7 @@ def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, model, sou
     def confidences(name, folder):
         flags = ("--companion", tmp_path / folder, "--model", model)
         output = tmp_path / f"{name}-{folder}.jsonl"
-        assert run("score", *flags, tmp_path / f"{name}.jsonl", output, "--name", "p") == 0
+        assert run("score", *flags, tmp_path / f"{name}.jsonl", output, "--name", "p", "--overwrite") == 0
         return np.array([line["p"] for line in read_lines(output)])
 
     np.testing.assert_array_equal(confidences("chats", "chats1"), confidences("thinking", "chats1"))

@@ -314,16 +314,14 @@ class Companion:
         write_document(folder / CONFIG, self.about.model_dump(mode="json"), written)
         write_text(folder / CARD, str(self.generate_model_card()))
 
-    def push_to_hub(
-        self, repo_id: str, *, private: bool | None = None, token: str | None = None, **options: Any
-    ) -> str:
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
         """Upload the companion to the Hub, in one commit to a repository that is made if need be.
 
         Args:
             repo_id: Name on the Hub (`owner/name`).
             private: Whether a new repository is private; by default as the owner's settings say.
             token: Token of the account; by default the one of `hf auth login`.
-            options: Further arguments of `huggingface_hub.HfApi.upload_folder`, such as commit_message or revision.
+            more: Further arguments of `huggingface_hub.HfApi.upload_folder`, such as commit_message or revision.
 
         Returns:
             Address of the commit.
@@ -334,7 +332,7 @@ class Companion:
         name = hub.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
-            return hub.upload_folder(repo_id=name, folder_path=Path(folder), **options)
+            return hub.upload_folder(repo_id=name, folder_path=Path(folder), **more)
 
     def generate_model_card(self) -> "ModelCard":
         """The model card: base model, training, measured quality, limits."""
