@@ -68,7 +68,7 @@ def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, caps
     assert run(*(folder / word if word == "report" else word for word in shlex.split(evaluate))) == 0
     printed = capsys.readouterr().out
     assert "a reward above 4.75 means correct" in printed
-    assert f"Accuracy (%) {100 * rollouts['correct'].mean():22.1f}" in printed
+    assert f"{'Accuracy (%)':<30} {100 * rollouts['correct'].mean():6.1f}" in printed
     assert "not read: output, confidence_ids" in printed
 
 
