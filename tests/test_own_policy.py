@@ -198,6 +198,14 @@ def test_the_dumps_of_other_engines_are_read(name, tmp_path, capsys, fit, rollou
     assert spec.steps == 3
 
 
+def test_a_table_of_another_step_than_its_name_says_is_refused(tmp_path, capsys, fit, rollouts):
+    for name, step in ((1, 1), (2, 3)):
+        rows = rollouts[rollouts["step"] == step]
+        write_frame(tmp_path / "dumps" / f"step-{name:05d}.parquet", rows, RESPONSES, {})
+    assert fit(tmp_path / "dumps") == 2
+    assert "step-00002.parquet: holds rollouts of step 3, which its name denies" in capsys.readouterr().err
+
+
 def test_a_killed_fit_goes_on_with_the_states_that_it_has(tmp_path, fit, rollouts, texts, monkeypatch):
     source = write_lines(tmp_path / "mine.jsonl", rollouts, texts)
     assert fit(source) == 0

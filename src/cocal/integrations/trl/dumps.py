@@ -4,6 +4,7 @@
 TRL names the table of a rollout step by the number of updates after that step, so the numbers must be evenly spaced.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,11 @@ def read(path: Path, reward_key: str) -> list[Sample]:
 
 def _recorded(path: Path) -> list[Sample]:
     columns = ["question_id", "sample", "prompt_ids", "response_ids", "logprobs", "length", "truncated"]
-    frame = read_frame(path, RESPONSES, [*columns, "finish_reason", "correct"])
+    frame = read_frame(path, RESPONSES, ["step", *columns, "finish_reason", "correct"])
+    named = re.fullmatch(r"step-(\d+)", path.stem)
+    if named and not (frame["step"] == int(named[1])).all():
+        held = sorted(frame["step"].unique())
+        raise ContractError(f"{path}: holds rollouts of step {held[0]}, which its name denies; give each file its step")
     groups = (frame["sample"] == 0).cumsum().tolist()
     samples = []
     for place, (row, group) in enumerate(zip(frame.itertuples(), groups, strict=True)):
