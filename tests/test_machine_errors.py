@@ -210,6 +210,16 @@ except Exception as error:
 """
 
 
+def test_what_is_no_file_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    for name, told in (("", "a folder where"), ("file/below", "lies below a file"), ("circle", "leads back to itself")):
+        path = tmp_path / name
+        sentence = explain(_raised(path.read_bytes), "score", [])
+        assert sentence.startswith(f"{path}: ")
+        assert told in sentence
+
+
 def test_nobody_is_advised_to_delete_a_file_for_want_of_memory(tmp_path):
     """A store is read by threads, which need memory; the store is whole."""
     command = [sys.executable, "-c", SHORT, str(tmp_path / "results/f.zarr")]

@@ -1,4 +1,5 @@
-"""One sentence for what a machine refuses: space on a disk, permission to write, memory, a package that it lacks.
+"""One sentence for what a machine refuses: space on a disk, permission to write, memory, a package that it lacks, what is
+no file.
 
 The error may come from any library, and each has its own words, so the errors are known by their numbers where they
 carry one and otherwise by their texts. Libraries are not imported for this.
@@ -30,6 +31,11 @@ _FULL_TEXTS = [
         "it could not be written whole",
     ),
 ]
+_NO_FILE = {
+    errno.EISDIR: "is a folder where a file is needed",
+    errno.ENOTDIR: "lies below a file, which is no folder",
+    errno.ELOOP: "is a symbolic link that leads back to itself",
+}
 _DENIED = {errno.EROFS, errno.EACCES, errno.EPERM}
 _MEMORY = re.compile(
     r"(can't|cannot|unable to) allocate|out of memory|bad_alloc|can't start new thread|failed to map segment",
@@ -69,6 +75,8 @@ def explain(error: BaseException, command: str, places: Sequence[Path]) -> str |
             return _no_space(_path(one) or _fullest(places), full)
         if number in _DENIED and (path := _path(one)):
             return _denied(path, read_only=number == errno.EROFS)
+        if number in _NO_FILE and (path := _path(one)):
+            return f"{path}: {_NO_FILE[number]}; put the file back, or give another"
         if of_memory(one):
             return _no_memory(str(one), command)
     return None
