@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib.figure
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import xarray as xr
@@ -73,7 +74,7 @@ def _figure(path: Path) -> None:
 
 WRITERS = {
     "text": lambda path: path.write_bytes(NUMBERS.tobytes()),
-    "Parquet": lambda path: pa.parquet.write_table(pa.table({"a": NUMBERS}), path),
+    "Parquet": lambda path: pq.write_table(pa.table({"a": NUMBERS}), path),
     "NetCDF": lambda path: write_dataset(path, xr.Dataset({"a": ("x", NUMBERS)}), {}),
     "safetensors": lambda path: save_file({"a": torch.tensor(NUMBERS)}, path),
     "torch": lambda path: torch.save(torch.tensor(NUMBERS), path),

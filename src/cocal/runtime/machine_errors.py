@@ -1,5 +1,4 @@
-"""One sentence for what a machine refuses: space on a disk, permission to write, memory, a package that it lacks, what is
-no file.
+"""One sentence for what a machine refuses: space on a disk, permission to write, memory, a package, a folder as a file.
 
 The error may come from any library, and each has its own words, so the errors are known by their numbers where they
 carry one and otherwise by their texts. Libraries are not imported for this.
