@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import os
 import re
 import shutil
 import time
@@ -157,6 +158,14 @@ def test_a_model_that_transformers_knows_is_read_without_its_code(own, tmp_path,
     assert not (tmp_path / "ran").exists()
     for one, other in zip(found.model.parameters(), own.policy.model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_pipe_among_the_files_of_a_model_is_not_waited_for(own, tmp_path):
+    folder = own_copy(own.checkpoint, tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "model.safetensors")
+    with pytest.raises(ContractError, match=r"model.safetensors: is a pipe or a device"):
+        load_policy(folder)
 
 
 def test_every_call_that_could_run_a_model_s_code_forbids_it(repository):

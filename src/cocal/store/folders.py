@@ -33,9 +33,12 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
         weights: Whether to compare the files of weights (.safetensors), too.
 
     Raises:
-        ContractError: if a file is missing or has changed since it was written.
+        ContractError: if a file is missing, has changed since it was written, or is a pipe or a device.
     """
     folder = Path(folder)
+    for entry in folder.glob("*"):
+        if entry.exists() and not (entry.is_file() or entry.is_dir()):
+            raise ContractError(f"{entry}: is a pipe or a device, which would be read without an end; put a file there")
     listed = listed_files(folder)
     if not listed:
         return
