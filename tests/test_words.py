@@ -118,6 +118,58 @@ def test_every_number_comes_from_the_cell_that_its_columns_name(name, tables, fi
         assert row["value"] == cube["value"].sel({dim: cell[dim] for dim in cube["value"].dims}).item(), cell
 
 
+CONDITIONS = {
+    "Accuracy before training (%)": ("main", "base-verbal", "accuracy"),
+    "Accuracy after GRPO (%)": ("main", "token-probability", "accuracy"),
+    "Stated confidence before training": ("main", "base-verbal", "mean_confidence"),
+    "Mean token probability after GRPO": ("main", "token-probability", "mean_confidence"),
+    "Factual accuracy after GRPO (%)": ("ood", "token-probability", "accuracy"),
+    "Stated confidence before training, factual": ("ood", "base-verbal", "mean_confidence"),
+    "Mean token probability after GRPO, factual": ("ood", "token-probability", "mean_confidence"),
+}
+COUNTED = {"CoCal, training": 150_000, "CoCal, validation": 17_000, "PostCal, training": 143_000}
+COUNTED |= {"PostCal, validation": 14_000, "Rollouts of GRPO (CoCal)": 1 - 167_000 / 245_760}
+COUNTED |= {"Responses of the final policy (PostCal)": 1 - 157_000 / 245_760}
+
+
+def test_each_condition_is_what_its_name_says_in_the_study_and_in_the_paper(tables):
+    numbers, _, inputs = tables("conditions")
+    cells = inputs["published"].cells
+    cube = inputs["metrics"]["value"].sel(backbone="qwen3-8b")
+
+    def both(table: str, method: str, metric: str, dataset: str) -> tuple[float, float]:
+        ours = cube.sel({**policy_of(method, 120), "method": method, "metric": metric, "dataset": dataset}).item()
+        named_ = {"table": table, "method": method, "metric": metric, "dataset": dataset}
+        (paper,) = cells["value"][np.logical_and.reduce([cells[name] == value for name, value in named_.items()])]
+        return ours, paper / (100 if metric == "accuracy" else 1)
+
+    for row in numbers.itertuples():
+        if row.condition in CONDITIONS:
+            table, method, metric = CONDITIONS[row.condition]
+            macro = "macro-mathematics" if table == "main" else "macro-factual"
+            expected = both(table, method, metric, DATASETS.get(row.of, macro))
+        elif row.metric == "gap":
+            method = METHODS.get(row.of, "base-verbal")
+            pairs = (both("main", name, "accuracy", "macro-mathematics") for name in (method, "cocal-binary"))
+            expected = [own - grpo for own, grpo in zip(*pairs, strict=True)]
+        elif row.of in COUNTED:
+            paper = {"PostCal, training": 152_065, "PostCal, validation": 16_968}
+            paper |= {"Responses of the final policy (PostCal)": 1 - (152_065 + 16_968) / 245_760}
+            expected = COUNTED[row.of], paper.get(row.of, np.nan)
+        else:
+            continue  # shares of the outermost bins, which are recomputed from the predictions elsewhere
+        assert (row.value, row.paper) == pytest.approx(expected, nan_ok=True), row
+        assert row.ratio == pytest.approx(expected[0] / expected[1], nan_ok=True), row
+
+
+def test_the_times_of_a_method_are_those_of_its_jobs(tables):
+    numbers = tables("cost")[0].set_index("method")
+    no = float("nan")
+    assert numbers.loc["CoCal"].tolist() == pytest.approx([61_812, no, 2460, 15.31, 1.372, 1.99e-4], nan_ok=True)
+    assert numbers.loc["PostCal"].tolist() == pytest.approx([61_812, 47_052, 1740, 12.87, 1.372, 1.99e-4], nan_ok=True)
+    assert numbers.loc["SelfConsis"].tolist() == pytest.approx([61_812, no, no, no, 3.225, no], nan_ok=True)
+
+
 # Figures
 
 PANELS = {
