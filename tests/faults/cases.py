@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -58,30 +59,50 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 def damaged(world: Path, commands: dict[str, Command]) -> Iterator[Case]:
     """Every kind of damage to every kind of file that a command reads."""
+    met = set()
     for name, command in commands.items():
         for path in (path for place in command.reads for path in _chosen(world, place)):
+            if (kind := (name.split()[0], _kind(path))) in met:
+                continue
+            met.add(kind)
             faults = {f"{path}: {damage}": _changing(path, change) for damage, change in DAMAGES.items()}
             faults[f"{path}: missing"] = lambda folder, path=path: (folder / path).unlink()
             faults[f"{path}: a folder in its place"] = _folder(path)
             if twin := _twin(world, path):
                 faults[f"{twin} as {path}"] = lambda folder, path=path, twin=twin: _exchange(folder, twin, path)
             for fault, prepare in faults.items():
-                ours = path.startswith(("results/", "companion/")) or (
-                    path.startswith("tables/") and "missing" not in fault
-                )
+                step = path.startswith("tables/") and "missing" not in fault
+                ours = path.startswith(("results/", "companion/")) or step
                 yield Case(f"damaged file, `cocal {name.split()[0]}`", fault, command, prepare, not ours)
+
+
+def _kind(path: str) -> str:
+    """One of a user's files, or the kind of a file of a study: its folder in results/, and its name or ending."""
+    if not path.startswith("results/"):
+        return path
+    file = Path(path)
+    name = file.suffix if file.suffix in (".parquet", ".nc") else re.sub(r"[0-9]+", "N", file.name)
+    return f"{file.parts[1]}/{name}"
 
 
 def _chosen(world: Path, given: str) -> list[str]:
     place = world / given
     if place.is_file():
         return [given]
-    files = sorted(str(path.relative_to(world)) for path in place.rglob("*") if path.is_file())
+    found = (path for path in place.rglob("[!.]*") if path.is_file() and path.stat().st_size)
+    # the root of a feature store repeats what it says of its arrays, and only the root is read
+    found = (path for path in found if path.name != "zarr.json" or path.parent.suffix == ".zarr")
+    files = sorted(str(path.relative_to(world)) for path in found)
     return files if len(files) <= FEW else random.Random(given).sample(files, FEW)
 
 
 def _twin(world: Path, path: str) -> str | None:
-    """Another file of the same name or ending, with another content, beside it or in a neighbouring folder."""
+    """Another file of the same name or ending, with another content, beside it or in a neighbouring folder.
+
+    Pieces of a feature store have none: each carries a checksum, but not its place in the store.
+    """
+    if ".zarr/" in path:
+        return None
     one = world / path
     nearby = [*one.parent.glob(f"*{one.suffix}"), *one.parent.parent.glob(f"*/{one.name}")]
     nearby += one.parent.parent.parent.glob(f"*/*/{one.name}")

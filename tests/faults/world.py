@@ -17,6 +17,9 @@ SMALL = "--widths 16 8 --seeds 42 137 --passes 2"
 LIGHT = ("companions", "features", "predictions", "metrics", "recalibrate", "checks", "exhibit")
 """Stages of the study whose jobs take a second or two; together they read every kind of file."""
 
+WRITTEN = ("--output", "--run-folder", "--cost", "--resamples")
+"""Flags of what these jobs write."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -98,7 +101,7 @@ def _run(main, words, folder: Path = ROOT) -> None:
 
 
 def make_study(folder: Path, finished: Path | None) -> dict[str, Command]:
-    """The smoke study, made here or copied from where it is finished; one job for each kind of file that jobs read."""
+    """The smoke study, made here or copied from where it is finished; its light jobs by what they write."""
     snakemake = ["snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder), "--cores", "2"]
     snakemake += ["--workflow-profile", str(ROOT / "profiles/default"), "--configfile", str(ROOT / "config/smoke.yaml")]
     if finished:
@@ -112,16 +115,15 @@ def make_study(folder: Path, finished: Path | None) -> dict[str, Command]:
         text=True,
         cwd=ROOT,
     )
-    commands, seen = {}, set()
-    for line in re.findall(r"^Shell command: (cocal .*)$", planned.stdout + planned.stderr, re.MULTILINE):
-        words = shlex.split(line.rpartition(" > logs/")[0])[1:]
+    commands = {}
+    for line in re.findall(
+        r"^Shell command: (?:CUDA_VISIBLE_DEVICES= )?(cocal .*)$", planned.stdout + planned.stderr, re.MULTILINE
+    ):
+        words = shlex.split(re.split(r" (?:>|2>&1) ", line)[0])[1:]
         if words[0] not in LIGHT:
             continue
         reads, writes = _paths(words, folder)
-        kinds = {(words[0], re.sub(r"\d+", "N", path)) for path in reads}
-        if kinds - seen:
-            seen |= kinds
-            commands[f"{words[0]} {writes[0]}"] = Command(tuple(words), tuple(reads), tuple(writes))
+        commands[f"{words[0]} {writes[0]}"] = Command(tuple(words), tuple(reads), tuple(writes))
     return commands
 
 
@@ -132,5 +134,5 @@ def _paths(words: list[str], folder: Path) -> tuple[list[str], list[str]]:
         if word.startswith("--"):
             flag = word
         elif (found := re.search(r"(?:^|=)(results/.*)", word)) and not word.startswith("{"):
-            (writes if flag.startswith("--output") or flag == "--run-folder" else reads).append(found[1])
+            (writes if flag.startswith(WRITTEN) else reads).append(found[1])
     return [path for path in reads if (folder / path).exists()], writes
