@@ -110,7 +110,7 @@ class World:
     def _judged(self, case: cases.Case, status: int, said: str, before: dict) -> str:
         after = _states(self._folder)
         written = [self._folder / path for path in (*case.command.writes, "logs")]
-        ours = tuple(str(path) for path in written)
+        ours = tuple(str(path.with_suffix("")) for path in written)  # a table lies beside its page and its numbers
         hidden = tuple(f"{path.parent}/.{path.name}" for path in written)
         lost = [path for path in before if after.get(path) != before[path] and not path.startswith((*ours, *hidden))]
         left = [path for path in after if path not in before and not path.startswith(ours)]
