@@ -6,7 +6,7 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate test test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu mutation lint schema gallery clean help
+.PHONY: reproduce replicate test test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -16,7 +16,6 @@ help:
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
 	@echo "make gpu         try everything on one GPU, each step under ten minutes, and write docs/gpu.md"
-	@echo "make mutation    set up .venv, plant wrong lines in copies of the repository, and list those that no test notices"
 	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
 	@echo "                 rehearsal-short runs one backbone up to its confidences"
 	@echo "make rehearsal-single-gpu   run the rehearsal of the single-GPU study on processors"
@@ -67,14 +66,11 @@ bench: $(INSTALLED)
 gpu: $(INSTALLED)
 	python benchmarks/gpu.py --output docs/gpu.md
 
-mutation: $(INSTALLED)
-	python tests/mutation/run.py
-
 rehearsal: $(INSTALLED)
-	pytest tests/slurm --exitfirst -rs --durations 0
+	pytest tests/cluster/slurm --exitfirst -rs --durations 0
 
 rehearsal-short: $(INSTALLED)
-	pytest tests/slurm --exitfirst -rs --durations 0 -m "not slow"
+	pytest tests/cluster/slurm --exitfirst -rs --durations 0 -m "not slow"
 
 rehearsal-single-gpu: $(INSTALLED)
 	COCAL_PROCESSOR_ONLY=1 snakemake --configfile config/single-gpu-rehearsal.yaml --directory studies/single-gpu-rehearsal \

@@ -18,8 +18,9 @@ import psutil
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
-from cocal.checkpoints.attention import GROUPED
-from cocal.features.forward import batches_of_tokens, score
+from cocal.features.forward import score
+from cocal.models.attention import GROUPED
+from cocal.models.batches import batches_of_tokens
 
 _CHECKED = 4
 """Number of responses for which both variants must give the same states of the first block."""
@@ -44,7 +45,7 @@ class Case:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number type that `cocal.checkpoints.loading.load_policy` chooses."""
+        """The number type that `cocal.models.loading.load_policy` chooses."""
         return torch.bfloat16 if self.device == "cuda" else torch.float32
 
     def model(self) -> PreTrainedModel:

@@ -62,11 +62,11 @@ def _own(title: str, name: str) -> Step:
 
 STEPS = {
     "device": _own("Device, driver and rates", "device"),
-    "tests": _tested("Tests of what runs otherwise on a GPU", "tests/test_gpu.py"),
+    "tests": _tested("Tests of what runs otherwise on a GPU", "tests/policy/test_gpu.py"),
     "companions": _measured("companions"),
     "extraction": _measured("extraction"),
     "training": _tested(
-        "Training of the micro policy, with and without vLLM, killed and resumed", "tests/test_gpu_training.py"
+        "Training of the micro policy, with and without vLLM, killed and resumed", "tests/policy/test_gpu_training.py"
     ),
     "profile": _own("Profile of an update at Qwen3-1.7B's shape, with random weights", "profile"),
 }

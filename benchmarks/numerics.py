@@ -79,8 +79,8 @@ def _best(work: Callable[[], object], count: int, repeats: int) -> float:
 
 
 def _policy():
-    from cocal.backbone.pretrain import new_policy
     from cocal.config.backbone import ArchitectureSettings
+    from cocal.models.pretraining import new_policy
 
     shape = ArchitectureSettings(heads=2, key_value_heads=1, intermediate_size=256, vocabulary=640)
     return new_policy(shape, SimpleNamespace(eos_token_id=1, pad_token_id=0), seed=0)
@@ -103,7 +103,7 @@ def _training() -> Callable[[], object]:
 def _decoding() -> Callable[[], object]:
     import torch
 
-    from cocal.checkpoints.attention import GROUPED
+    from cocal.models.attention import GROUPED
 
     model = _policy().eval()
     model.set_attn_implementation(GROUPED)

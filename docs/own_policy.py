@@ -8,9 +8,9 @@ companion tiny, too.
 import argparse
 
 from cocal import Companion
-from cocal.checkpoints.loading import load_policy
 from cocal.config.evaluation import CompanionSettings
-from cocal.standalone.fitting import Reading
+from cocal.models.loading import load_policy
+from cocal.own_policy.fitting import Reading
 
 parser = argparse.ArgumentParser()
 for name in ("checkpoint", "rollouts", "folder"):

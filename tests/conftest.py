@@ -1,9 +1,7 @@
 """Shared test set-up: one thread a process, portable numerics, no network, a micro policy."""
 
-import gc
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -21,61 +19,8 @@ import pytest
 from filelock import FileLock
 
 from cocal import cli
+from micro import MICRO_POLICY, MICRO_SETS
 from smoke_study import finished
-
-MICRO_SETS = {
-    "datasets": {
-        "micro-train": {
-            "label": "Micro-Train",
-            "role": "training",
-            "domain": "mathematics",
-            # their answers are small, and now and then a guess is right
-            "source": {
-                "kind": "synthetic-mathematics",
-                "questions": 24,
-                "levels": {1: 1, 2: 1},
-                "families": ["remainders"],
-            },
-        },
-        "micro-eval": {
-            "label": "Micro-Eval",
-            "role": "evaluation",
-            "domain": "mathematics",
-            "source": {"kind": "synthetic-mathematics", "questions": 9, "levels": {1: 1}},
-            "samples": 2,
-            "max_response_length": 24,
-        },
-    },
-    "world": {"people": 20},
-}
-MICRO_POLICY = {
-    "source": "pretraining",
-    "label": "Micro",
-    "architecture": {
-        "hidden_size": 32,
-        "layers": 2,
-        "heads": 2,
-        "key_value_heads": 1,
-        "intermediate_size": 64,
-        "vocabulary": 384,
-    },
-    # short direct answers are learnt in seconds; the worked ones run into the length limit
-    "corpus": {"facts": 0.0, "direct_answers": 0.6, "mathematics_wording": {"paraphrases": 0, "remarks": 0}},
-    "learning_rate": 1e-2,
-    "steps": 150,
-    "batch_size": 16,
-}
-
-
-def pytest_configure():
-    """No garbage is collected while the modules of all tests are imported, which leaves hardly any."""
-    gc.disable()
-
-
-def pytest_collection_finish():
-    """From here on garbage is collected, but not looked for among what has been imported."""
-    gc.freeze()
-    gc.enable()
 
 
 def pytest_runtest_setup(item):
@@ -114,16 +59,9 @@ def micro_questions(shared) -> Path:
 @pytest.fixture(scope="session")
 def micro_checkpoint(shared, micro_questions) -> Path:
     """A Qwen3 policy of two blocks, pre-trained for a few steps: it ends most of its responses."""
-    if "COCAL_MICRO_POLICY" in os.environ:  # tests/mutation lends one policy to hundreds of runs
-        return Path(os.environ["COCAL_MICRO_POLICY"])
     settings = ["--settings", json.dumps(MICRO_POLICY), "--prompts", "tiny"]
     questions = map(str, sorted(micro_questions.glob("*.parquet")))
     return _made_once(shared / "micro-policy" / "base", "backbone", *settings, "--questions", *questions)
-
-
-def own_copy(checkpoint: Path, folder: Path) -> Path:
-    """A copy of a checkpoint that says nothing of itself, as a user's own does; its files may be changed."""
-    return shutil.copytree(checkpoint, folder, ignore=shutil.ignore_patterns("provenance.json"))
 
 
 def _made_once(folder: Path, *command: str) -> Path:
@@ -140,7 +78,7 @@ def _made_once(folder: Path, *command: str) -> Path:
 @pytest.fixture(scope="session")
 def micro_policy(micro_checkpoint):
     """Model and tokenizer of the micro policy."""
-    from cocal.checkpoints.loading import load_policy
+    from cocal.models.loading import load_policy
 
     return load_policy(micro_checkpoint)
 

@@ -39,9 +39,10 @@ class Command:
 def make_own(folder: Path) -> dict[str, Command]:
     """A policy, its rollouts in every format, a companion and scored lines; the commands about them by name."""
     import conftest
+
     import dumps
-    from cocal.checkpoints.loading import load_policy
     from cocal.cli import main
+    from cocal.models.loading import load_policy
     from cocal.store import write_frame
     from cocal.store.contracts import RESPONSES
     from own_rollouts import OwnPolicy, write_lines

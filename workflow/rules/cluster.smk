@@ -4,7 +4,7 @@
 from shutil import which
 
 from cocal.store.owner import claim
-from cocal.study.preflight import Run, check
+from cocal.resources.preflight import Run, check
 
 
 def gpus_to_come():

@@ -13,10 +13,10 @@ from cocal.study import online, plan, rivals
 from cocal.config.load import configured_study
 from cocal.config.paths import located
 from cocal.config.methods import METHODS
-from cocal.judging.prompts import JudgePrompts
+from cocal.generation.judging.prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.prompts import Prompts
+from cocal.questions.prompts import Prompts
 from cocal.questions.files import counted
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.runtime import numerics

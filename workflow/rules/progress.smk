@@ -1,6 +1,6 @@
 # The expected seconds of each job, from which the terminal shows the share of the work and the time left (logger plugin
 # cocal; see profiles/default).
-from cocal.study.durations import seconds_by_rule
+from cocal.resources.durations import seconds_by_rule
 
 logger.info(
     f"Study: {STUDY.study}",

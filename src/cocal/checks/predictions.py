@@ -11,8 +11,8 @@ from cocal.companion.spec import Experience
 from cocal.config.evaluation import CompanionSettings, QualitySettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.estimators.predictions import check_shared_responses
-from cocal.estimators.responses import Estimator
+from cocal.methods.predictions import check_shared_responses
+from cocal.methods.responses import Estimator
 from cocal.metrics.quality import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS

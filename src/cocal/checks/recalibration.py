@@ -8,9 +8,9 @@ import pandas as pd
 
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.estimators.responses import Estimator
-from cocal.recalibration.experience import parts_of, refuse_evaluated
-from cocal.recalibration.fits import Fits, Responses, Scored, part_of
+from cocal.methods.recalibration.experience import parts_of, refuse_evaluated
+from cocal.methods.recalibration.fits import Fits, Responses, Scored, part_of
+from cocal.methods.responses import Estimator
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named

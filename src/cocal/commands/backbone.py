@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _import_checkpoint(settings, options: argparse.Namespace) -> None:
     """Download the checkpoint if it is on the hub, and check it."""
-    from cocal.checkpoints.hub import download
-    from cocal.checkpoints.importing import import_checkpoint
+    from cocal.models.hub import download
+    from cocal.models.importing import import_checkpoint
     from cocal.study.lineage import descent
 
     source = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
@@ -53,13 +53,13 @@ def _import_checkpoint(settings, options: argparse.Namespace) -> None:
 
 def _pretrain(settings, options: argparse.Namespace) -> None:
     """Hold the question sets out of the corpus, then pre-train."""
-    from cocal.backbone.corpus import CorpusWriter
-    from cocal.backbone.pretrain import pretrain
     from cocal.config import parse_settings
     from cocal.config.data import FactsWorldSettings
     from cocal.errors import ConfigError
-    from cocal.prompts import Prompts
+    from cocal.models.corpus import CorpusWriter
+    from cocal.models.pretraining import pretrain
     from cocal.questions.facts import World
+    from cocal.questions.prompts import Prompts
     from cocal.runtime.startup import import_transformers
     from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS

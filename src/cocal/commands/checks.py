@@ -110,7 +110,7 @@ def _rivals(options: argparse.Namespace, rollouts, settings, predictions) -> dic
     from cocal.commands.flags import named_folders
     from cocal.companion.supervision import question_texts
     from cocal.errors import ConfigError
-    from cocal.recalibration.fits import read_fits
+    from cocal.methods.recalibration.fits import read_fits
     from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS
 

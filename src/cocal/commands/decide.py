@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from cocal.standalone.deciding import Pools, Reading
+    from cocal.own_policy.deciding import Pools, Reading
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -78,7 +78,7 @@ def _add_files(way: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
     from cocal.commands.flags import field_mapping
-    from cocal.standalone.deciding import Reading
+    from cocal.own_policy.deciding import Reading
 
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
 def _choose(options: argparse.Namespace, reading: "Reading") -> None:
     import numpy as np
 
-    from cocal.standalone.deciding import classes_of, read_pools, rules, vote_shares, write_decisions
+    from cocal.own_policy.deciding import classes_of, read_pools, rules, vote_shares, write_decisions
 
     voting = options.way == "vote"
     added = ("responses", "vote_share") if voting else ("responses",)
@@ -122,11 +122,11 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
     import numpy as np
 
     from cocal.commands.flags import field_flags, given_flags
-    from cocal.decisions.abstention import fewest_questions
-    from cocal.decisions.choices import best_of_n
     from cocal.errors import ConfigError
     from cocal.integrations.lines import NEEDED
-    from cocal.standalone.deciding import read_pools, threshold_for, write_decisions
+    from cocal.metrics.abstention import fewest_questions
+    from cocal.metrics.choices import best_of_n
+    from cocal.own_policy.deciding import read_pools, threshold_for, write_decisions
 
     if options.threshold is not None and (options.max_risk or options.delta):
         raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
@@ -179,7 +179,7 @@ def _say_accuracies(pools: "Pools", chosen: "Mapping[str, np.ndarray]", resample
     from cocal.config.evaluation import MetricSettings
     from cocal.config.load import validate
     from cocal.metrics.shown import metric_text
-    from cocal.standalone.deciding import accuracies
+    from cocal.own_policy.deciding import accuracies
 
     if pools.correct is None:
         print("  The lines have no labels, so the accuracy is unknown.")

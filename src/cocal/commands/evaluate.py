@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import MetricSettings
     from cocal.config.load import validate
     from cocal.metrics.shown import UNDEFINED, metric_text
-    from cocal.standalone.evaluation import NAMES, read_scored, report
+    from cocal.own_policy.evaluation import NAMES, read_scored, report
 
     settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
     scored = read_scored(options.input, field_mapping(options.field), options.name, options.correct_above)

@@ -30,12 +30,12 @@ def writes(options: argparse.Namespace) -> list[Path]:
 
 def run(options: argparse.Namespace) -> None:
     """Run one teacher-forced pass over the exact token ids of each response."""
-    from cocal.checkpoints.loading import load_policy
     from cocal.config import parse_settings
     from cocal.config.evaluation import FeatureSettings
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.features.extract import extract_features
     from cocal.features.span import task_responses
+    from cocal.models.loading import load_policy
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
     from cocal.store import read_frame

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _is_companion(folder: Path) -> bool:
-    from cocal.standalone.companion import is_companion
+    from cocal.own_policy.companion import is_companion
 
     return is_companion(folder)
 
@@ -85,16 +85,16 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import field_flags, field_mapping, given_flags, set_numerics
 
     set_numerics(options)
-    from cocal.checkpoints.template import read_template
     from cocal.config.evaluation import CompanionSettings
     from cocal.config.load import validate
     from cocal.integrations.lines import NEEDED
+    from cocal.models.template import read_template
+    from cocal.own_policy.companion import Companion
+    from cocal.own_policy.fitting import Reading, fit
+    from cocal.own_policy.formats import find
+    from cocal.own_policy.models import Checkpoint
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
-    from cocal.standalone.companion import Companion
-    from cocal.standalone.fitting import Reading, fit
-    from cocal.standalone.formats import find
-    from cocal.standalone.models import Checkpoint
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
 

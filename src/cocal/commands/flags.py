@@ -13,7 +13,7 @@ from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
 from cocal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cocal.judging.opening import Judging
+    from cocal.generation.judging.opening import Judging
 
 T = TypeVar("T")
 
@@ -81,7 +81,9 @@ def add_overwrite(parser: argparse.ArgumentParser) -> None:
 
 def add_prompts(parser: argparse.ArgumentParser) -> None:
     """Add the flag of the prompt set. It has no default, since other prompts make another study."""
-    parser.add_argument("--prompts", required=True, metavar="SET", help="prompt set: a folder of cocal/prompts")
+    parser.add_argument(
+        "--prompts", required=True, metavar="SET", help="prompt set: a folder of cocal/questions/prompts"
+    )
 
 
 def add_run_folder(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +124,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def add_readers(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the checkpoints that read stored rollouts (cocal.replay.checkpoints)."""
+    """Add the flags of the checkpoints that read stored rollouts (cocal.features.readers)."""
     parser.add_argument(
         "--checkpoints",
         default=[],
@@ -159,7 +161,7 @@ def judging_of(options: argparse.Namespace, domains: Sequence[str]) -> "Judging"
     from cocal.config import parse_settings
     from cocal.config.evaluation import VerifierSettings
     from cocal.config.judge import JudgeChoice
-    from cocal.judging.opening import Judging
+    from cocal.generation.judging.opening import Judging
 
     verifier = parse_settings(VerifierSettings, options.verifier, "--verifier")
     judge = parse_settings(JudgeChoice, options.judge, "--judge").root

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Download the checkpoint into the hub's own cache, and check it."""
-    from cocal.checkpoints.hub import download
-    from cocal.checkpoints.loading import load_tokenizer, require_complete
+    from cocal.models.hub import download
+    from cocal.models.loading import load_tokenizer, require_complete
     from cocal.store import write_text
     from cocal.store.provenance import canonical
 

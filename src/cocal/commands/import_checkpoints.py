@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check every stage's checkpoint and put it in its place."""
-    from cocal.checkpoints.importing import import_checkpoint
     from cocal.config import ConfigError, parse_settings
     from cocal.config.backbone import BackboneChoice
+    from cocal.models.importing import import_checkpoint
     from cocal.study.lineage import Source, descent, inherited
 
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root

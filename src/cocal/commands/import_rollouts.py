@@ -39,18 +39,18 @@ def run(options: argparse.Namespace) -> None:
     from contextlib import nullcontext
 
     from cocal.answers.equivalence import Verifier
-    from cocal.checkpoints.loading import read_vocabulary
     from cocal.config import parse_settings
     from cocal.config.evaluation import FeatureSettings, VerifierSettings
     from cocal.config.policy import PolicySettings
+    from cocal.features.readers import StepCheckpoints
+    from cocal.features.replay import Rescorer
     from cocal.integrations.importing import Dumps, import_rollouts
     from cocal.integrations.tables import StepTables
+    from cocal.models.loading import read_vocabulary
     from cocal.policy.objectives import PROMPT_FORMATS
     from cocal.policy.recorder import Outputs
-    from cocal.prompts import Prompts
     from cocal.questions.identity import questions_digests
-    from cocal.replay.checkpoints import StepCheckpoints
-    from cocal.replay.rollouts import Rescorer
+    from cocal.questions.prompts import Prompts
     from cocal.runtime.machine import fix_threads
     from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS

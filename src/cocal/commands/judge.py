@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Judge the responses and write the table. A killed run reuses the judgements that it kept."""
     from cocal.commands.flags import judging_of
-    from cocal.judging.verdicts import judge_set
+    from cocal.generation.judging.verdicts import judge_set
     from cocal.runtime.machine import fix_threads
     from cocal.store import read_frame, read_provenance, write_frame
     from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     """
     from cocal.config import parse_settings
     from cocal.config.evaluation import GenerationSettings
-    from cocal.prompts import Prompts
+    from cocal.questions.prompts import Prompts
 
     settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
@@ -56,14 +56,14 @@ def run(options: argparse.Namespace) -> None:
 
     import_transformers()  # before the engine, which would import all of it
 
-    from cocal.checkpoints.loading import load_policy
-    from cocal.checkpoints.text import chat_ids
     from cocal.companion.companions import load_companions
+    from cocal.companion.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
     from cocal.generation.engines import open_engine
     from cocal.generation.transformers_engine import TransformersEngine
+    from cocal.models.loading import load_policy
+    from cocal.models.text import chat_ids
     from cocal.runtime.machine import fix_threads
-    from cocal.serving.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
     from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.study.costs import write_cost

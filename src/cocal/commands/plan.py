@@ -21,10 +21,10 @@ def run(options: argparse.Namespace) -> None:
     """Count the jobs left with a dry-run, estimate hours and storage from the configuration, and print both."""
     from cocal.config import load_study, parse_settings
     from cocal.questions.files import counted
+    from cocal.resources.estimate import Assumptions
+    from cocal.resources.forecast import assumptions_listed, forecast, jobs_left
+    from cocal.resources.outlook import outlook
     from cocal.store.owner import owner_of
-    from cocal.study.estimate import Assumptions
-    from cocal.study.forecast import assumptions_listed, forecast, jobs_left
-    from cocal.study.outlook import outlook
 
     study = counted(load_study(options.study))
     beside = Path("studies") / study.study

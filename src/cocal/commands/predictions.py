@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config import parse_settings
     from cocal.config.evaluation import EstimatorSettings
     from cocal.config.methods import METHODS
-    from cocal.estimators.predictions import predict
-    from cocal.estimators.responses import EvaluationSets, Inputs
+    from cocal.methods.predictions import predict
+    from cocal.methods.responses import EvaluationSets, Inputs
     from cocal.store import write_frame
     from cocal.store.contracts import PREDICTIONS
     from cocal.study.lineage import Source, descent
@@ -105,7 +105,7 @@ def _loaded(folders: "Mapping[Experience, Sequence[Path]]"):
     """The fitted companions by experience, if there are any to load."""
     if not folders:
         return {}
-    from cocal.estimators.companion_scores import load_experiences
+    from cocal.methods.companion_scores import load_experiences
     from cocal.runtime.machine import fix_threads
 
     fix_threads()

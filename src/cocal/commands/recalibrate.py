@@ -48,17 +48,17 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import CompanionSettings, EstimatorSettings, VerifierSettings
     from cocal.config.methods import METHODS
     from cocal.errors import ConfigError
-    from cocal.estimators.responses import EvaluationSets
     from cocal.features.store import open_features
-    from cocal.recalibration.confidences import (
+    from cocal.methods.recalibration.confidences import (
         Scorer,
         check_companions,
         fit_linear,
         predict_rivals,
         scores_of_rollouts,
     )
-    from cocal.recalibration.experience import read_experience
-    from cocal.recalibration.fits import fit_rivals
+    from cocal.methods.recalibration.experience import read_experience
+    from cocal.methods.recalibration.fits import fit_rivals
+    from cocal.methods.responses import EvaluationSets
     from cocal.store import read_frame, write_document, write_frame
     from cocal.store.contracts import PREDICTIONS, QUESTIONS
     from cocal.study.lineage import descent
@@ -119,8 +119,8 @@ def _sources(options: argparse.Namespace, prompt_format: str, samples: Iterable[
 
 def _compared(rollouts, options: argparse.Namespace):
     """The rollouts, with the classes of their answers if a rival reads them."""
-    from cocal.recalibration.experience import with_classes
-    from cocal.recalibration.scores import POOLED
+    from cocal.methods.recalibration.experience import with_classes
+    from cocal.methods.recalibration.scores import POOLED
 
     if set(POOLED).isdisjoint(options.rivals):
         return rollouts

@@ -33,13 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Sample the responses, or resume their sampling, and publish them."""
     from cocal.answers.equivalence import Verifier
-    from cocal.checkpoints.loading import fingerprint, load_policy
     from cocal.config import parse_settings
     from cocal.config.engine import EngineChoice
     from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
     from cocal.config.policy import PolicySettings
-    from cocal.prompts import Prompts
+    from cocal.models.loading import fingerprint, load_policy
     from cocal.questions.identity import questions_digests
+    from cocal.questions.prompts import Prompts
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
     from cocal.store import digest, read_frame

@@ -29,13 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Sample all sets, release the policy, and judge all sets. A killed run keeps every set that was finished."""
-    from cocal.checkpoints.loading import fingerprint
     from cocal.commands.flags import judging_of
     from cocal.config import parse_settings
     from cocal.config.evaluation import GenerationSettings
-    from cocal.judging.evaluation import Evaluated, judge_sets, sample_sets
-    from cocal.prompts import Prompts
+    from cocal.generation.judging.evaluation import Evaluated, judge_sets, sample_sets
+    from cocal.models.loading import fingerprint
     from cocal.questions.identity import golds_digest, texts_digest
+    from cocal.questions.prompts import Prompts
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
     from cocal.store import digest, read_frame

@@ -35,11 +35,11 @@ def run(options: argparse.Namespace) -> None:
     from cocal.commands.flags import field_flags, field_mapping, given_flags, set_numerics
 
     set_numerics(options)
+    from cocal.own_policy.companion import Companion
+    from cocal.own_policy.models import Checkpoint
+    from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
-    from cocal.standalone.companion import Companion
-    from cocal.standalone.models import Checkpoint
-    from cocal.standalone.scoring import UNFINISHED, Wanted, check, score_file
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
 

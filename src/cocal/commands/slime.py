@@ -16,17 +16,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train with slime, or resume, import its dumps and checkpoints, and publish them."""
-    from cocal.checkpoints.loading import fingerprint
     from cocal.config import parse_settings
     from cocal.config.backbone import BackboneChoice
     from cocal.config.evaluation import VerifierSettings
     from cocal.config.policy import PolicySettings
     from cocal.integrations.slime.launch import SlimePaths
     from cocal.integrations.slime.run import train_with_slime
+    from cocal.models.loading import fingerprint
     from cocal.policy.objectives import PROMPT_FORMATS
     from cocal.policy.recorder import Outputs
-    from cocal.prompts import Prompts
     from cocal.questions.identity import questions_digests
+    from cocal.questions.prompts import Prompts
     from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder

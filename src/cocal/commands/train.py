@@ -25,13 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Train the policy, or resume its training, and publish the results."""
     from cocal.answers.equivalence import Verifier
-    from cocal.checkpoints.loading import fingerprint
     from cocal.config import ConfigError, parse_settings
     from cocal.config.evaluation import FeatureSettings, OnlineSettings, VerifierSettings
     from cocal.config.policy import PolicySettings
+    from cocal.models.loading import fingerprint
     from cocal.policy.objectives import PROMPT_FORMATS
-    from cocal.prompts import Prompts
     from cocal.questions.identity import questions_digests
+    from cocal.questions.prompts import Prompts
     from cocal.runtime.machine import fix_threads
     from cocal.runtime.startup import import_transformers
     from cocal.store import digest, read_frame

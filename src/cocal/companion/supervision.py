@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ContractError
+from cocal.features.prompts import first_of_groups
 from cocal.features.store import FeatureReader
-from cocal.replay.prompts import first_of_groups
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 

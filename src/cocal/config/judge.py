@@ -33,7 +33,7 @@ class LlmJudgeSettings(Model):
     revision: str | None = None
     """Commit on the hub; required with a hub name."""
     prompts: str | None = None
-    """Folder with correctness.txt and equivalence.txt; by default cocal/prompts/judge."""
+    """Folder with correctness.txt and equivalence.txt; by default cocal/questions/prompts/judge."""
     engine: EngineSettings = TransformersSettings()
     max_tokens: Count = 64
     """Longest reply in tokens."""

@@ -38,10 +38,10 @@ class Method:
     """Policy that produces those responses: the pre-RL model, or one that an algorithm trained."""
     estimate: str
     """Function that computes its confidences, as "module:function"; it is imported when predictions are made. Its type
-    is `cocal.estimators.responses.Estimate`. Methods with the same function are computed together."""
+    is `cocal.methods.responses.Estimate`. Methods with the same function are computed together."""
     columns: tuple[str, ...] = ()
     """Columns of the responses that `estimate` reads, in addition to those that every evaluation reads
-    (`cocal.estimators.responses.COLUMNS`)."""
+    (`cocal.methods.responses.COLUMNS`)."""
     needs_pool: bool = False
     """Whether a pool of responses is sampled for each question and their answers are compared with one another."""
     asks_p_true: bool = False

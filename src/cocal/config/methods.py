@@ -1,7 +1,7 @@
 """The registry of confidence methods, which finds the modules that declare one; to add a method, add a module.
 
 A module declares a method by an attribute `METHOD` (`cocal.config.method.Method`). The registry looks at every public
-module of `cocal.estimators`, and of the packages and modules that other distributions name by entry points of the group
+module of `cocal.methods`, and of the packages and modules that other distributions name by entry points of the group
 `cocal.methods`:
 
     [project.entry-points."cocal.methods"]
@@ -23,7 +23,7 @@ from pydantic import AfterValidator, GetJsonSchemaHandler
 from cocal.config.method import Method
 from cocal.errors import ConfigError
 
-PACKAGE = "cocal.estimators"
+PACKAGE = "cocal.methods"
 """Package that declares CoCal's own methods."""
 GROUP = "cocal.methods"
 """Group of entry points by which other distributions name the packages or modules that declare theirs."""

@@ -40,7 +40,7 @@ class Study(Model):
     each library uses the fastest code for the processor ("native"). Portable numerics are for studies on processors;
     results of a GPU depend on its model."""
     prompts: Name = "tiny"
-    """Name of the prompt set, a folder of cocal/prompts."""
+    """Name of the prompt set, a folder of cocal/questions/prompts."""
     world: FactsWorldSettings = FactsWorldSettings()
     datasets: dict[Name, DatasetSettings]
     sources: SourceSettings = SourceSettings()

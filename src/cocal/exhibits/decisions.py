@@ -16,16 +16,16 @@ from cocal.config.base import Count, Name, OpenShare
 from cocal.config.evaluation import DecisionSettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.decisions.abstention import tried
-from cocal.decisions.choices import best_of_n, first, solvable, vote
-from cocal.decisions.routing import kept_accuracy
 from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.layouts import Labelled, MethodsLayout, labelled, of_backbone
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.rank import marks
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, counted
+from cocal.metrics.abstention import tried
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
+from cocal.metrics.choices import best_of_n, first, solvable, vote
+from cocal.metrics.routing import kept_accuracy
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.study.plan import domains_of, final_methods
 from cocal.study.results import predictions_file, responses_file

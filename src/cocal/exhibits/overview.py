@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cocal.config.study import Study
-from cocal.estimators import cocal_binary
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
@@ -23,6 +22,7 @@ from cocal.exhibits.drawing.diagrams import (
     sheet,
 )
 from cocal.exhibits.drawing.style import TEXT_WIDTH
+from cocal.methods import cocal_binary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

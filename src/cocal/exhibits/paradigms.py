@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cocal.config.study import Study
-from cocal.estimators import cocal_binary, postcal_binary, rlcr
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
@@ -22,6 +21,7 @@ from cocal.exhibits.drawing.diagrams import (
     sign,
 )
 from cocal.exhibits.drawing.style import INK
+from cocal.methods import cocal_binary, postcal_binary, rlcr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

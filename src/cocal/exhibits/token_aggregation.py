@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.estimators import cocal_binary
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import seeds_of
@@ -17,6 +16,7 @@ from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
 from cocal.exhibits.typesetting.grid import Grid
 from cocal.exhibits.typesetting.pairs import only_pairs, pairs_block
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted
+from cocal.methods import cocal_binary
 from cocal.metrics.cells import policy_cell, read_cells
 from cocal.metrics.cube import MEAN
 from cocal.study.plan import has_methods, layers_of

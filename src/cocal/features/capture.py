@@ -64,7 +64,7 @@ def capture(
     transformers comes after that norm and is a different quantity.
 
     Args:
-        blocks: The transformer blocks of an unwrapped model (`cocal.checkpoints.decoder.blocks_of`).
+        blocks: The transformer blocks of an unwrapped model (`cocal.models.decoder.blocks_of`).
         layers: Zero-based block indices.
         begin: int64 (batch,), position of each row's first response token, at least 1.
         end: int64 (batch,), position after each row's last response token, which may be the end-of-sequence token. It

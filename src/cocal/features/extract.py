@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cocal.checkpoints.loading import Policy
-from cocal.checkpoints.text import Tokens
 from cocal.config.evaluation import FeatureSettings
 from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
-from cocal.features.forward import batches_of_tokens, padded_tokens, score
+from cocal.features.forward import score
 from cocal.features.store import Layout
 from cocal.features.writer import create_features
+from cocal.models.batches import batches_of_tokens, padded_tokens
+from cocal.models.loading import Policy
+from cocal.models.text import Tokens
 from cocal.runtime.machine import peak_memory
 from cocal.runtime.progress import through
 from cocal.store import atomic_path

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from cocal.checkpoints.decoder import blocks_of, decoder_of
-from cocal.checkpoints.text import Tokens
 from cocal.features.capture import RESPONSE_POOLINGS, capture
+from cocal.models.decoder import blocks_of, decoder_of
+from cocal.models.text import Tokens
 
 
 @dataclass(frozen=True)
@@ -26,28 +26,6 @@ class Scored:
     rows: np.ndarray
     features: np.ndarray
     logprobs: list[np.ndarray] | None
-
-
-def batches_of_rows(lengths: Sequence[int], rows: int) -> list[np.ndarray]:
-    """Split indices, sorted by length, into batches of `rows`, whose number is the same for all sharded processes."""
-    order = np.argsort(lengths, kind="stable")
-    return [order[start : start + rows] for start in range(0, len(order), rows)]
-
-
-def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
-    """Split indices, sorted by length, into batches of at most `tokens` tokens with padding, or of one row."""
-    order = np.argsort(lengths, kind="stable")
-    batches, start = [], 0
-    for stop in range(1, len(order) + 1):
-        if stop == len(order) or (stop + 1 - start) * lengths[order[stop]] > tokens:
-            batches.append(order[start:stop])
-            start = stop
-    return batches
-
-
-def padded_tokens(lengths: Sequence[int], tokens: int) -> int:
-    """Count the tokens, padding included, in the batches of `batches_of_tokens`."""
-    return sum(len(batch) * max(lengths[i] for i in batch) for batch in batches_of_tokens(lengths, tokens))
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cocal.answers.confidence import confidence_span
 from cocal.answers.tokens import token_of
-from cocal.checkpoints.text import plain_texts
+from cocal.models.text import plain_texts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from cocal.checkpoints.text import Tokens
+from cocal.models.text import Tokens
 
 if TYPE_CHECKING:
     from cocal.config.evaluation import GenerationSettings, PostCalSettings

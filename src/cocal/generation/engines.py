@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from cocal.checkpoints.loading import Policy
 from cocal.config.engine import EngineSettings
 from cocal.generation.engine import Engine
+from cocal.models.loading import Policy
 
 
 @contextmanager

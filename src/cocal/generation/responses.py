@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cocal.checkpoints.text import chat_ids, plain_texts
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Engine, Sampling
 from cocal.generation.rows import sampled_rows
-from cocal.prompts import Prompts
+from cocal.models.text import chat_ids, plain_texts
+from cocal.questions.prompts import Prompts
 from cocal.study.plan import SetPlan
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pandas as pd
 
 from cocal.answers.confidence import parse_confidence
 from cocal.answers.extraction import extract_answer
-from cocal.checkpoints.text import Tokens
 from cocal.generation.engine import Completion
+from cocal.models.text import Tokens
 
 
 def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
@@ -33,7 +33,7 @@ def sampled_rows(
 
     Args:
         completions: n responses; the `group_size` responses to a question are consecutive.
-        texts: Texts from `cocal.checkpoints.text.plain_texts`, from which answers and confidences are parsed.
+        texts: Texts from `cocal.models.text.plain_texts`, from which answers and confidences are parsed.
         prompt_format: Prompt format; "answer" does not ask for a confidence.
         dataset: Name of the question set.
         question_ids: Question id of each response.

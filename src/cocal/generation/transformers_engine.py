@@ -9,11 +9,11 @@ import torch
 import transformers
 from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
-from cocal.checkpoints.loading import Policy, load_policy
-from cocal.checkpoints.text import Tokens
 from cocal.config.engine import TransformersSettings
-from cocal.features.forward import batches_of_rows, batches_of_tokens
 from cocal.generation.engine import Completion, Sampling
+from cocal.models.batches import batches_of_rows, batches_of_tokens
+from cocal.models.loading import Policy, load_policy
+from cocal.models.text import Tokens
 from cocal.runtime.progress import through
 
 _SCORING_TOKENS = 16384

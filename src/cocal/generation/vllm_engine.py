@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cocal.checkpoints.loading import Policy, require_complete, stored_end_tokens
-from cocal.checkpoints.text import Tokens
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.vllm_process.client import open_process
 from cocal.generation.vllm_process.framing import flat, rows
+from cocal.models.loading import Policy, require_complete, stored_end_tokens
+from cocal.models.text import Tokens
 
 if TYPE_CHECKING:
     from cocal.generation.vllm_process.client import VllmProcess

@@ -7,17 +7,17 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import Judge, Verdicts
-from cocal.checkpoints.loading import Vocabulary
-from cocal.checkpoints.text import chat_ids, plain_texts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ContractError
 from cocal.generation.engine import Completion
 from cocal.generation.rows import sampled_rows
 from cocal.integrations.matching import QuestionIndex
 from cocal.integrations.sample import Sample
+from cocal.models.loading import Vocabulary
+from cocal.models.text import chat_ids, plain_texts
 from cocal.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal.policy.recorder import rollout_rows
-from cocal.prompts import Prompts
+from cocal.questions.prompts import Prompts
 
 Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
 """Function from rollout step, prompt ids and response ids to each response's log-probabilities, float32 (length,)."""

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from cocal.checkpoints.text import plain_texts
-from cocal.features.forward import batches_of_rows, score
+from cocal.features.forward import score
 from cocal.generation.engine import Completion
+from cocal.models.batches import batches_of_rows
+from cocal.models.text import plain_texts
 
 
 class RolloutCapture:

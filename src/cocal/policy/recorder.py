@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import Verdicts
-from cocal.checkpoints.loading import Policy
 from cocal.config.evaluation import FeatureSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.features.extract import stored_states
 from cocal.features.store import open_features
 from cocal.features.writer import FeatureWriter, create_features
+from cocal.models.loading import Policy
 from cocal.policy.rewards import Rewards, group_accuracy
 from cocal.policy.seconds import StepSeconds
 from cocal.store import write_frame

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.equivalence import Verifier
-from cocal.checkpoints.loading import Policy
 from cocal.config.evaluation import FeatureSettings, PostCalSettings
 from cocal.config.policy import PolicySettings
 from cocal.features.extract import pooled_states
 from cocal.generation.engine import Sampling
+from cocal.generation.judging.verdicts import with_verdicts
 from cocal.generation.responses import Sampler, sampling_seeds
-from cocal.judging.verdicts import with_verdicts
+from cocal.models.loading import Policy
 from cocal.policy.recorder import Outputs, open_recorder
 from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder

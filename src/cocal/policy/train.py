@@ -15,19 +15,19 @@ from trl import GRPOConfig
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
-from cocal.checkpoints.loading import load_policy, stored_dtype
-from cocal.checkpoints.resumable import last_resumable
 from cocal.config.evaluation import FeatureSettings
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ConfigError
 from cocal.features.capture import resolve_layers
+from cocal.models.loading import load_policy, stored_dtype
+from cocal.models.resumable import last_resumable
 from cocal.policy.colocated import opening_vllm, require_vllm, vllm_arguments
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs, open_recorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.sharding import accumulation, sum_gradients_in
 from cocal.policy.trainer import RecordingGRPOTrainer
-from cocal.prompts import Prompts
+from cocal.questions.prompts import Prompts
 from cocal.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         shuffle_dataset=False,  # the data set is in the order of the schedule
         save_strategy="steps",
         save_steps=settings.checkpoint_every * settings.updates_per_step,
-        save_total_limit=None,  # `cocal.checkpoints.resumable` deletes them
+        save_total_limit=None,  # `cocal.models.resumable` deletes them
         logging_strategy="no",
         report_to="none",
         **vllm_arguments(settings.trl),

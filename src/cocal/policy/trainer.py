@@ -14,14 +14,14 @@ from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
-from cocal.checkpoints.loading import cast_weights
-from cocal.checkpoints.resumable import complete, make_room
-from cocal.checkpoints.text import plain_texts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.rows import sampled_rows, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
+from cocal.models.loading import cast_weights
+from cocal.models.resumable import complete, make_room
+from cocal.models.text import plain_texts
 from cocal.policy.capture import RolloutCapture
 from cocal.policy.micro_batches import sorted_by_length
 from cocal.policy.moments import HostAdamW

@@ -44,7 +44,7 @@ def use_openblas() -> torch.library.Library:
     """Replace PyTorch's kernels of matrix products on the processor, for the rest of this process.
 
     PyTorch's fused attention on processors calls MKL itself, so `MKL_CBWR` keeps its bytes. Where that is faster,
-    `cocal.checkpoints.attention` does without it. Products of other numbers than floats, and those that PyTorch
+    `cocal.models.attention` does without it. Products of other numbers than floats, and those that PyTorch
     refuses, are left to its own kernels.
 
     Returns:

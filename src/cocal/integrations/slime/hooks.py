@@ -40,8 +40,8 @@ class HookSettings(Model):
 async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
     """Correctness (`acc`), stated confidence (`conf`, NaN if it is not valid) and the index of the response's first
     confidence token (`conf_start`)."""
-    from cocal.checkpoints.text import plain_texts
     from cocal.generation.rows import stated_confidences
+    from cocal.models.text import plain_texts
 
     tokenizer, algorithm = _tokenizer(args.hf_checkpoint), _settings().algorithm
     ids = list(sample.tokens[-sample.response_length :]) if sample.response_length else []
@@ -102,7 +102,7 @@ def _settings() -> HookSettings:
 
 @lru_cache(maxsize=1)
 def _tokenizer(path: str):
-    from cocal.checkpoints.loading import load_tokenizer
+    from cocal.models.loading import load_tokenizer
 
     return load_tokenizer(path)
 

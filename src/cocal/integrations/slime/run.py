@@ -12,8 +12,6 @@ import pandas as pd
 
 import cocal
 from cocal.answers.equivalence import Verifier
-from cocal.checkpoints.importing import import_checkpoint
-from cocal.checkpoints.loading import read_vocabulary
 from cocal.config.backbone import BackboneSettings
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import Algorithm, PolicySettings
@@ -22,11 +20,13 @@ from cocal.integrations.importing import FORMATS, Dumps, import_rollouts
 from cocal.integrations.slime.hooks import HookSettings
 from cocal.integrations.slime.launch import SlimePaths, environment, launch_command, read_config, slime_command
 from cocal.integrations.tables import StepTables
+from cocal.models.importing import import_checkpoint
+from cocal.models.loading import read_vocabulary
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.seconds import StepSeconds
-from cocal.prompts import Prompts
+from cocal.questions.prompts import Prompts
 from cocal.runtime import lock
 from cocal.store import write_text
 from cocal.store.run_folder import RunFolder

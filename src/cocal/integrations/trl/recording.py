@@ -22,13 +22,13 @@ import torch
 from transformers import TrainerCallback
 
 from cocal.answers.judge import Verdicts
-from cocal.checkpoints.decoder import text_config
 from cocal.config.evaluation import OnlineSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.capture import resolve_layers
 from cocal.features.formats import NumberFormat
 from cocal.features.writer import FeatureWriter, create_features
 from cocal.generation.rows import sampled_rows
+from cocal.models.decoder import text_config
 from cocal.policy.capture import RolloutCapture
 from cocal.policy.online import OnlineLearner
 from cocal.policy.recorder import rollout_rows

@@ -1,1 +1,0 @@
-"""Checkpoints of policies: download, checks and loading, and the checkpoints from which a killed training resumes."""

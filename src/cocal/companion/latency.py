@@ -1,0 +1,268 @@
+"""Inference times of a policy and its companions on this machine's device (appendices E.2 and F.4)."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field, RootModel
+
+from cocal.companion.companions import Companions
+from cocal.companion.single import SingleMember
+from cocal.config.base import Count, Name
+from cocal.config.evaluation import GenerationSettings
+from cocal.errors import ConfigError, ContractError
+from cocal.features.forward import score
+from cocal.generation.engine import Engine, Sampling
+from cocal.generation.responses import sampling_seeds
+from cocal.models.loading import Policy
+from cocal.models.text import Tokens
+from cocal.runtime.progress import Progress
+from cocal.study.costs import Latency, TimeToConfidence, device_name
+
+
+class ResponseLengths(RootModel[Annotated[dict[Name, Count], Field(min_length=1)]]):
+    """Length limit of responses, in tokens, for each evaluation set that is timed."""
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts of one evaluation set.
+
+    Attributes:
+        prompts: Token ids of each question's prompt, up to the beginning of the response.
+        max_response_length: Length limit of responses, in tokens.
+    """
+
+    prompts: Sequence[Tokens]
+    max_response_length: int
+
+
+class SingleCompanion:
+    """A policy with one companion, which scores one sequence at a time.
+
+    Args:
+        companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
+        policy: Policy whose states the companion reads; the companion is moved to its device.
+        poolings: Poolings that the companion must read (`cocal.features.capture.capture`).
+        source: Source of the companions, for error messages.
+
+    Raises:
+        ContractError: if the companions read other states, or states of a policy of another size.
+    """
+
+    def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
+        spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden
+        if spec.poolings != tuple(poolings):
+            raise ContractError(
+                f"{source}: the companions read {spec.pooling} states, but {'+'.join(poolings)} states are needed; "
+                "give companions that were fitted on such states"
+            )
+        if spec.inputs != len(poolings) * hidden or not 0 <= spec.layer < blocks:
+            raise ContractError(
+                f"{source}: the companions read {spec.inputs} numbers of layer {spec.layer}, but the policy has layers "
+                f"0 to {blocks - 1} and {len(poolings)} x {hidden} numbers; give companions of this policy"
+            )
+        self._policy, self._spec = policy, spec
+        self._companion = SingleMember(companions, 0, self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the policy and the companion."""
+        return self._policy.model.device
+
+    def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
+        """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
+        (scored,) = score(
+            self._policy.model,
+            [prompt],
+            [response],
+            [np.array([0])],
+            layers=(self._spec.layer,),
+            pad=self._policy.pad,
+            poolings=self._spec.poolings,
+        )
+        return self.predict(torch.from_numpy(scored.features).reshape(1, -1))
+
+    def example(self) -> torch.Tensor:
+        """Return random features of the right shape, float32 (1, inputs), on the device."""
+        return torch.randn((1, self._spec.inputs), generator=torch.Generator().manual_seed(0)).to(self.device)
+
+    def predict(self, features: torch.Tensor) -> float:
+        """Predict the confidence of features float32 (1, inputs)."""
+        return self._companion.predict(features)
+
+
+def measure_latency(
+    sets: Mapping[str, PromptSet],
+    *,
+    pipeline: Engine,
+    generator: Engine,
+    pre: SingleCompanion,
+    post: SingleCompanion,
+    settings: GenerationSettings,
+    questions: int,
+    predictions: int,
+    concurrent: int,
+    seed: int,
+) -> Latency:
+    """Measure the time to confidence on every set, generation on the largest set, and prediction.
+
+    No time includes loading, tokenisation, warm-up or judging. The device is idle when a measurement starts and when it
+    ends.
+
+    Args:
+        sets: The mathematical evaluation sets.
+        pipeline: Transformers engine of the policy, which answers one question at a time (F.4).
+        generator: Engine of the policy that answers all questions of the largest set at once (E.2).
+        pre: Companion that reads the state of the last prompt token.
+        post: Companion that reads the states of a response.
+        settings: Sampling parameters of the evaluation, and the pool of self-consistency.
+        questions: Number of randomly chosen questions of each set whose time to confidence is measured.
+        predictions: Number of predictions of `post` over which the time is averaged.
+        concurrent: Number of responses that the generator decodes together, which is the size of its warm-up.
+        seed: Seed of the choice of questions.
+
+    Raises:
+        ConfigError: if a set has fewer than `questions` questions.
+    """
+    for name, one in sets.items():
+        if questions > len(one.prompts):
+            raise ConfigError(f"{name} has only {len(one.prompts)} questions, not {questions}; time fewer questions")
+    times, progress = [], Progress("set", len(sets))
+    for name, one in sets.items():
+        chosen = _choose(one.prompts, questions, seed)
+        sampling = Sampling.of(settings, one.max_response_length)
+        seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
+        times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
+        progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
+    name, largest = max(sets.items(), key=lambda item: len(item[1].prompts))
+    prompts = largest.prompts
+
+    def generate(samples: int) -> float:
+        sampling = Sampling.of(settings, largest.max_response_length, samples)
+        seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)
+        spent = generation_seconds(
+            prompts, sampling, seeds, engine=generator, concurrent=concurrent, device=post.device
+        )
+        logging.info("%s: %.2f ms per question with %d response(s) each", name, 1000 * spent, samples)
+        return spent
+
+    return Latency(
+        device=device_name(),
+        questions=questions,
+        engine=generator.label,
+        generation_dataset=name,
+        generation_questions=len(prompts),
+        generation_seconds=generate(1),
+        pool=settings.pool,
+        pool_seconds=generate(settings.pool),
+        predictions=predictions,
+        prediction_ms=1000 * prediction_seconds(post, predictions),
+        time_to_confidence=tuple(times),
+    )
+
+
+def time_to_confidence(
+    dataset: str,
+    prompts: Sequence[Tokens],
+    sampling: Sampling,
+    seeds: Sequence[int],
+    *,
+    engine: Engine,
+    pre: SingleCompanion,
+    post: SingleCompanion,
+) -> TimeToConfidence:
+    """Measure mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).
+
+    The pre-generation route encodes the prompt and predicts. The post-generation route decodes a response with a cache,
+    computes its states and predicts. The states come from one teacher-forced pass over prompt and response, as in
+    evaluation, so that the confidence is the same: decoding never runs the policy on the last token, whose state the
+    companion reads. The paper does not say how it obtains this state; the pass is short compared with decoding.
+
+    For warm-up, every prompt is encoded once and the first one is answered once.
+
+    Args:
+        dataset: Name of the set.
+        prompts: Token ids of each prompt.
+        sampling: Sampling parameters for one response.
+        seeds: One seed for each prompt.
+        engine: Engine of the policy.
+        pre: Companion that reads the state of the last prompt token.
+        post: Companion that reads the states of a response.
+    """
+
+    def respond(prompt: Tokens, seed: int) -> float:
+        ((completion,),) = engine.generate([prompt], sampling, [seed])
+        return post.confidence(prompt, completion.token_ids)
+
+    for prompt in prompts:
+        pre.confidence(prompt)
+    respond(prompts[0], seeds[0])
+    pre_seconds = [_seconds(lambda p=p: pre.confidence(p), pre.device) for p in prompts]
+    post_seconds = [
+        _seconds(lambda p=p, seed=seed: respond(p, seed), post.device) for p, seed in zip(prompts, seeds, strict=True)
+    ]
+    return TimeToConfidence(
+        dataset=dataset, pre_ms=1000 * float(np.mean(pre_seconds)), post_s=float(np.mean(post_seconds))
+    )
+
+
+def generation_seconds(
+    prompts: Sequence[Tokens],
+    sampling: Sampling,
+    seeds: Sequence[int],
+    *,
+    engine: Engine,
+    concurrent: int,
+    device: torch.device,
+) -> float:
+    """Measure the wall-clock time per prompt when all prompts are submitted at once (E.2), after one batch of warm-up.
+
+    Args:
+        prompts: Token ids of each prompt.
+        sampling: Sampling parameters and number of responses to each prompt.
+        seeds: One seed for each prompt.
+        engine: Engine of the policy.
+        concurrent: Number of responses that the engine decodes together.
+        device: Device of the engine.
+    """
+    batch = -(-concurrent // sampling.samples)
+    engine.generate(prompts[:batch], sampling, seeds[:batch])
+    return _seconds(lambda: engine.generate(prompts, sampling, seeds), device) / len(prompts)
+
+
+def prediction_seconds(companion: SingleCompanion, predictions: int) -> float:
+    """Measure the mean time of one prediction (E.2), from features on the device to a number, after a warm-up."""
+    features = companion.example()
+
+    def predict() -> None:
+        for _ in range(predictions):
+            companion.predict(features)
+
+    predict()
+    return _seconds(predict, companion.device) / predictions
+
+
+def _choose(prompts: Sequence[Tokens], count: int, seed: int) -> list[Tokens]:
+    """Choose `count` random prompts and keep their order."""
+    rows = np.random.default_rng(seed).choice(len(prompts), count, replace=False)
+    return [prompts[row] for row in sorted(rows)]
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Measure the wall-clock time of `work`, including all that it starts on the device."""
+    _synchronise(device)
+    started = time.perf_counter()
+    work()
+    _synchronise(device)
+    return time.perf_counter() - started
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

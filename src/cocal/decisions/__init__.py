@@ -1,1 +1,0 @@
-"""What to do with confidences: which of several responses to take, and when to abstain."""

@@ -1,0 +1,19 @@
+"""DCPO: a policy that learnt its confidence through an advantage of the confidence tokens states it (appendix B.2).
+
+The confidence follows the answer in the responses of DCPO's own policy.
+"""
+
+from cocal.config.method import Method
+
+METHOD = Method(
+    name="dcpo",
+    label="DCPO",
+    position=60,
+    group=2,
+    prompt_format="dcpo",
+    policy="dcpo",
+    estimate="cocal.methods.stated:estimate",
+    columns=("confidence",),
+    colour="#a10a0a",
+    marker="^",
+)

@@ -1,0 +1,150 @@
+"""The table of the confidences of all methods that are evaluated on one checkpoint."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.config.method import Method
+from cocal.config.methods import METHODS
+from cocal.errors import ConfigError, ContractError
+from cocal.methods.responses import FACTS, Estimate, Estimator, EvaluationSets, Inputs, Responses, read_responses
+from cocal.runtime.progress import Progress
+from cocal.study.prefix import Prefix
+
+logger = logging.getLogger(__name__)
+
+
+def predict(
+    names: Sequence[str],
+    sets: EvaluationSets,
+    folders: Mapping[str, Path],
+    inputs: Inputs,
+    *,
+    backbone: str,
+    algorithm: str,
+    step: int,
+) -> pd.DataFrame:
+    """Compute the predictions of methods on one checkpoint (`cocal.store.contracts.PREDICTIONS`).
+
+    Every evaluated response has a row for every method, source step and seed, even without a valid confidence. The rows
+    are sorted by set, method, source step and seed.
+
+    Args:
+        names: Names of the methods.
+        sets: Evaluated question sets.
+        folders: Folder of the checkpoint's responses ({dataset}.parquet) for each prompt format.
+        inputs: Everything else that the methods need.
+        backbone: Name of the backbone.
+        algorithm: Algorithm that trained the policy; "base" if it was not trained.
+        step: Rollout step of the checkpoint.
+
+    Raises:
+        ConfigError: if a method is evaluated on another policy, or something that it needs is not given.
+        ContractError: if a file breaks its contract.
+    """
+    methods = _check_needs(names, algorithm, folders, inputs)
+    parts, progress = [], Progress("set", len(sets.root))
+    for dataset, samples in sets.root.items():
+        for prompt_format, of_format in _grouped(methods, "prompt_format").items():
+            columns = [column for method in of_format for column in method.columns]
+            responses = read_responses(folders[prompt_format], dataset, samples, step, columns)
+            estimates: dict[Estimator, np.ndarray] = {}
+            for function, together in _grouped(of_format, "estimate").items():
+                estimates |= _loaded(function)(together, responses, inputs)
+            order = [method.name for method in of_format]
+            for estimator, confidence in sorted(estimates.items(), key=lambda item: order.index(item[0].method)):
+                parts.append(_rows(responses, estimator, confidence))
+        progress.add(detail=dataset)
+    table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
+    check_shared_responses(table)
+    return table
+
+
+def check_shared_responses(predictions: pd.DataFrame) -> None:
+    """Check that all methods of the answer format are evaluated on the same fixed responses (appendix B.1).
+
+    Args:
+        predictions: Predictions on any number of checkpoints; every method has its rows in the order of the responses.
+
+    Raises:
+        ContractError: if two of these methods have different responses, or labels of responses, in a set of one
+            checkpoint.
+    """
+    fixed = predictions[predictions["method"].map(lambda name: METHODS[name].prompt_format == "answer").astype(bool)]
+    identity = ["question_id", "response_id", "correct", "truncated", "answered", "decided"]
+    for cell, part in fixed.groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
+        estimators = part.groupby(list(Estimator._fields), sort=False)
+        (first, reference), *others = ((Estimator(*key), rows[identity].to_numpy()) for key, rows in estimators)
+        for other, rows in others:
+            if not np.array_equal(rows, reference):
+                raise ContractError(
+                    f"{' '.join(map(str, cell))}: {_words(other)} and {_words(first)} are not evaluated on the same "
+                    "fixed responses; predict them on one set of responses"
+                )
+
+
+def _grouped(methods: Sequence[Method], field: str) -> dict[str, list[Method]]:
+    """Group methods by the value of a field."""
+    groups: dict[str, list[Method]] = {}
+    for method in methods:
+        groups.setdefault(getattr(method, field), []).append(method)
+    return groups
+
+
+def _loaded(function: str) -> Estimate:
+    """Import the function "module:function" now, since only companions need torch."""
+    module, _, name = function.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Path], inputs: Inputs) -> list[Method]:
+    """Check that everything the methods need is given; return them once each, in the order of the registry."""
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        raise ConfigError(f"methods: {unknown[0] if unknown else 'none'} given; known are {', '.join(METHODS)}")
+    methods = [method for method in METHODS.values() if method.name in names]
+    for method in methods:
+        if method.policy != algorithm:
+            raise ConfigError(
+                f"{method.name} is evaluated on responses of the {method.policy} policy, not of {algorithm}"
+            )
+        if method.prompt_format not in folders:
+            raise ConfigError(f"{method.name} needs responses in the {method.prompt_format} format; none are given")
+        if method.experience and not (
+            method.prompt_format in inputs.features and inputs.companions.get(method.experience)
+        ):
+            raise ConfigError(
+                f"{method.name} needs features in the {method.prompt_format} format, and companions on "
+                f"{method.experience}; give both"
+            )
+    return methods
+
+
+def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) -> pd.DataFrame:
+    valid = ~np.isnan(confidence)
+    logger.info(
+        "%s, %s: %d responses, %d without a valid confidence, mean confidence %s",
+        responses.dataset,
+        _words(estimator),
+        len(confidence),
+        np.count_nonzero(~valid),
+        f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
+    )
+    labels = responses.evaluated[["dataset", "question_id", "response_id", *FACTS]]
+    # The mass is kept only for P(True), whose confidence depends on it.
+    reads_mass = "p_true_mass" in METHODS[estimator.method].columns
+    mass = responses.evaluated["p_true_mass"] if reads_mass else np.nan
+    return labels.assign(**estimator._asdict(), confidence=confidence, valid=valid, p_true_mass=mass)
+
+
+def _words(estimator: Estimator) -> str:
+    """Return a name for logs and error messages."""
+    if estimator.source_step < 0:
+        return estimator.method
+    prefix = Prefix(estimator.source_step, estimator.validation_step)
+    states = f"layer {estimator.layer}, {estimator.pooling}"
+    return f"{estimator.method} (steps {prefix}, {states}, seed {estimator.seed})"

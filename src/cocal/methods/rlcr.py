@@ -1,0 +1,19 @@
+"""RLCR: a policy that learnt task and confidence from one combined reward states its confidence (appendix B.2).
+
+The confidence follows the uncertainty reasoning in the responses of RLCR's own policy.
+"""
+
+from cocal.config.method import Method
+
+METHOD = Method(
+    name="rlcr",
+    label="RLCR",
+    position=50,
+    group=2,
+    prompt_format="rlcr",
+    policy="rlcr",
+    estimate="cocal.methods.stated:estimate",
+    columns=("confidence",),
+    colour="#de7733",
+    marker="s",
+)

@@ -1,0 +1,154 @@
+"""Import of existing checkpoints: they are checked and put among the policies of a study."""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.errors import ContractError
+from cocal.models.loading import load_tokenizer
+from cocal.store import atomic_path, label_folder
+from cocal.store.run_folder import link_file
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from cocal.config.backbone import DecoderSettings
+
+_SHAPE = {
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "key_value_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocabulary",
+    "tie_word_embeddings": "tied",
+}
+"""Keys of a checkpoint's config.json that state the shape of its blocks, and ours."""
+
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
+"""Files of a checkpoint that are imported: safetensors weights, tokenizer and settings, but no code and no pickles."""
+
+
+def import_checkpoint(
+    source: Path,
+    output: Path,
+    *,
+    depth: int,
+    width: int,
+    attributes: Mapping[str, str],
+    architecture: "DecoderSettings | None" = None,
+    base: Path | None = None,
+) -> None:
+    """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems.
+
+    Args:
+        source: Folder of the Hugging Face checkpoint.
+        output: Path of the imported checkpoint.
+        depth: Number of transformer blocks that it must have.
+        width: Size of a hidden state that it must have.
+        attributes: Provenance attributes.
+        architecture: Shape that its blocks must have, if it is stated.
+        base: Checkpoint whose vocabulary it must have.
+
+    Raises:
+        ContractError: if a check fails; the message names the folder, the file and the reason.
+    """
+    if not source.is_dir():
+        raise ContractError(f"{source}: no such checkpoint folder")
+    config = _settings(source, "config.json")
+    for key, wanted in (("num_hidden_layers", depth), ("hidden_size", width)):
+        if config.get(key) != wanted:
+            name = {"num_hidden_layers": "depth", "hidden_size": "width"}[key]
+            raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
+    if architecture is not None:
+        _check_shape(source, config, architecture)
+    spoken = _settings(source, "tokenizer_config.json") if (source / "tokenizer_config.json").exists() else {}
+    if "auto_map" in config or "auto_map" in spoken:  # slime runs such code unasked
+        raise ContractError(
+            f"{source}: the checkpoint brings code of its own (auto_map in config.json or tokenizer_config.json), "
+            "which is never run; give one that transformers loads without"
+        )
+    _check_weights(source)
+    tokenizer = load_tokenizer(source)
+    if len(tokenizer) > config.get("vocab_size", 0):
+        rows = config.get("vocab_size")
+        raise ContractError(f"{source}: the tokenizer has {len(tokenizer)} tokens, but the embedding has {rows} rows")
+    if base is not None:
+        _check_vocabulary(source, config, tokenizer, base)
+    files = sorted({file for pattern in FILES for file in source.glob(pattern)})
+    with atomic_path(output) as partial:
+        partial.mkdir()
+        for file in files:
+            link_file(file, partial / file.name)
+        label_folder(partial, attributes)
+    logging.info("%s: %d files of %s", output, len(files), source)
+
+
+def _check_shape(source: Path, config: Mapping[str, Any], architecture: "DecoderSettings") -> None:
+    """Compare the stated shape, from which the memory was computed, with the checkpoint's; what its settings do not say
+    is not compared."""
+    for key, name in _SHAPE.items():
+        wanted = getattr(architecture, name)
+        if config.get(key, wanted) != wanted:
+            raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
+
+
+def _settings(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ContractError(f"{folder}: {name} is missing") from None
+    except ValueError as error:
+        raise ContractError(f"{folder / name}: the file is not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise ContractError(f"{folder / name}: the file holds no settings")
+    return content
+
+
+def _check_weights(folder: Path) -> None:
+    """Check that every tensor of the index is in its file and that every file is complete."""
+    from safetensors import SafetensorError, safe_open
+
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        places: dict[str, set[str]] = {}
+        for tensor, file in _settings(folder, index.name).get("weight_map", {}).items():
+            places.setdefault(file, set()).add(tensor)
+    else:
+        places = {"model.safetensors": set()}
+    for name, tensors in places.items():
+        try:
+            with safe_open(folder / name, framework="np") as file:
+                missing = tensors - set(file.keys())
+        except FileNotFoundError:
+            raise ContractError(f"{folder}: {name} is missing; weights must be safetensors") from None
+        except (OSError, SafetensorError) as error:
+            raise ContractError(f"{folder / name}: the safetensors file is not complete ({error})") from None
+        if missing:
+            raise ContractError(f"{folder / name}: tensor {min(missing)} is missing")
+
+
+def _check_vocabulary(
+    source: Path, config: Mapping[str, Any], tokenizer: "PreTrainedTokenizerBase", base: Path
+) -> None:
+    rows = _settings(base, "config.json")["vocab_size"]
+    if config["vocab_size"] != rows:
+        raise ContractError(f"{source}: the embedding has {config['vocab_size']} rows, but that of {base} has {rows}")
+    ours, theirs = tokenizer.get_vocab(), load_tokenizer(base).get_vocab()
+    if ours != theirs:
+        other = min(ours.items() ^ theirs.items())[0]
+        raise ContractError(f"{source}: the vocabulary differs from that of {base} in token {other!r}")

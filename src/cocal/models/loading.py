@@ -1,0 +1,309 @@
+"""Loading of policies, tokenizers and vocabularies from checkpoints, and the number format of their weights."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from cocal.errors import ContractError
+from cocal.models.decoder import text_config
+from cocal.models.template import template_fault
+from cocal.store import check_folder, digest, write_text
+from cocal.store.damage import remedy
+from cocal.store.folders import listed_files
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+class Policy(NamedTuple):
+    """A loaded checkpoint.
+
+    Attributes:
+        model: Causal language model in evaluation mode.
+        tokenizer: The checkpoint's tokenizer, which has a chat template, unless it was loaded to do without one.
+    """
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+
+    @property
+    def pad(self) -> int:
+        """Id of the padding token; any other id where the model has none, since no token attends to padding."""
+        pad = self.tokenizer.pad_token_id
+        return pad if pad is not None and pad < self.vocabulary else 0
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Ids that end a response."""
+        return end_tokens(self.model.generation_config, self.tokenizer)
+
+    @property
+    def blocks(self) -> int:
+        """Number of transformer blocks."""
+        return text_config(self.model.config).num_hidden_layers
+
+    @property
+    def hidden(self) -> int:
+        """Width of a hidden state."""
+        return text_config(self.model.config).hidden_size
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of rows of the embedding."""
+        return text_config(self.model.config).vocab_size
+
+
+def load_policy(path: str | Path, training: bool = False, plain: bool = False) -> Policy:
+    """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in float32 elsewhere.
+
+    Code that a checkpoint brings is never run.
+
+    Args:
+        path: Folder of the checkpoint.
+        training: Whether to load float32 weights on a GPU, too, because bfloat16 weights lose updates with a learning
+            rate of 1e-6; autocast then computes the passes in bfloat16.
+        plain: Whether a tokenizer without a chat template will do.
+
+    Raises:
+        ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
+            written, or if the model is no causal language model of transformers.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    tokenizer = load_tokenizer(path, plain)
+    cuda = torch.cuda.is_available()
+    check_folder(path)
+    _generation_settings(path)  # transformers would take a file that it cannot read for a missing one
+    with _complete(path):
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        attention = _attention(path, config, cuda)
+    _warn_of_code(path, "model", hasattr(config, "auto_map"))
+    config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
+    with _complete(path):
+        model = AutoModelForCausalLM.from_pretrained(
+            path,
+            config=config,
+            trust_remote_code=False,
+            dtype=torch.bfloat16 if cuda and not training else torch.float32,
+            attn_implementation=attention,
+            use_safetensors=True,
+            # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
+            device_map=torch.device("cuda", torch.cuda.current_device()) if cuda else None,
+        )
+    return Policy(model.eval(), tokenizer)
+
+
+def _attention(path: str | Path, config: "PretrainedConfig", cuda: bool) -> str:
+    """The fastest attention that computes what a model's own does: `sdpa` leaves out soft caps of scores, and some
+    models have nothing but their own.
+
+    Raises:
+        ContractError: if transformers has no causal language model of this type.
+    """
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    from cocal.models.attention import GROUPED
+
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ContractError(
+            f"{path}: transformers has no causal language model of type {config.model_type}, and no other is read; "
+            "give a model that writes text from left to right"
+        )
+    supported = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]._supports_sdpa
+    if not supported or getattr(text_config(config), "attn_logit_softcapping", None):
+        return "eager"
+    return "sdpa" if cuda else GROUPED
+
+
+def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenizerBase":
+    """Tokenizer of a Hugging Face checkpoint.
+
+    Args:
+        path: Folder of the checkpoint.
+        plain: Whether a tokenizer without a chat template will do.
+
+    Raises:
+        ContractError: if the folder lacks files, a file has changed since it was written, or the tokenizer has no chat
+            template or a broken one.
+    """
+    from transformers import AutoTokenizer
+
+    check_folder(path, weights=False)
+    with _complete(path):
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    _warn_of_code(path, "tokenizer", "auto_map" in tokenizer.init_kwargs)
+    if tokenizer.chat_template is not None:
+        if reason := template_fault(tokenizer):
+            raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}")
+    elif not plain:
+        raise ContractError(f"{path}: the tokenizer has no chat template; put one into the folder, chat_template.jinja")
+    return tokenizer
+
+
+def _warn_of_code(path: str | Path, what: str, brought: bool) -> None:
+    if brought:
+        logging.warning("%s: the %s brings code of its own (auto_map), which is not run; transformers' is", path, what)
+
+
+def require_complete(path: str | Path) -> None:
+    """Check the configuration, the index and the header of each weight file of a checkpoint for another program.
+
+    A checkpoint on a hub is not checked.
+
+    Raises:
+        ContractError: if the folder lacks files, or a file is truncated or has changed since it was written.
+    """
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    folder = Path(path)
+    if not folder.is_dir() and not folder.is_absolute():
+        return
+    check_folder(folder)
+    with _complete(path):
+        AutoConfig.from_pretrained(path, trust_remote_code=False)
+        files = set(folder.glob("*.safetensors"))
+        for index in folder.glob("*.safetensors.index.json"):
+            files |= {folder / name for name in json.loads(index.read_text())["weight_map"].values()}
+        if not files:
+            raise FileNotFoundError("no .safetensors file")
+        for file in sorted(files):
+            with safe_open(file, framework="numpy"):
+                pass
+
+
+@contextmanager
+def _complete(path: str | Path) -> Iterator[None]:
+    """Turn errors of a broken checkpoint into a ContractError."""
+    try:
+        yield
+    except ContractError:
+        raise
+    except Exception as error:  # tokenizers raise plain Exceptions about files that they cannot read
+        if isinstance(error, MemoryError) or "memory" in str(error).lower():
+            raise  # the machine is too small, the checkpoint may be whole
+        if "trust_remote_code" in str(error):
+            raise ContractError(
+                f"{path}: the model brings code of its own (auto_map in config.json or tokenizer_config.json), which "
+                "is never run, and the installed transformers has none for it; give a model of an architecture that "
+                "transformers has, or install a version that has this one"
+            ) from None
+        reason = _first_line(error)
+        raise ContractError(f"{path}: not a complete checkpoint ({reason}); {remedy(path)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The token ids that a checkpoint knows.
+
+    Attributes:
+        tokenizer: The checkpoint's tokenizer.
+        size: Number of rows of its embedding.
+        ends: Token ids that end a response.
+    """
+
+    tokenizer: "PreTrainedTokenizerBase"
+    size: int
+    ends: frozenset[int]
+
+
+def read_vocabulary(path: str | Path) -> Vocabulary:
+    """Tokenizer, vocabulary and end tokens of a checkpoint; no weights are read.
+
+    Raises:
+        ContractError: if the folder lacks files.
+    """
+    from transformers import AutoConfig
+
+    tokenizer = load_tokenizer(path)
+    with _complete(path):
+        size = text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).vocab_size
+    return Vocabulary(tokenizer, size, stored_end_tokens(path))
+
+
+def stored_end_tokens(path: str | Path) -> frozenset[int]:
+    """`end_tokens` of a checkpoint; no weights are read.
+
+    Raises:
+        ContractError: if a file of the checkpoint cannot be read.
+    """
+    return end_tokens(_generation_settings(path), load_tokenizer(path))
+
+
+def _generation_settings(path: str | Path) -> "GenerationConfig":
+    """The generation settings of a checkpoint, whose file is optional."""
+    from transformers import GenerationConfig
+
+    folder = Path(path)
+    if folder.is_dir() and not (folder / "generation_config.json").exists():
+        return GenerationConfig()
+    try:
+        return GenerationConfig.from_pretrained(path)
+    except OSError as error:
+        if not folder.is_dir():
+            return GenerationConfig()  # a checkpoint on the hub without the file
+        reason = _first_line(error)
+        raise ContractError(f"{folder / 'generation_config.json'}: not readable ({reason}); {remedy(path)}") from None
+
+
+def end_tokens(settings: "GenerationConfig", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """Token ids that end a response, from the generation settings and the tokenizer. Qwen3 has two, `<|im_end|>` and
+    `<|endoftext|>`."""
+    ends = settings.eos_token_id
+    return frozenset({*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None})
+
+
+def stored_dtype(path: Path) -> "torch.dtype":
+    """Number format of a checkpoint's weights according to its settings; float32 if they do not state it."""
+    import torch
+    from transformers import AutoConfig
+
+    with _complete(path):
+        return AutoConfig.from_pretrained(path, trust_remote_code=False).dtype or torch.float32
+
+
+def cast_weights(folder: Path, dtype: "torch.dtype") -> None:
+    """Store the weights of a checkpoint in another number format, file by file, and their size in its index."""
+    from safetensors.torch import load_file, save_file
+
+    size = 0
+    for file in sorted(folder.glob("*.safetensors")):
+        tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
+        save_file(tensors, file, metadata={"format": "pt"})
+        size += sum(tensor.nbytes for tensor in tensors.values())
+    for file in folder.glob("*.safetensors.index.json"):
+        index = json.loads(file.read_text(encoding="utf-8"))
+        index["metadata"]["total_size"] = size
+        write_text(file, json.dumps(index, indent=2) + "\n")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
+
+
+def fingerprint(checkpoint: Path) -> str:
+    """Digest of a checkpoint's name and, if it is local, of its weights.
+
+    Raises:
+        ContractError: if a file has changed since it was written.
+    """
+    check_folder(checkpoint)
+    if listed := listed_files(checkpoint):
+        return digest([checkpoint.name, listed])
+    found = hashlib.sha256(checkpoint.name.encode())
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        with file.open("rb") as stream:
+            found.update(hashlib.file_digest(stream, "sha256").digest())
+    return found.hexdigest()[:16]

@@ -1,0 +1,148 @@
+"""Pre-training of a tiny Qwen3 policy, with the loss on response tokens."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from cocal.config.backbone import ArchitectureSettings, PretrainingSettings
+from cocal.models.batches import batches_of_tokens
+from cocal.models.corpus import CorpusWriter, Document
+from cocal.models.tokenizer import END_OF_TURN, train_tokenizer
+from cocal.runtime.progress import Progress
+from cocal.store import atomic_path, label_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+_TOKENIZER_DOCUMENTS = 5_000
+_PART = 512
+"""Number of tokens in one forward pass, padding included, whose activations stay in a processor's cache."""
+_IGNORED = -100
+
+
+def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Qwen3ForCausalLM":
+    """A randomly initialised Qwen3 of this shape in float32."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
+
+    from cocal.models.attention import GROUPED
+
+    set_seed(seed)
+    config = Qwen3Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden_size,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        head_dim=shape.head_dim,
+        intermediate_size=shape.intermediate_size,
+        max_position_embeddings=shape.max_length,
+        tie_word_embeddings=shape.tied,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    model = Qwen3ForCausalLM(config)
+    model.set_attn_implementation(GROUPED)
+    return model
+
+
+def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:
+    """Train tokenizer and policy, and write a Hugging Face checkpoint folder atomically.
+
+    Args:
+        settings: Architecture, mixture and optimiser.
+        writer: Writer that draws the corpus.
+        output: Checkpoint folder.
+        attributes: Provenance of the checkpoint.
+    """
+    from transformers import get_linear_schedule_with_warmup
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    sample = [writer.document() for _ in range(_TOKENIZER_DOCUMENTS)]
+    shape = settings.architecture
+    tokenizer = train_tokenizer((part for document in sample for part in document), shape.vocabulary, shape.max_length)
+    model = new_policy(shape, tokenizer, settings.seed).train()
+    matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    chosen = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in chosen]
+    optimisers = (
+        torch.optim.Muon(matrices, lr=settings.matrix_learning_rate, weight_decay=0.0),
+        torch.optim.AdamW(others, lr=settings.learning_rate, weight_decay=0.0),
+    )
+    warmup = round(settings.warmup * settings.steps)
+    schedules = [get_linear_schedule_with_warmup(o, warmup, settings.steps) for o in optimisers]
+    size = sum(p.numel() for p in model.parameters())
+    logging.info("pre-training %.2f M parameters for %d steps", size / 1e6, settings.steps)
+    progress, started, tokens = Progress("step", settings.steps), time.monotonic(), 0
+    for _ in range(settings.steps):
+        batch = _encode(tokenizer, [writer.document() for _ in range(settings.batch_size)])
+        counted = sum(len(response) for _, response in batch)
+        loss = 0.0
+        for ids, labels in _parts(batch, tokenizer.pad_token_id):
+            part = _loss(model, ids, labels) / counted
+            part.backward()
+            loss += part.item()
+            tokens += ids.numel()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimiser, schedule in zip(optimisers, schedules, strict=True):
+            optimiser.step()
+            schedule.step()
+            optimiser.zero_grad()
+        progress.add(detail=f"loss {loss:.3f}, {tokens / (time.monotonic() - started):.0f} tokens/s")
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    with atomic_path(output) as partial:
+        model.eval().save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        label_folder(partial, attributes)
+
+
+def _encode(tokenizer: "PreTrainedTokenizerFast", documents: list[Document]) -> list[tuple[list[int], list[int]]]:
+    """Prompt ids and response ids (end of turn included) of each document."""
+    prompts = [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": d.message}], add_generation_prompt=True, tokenize=False
+        )
+        for d in documents
+    ]
+    responses = [d.response + END_OF_TURN for d in documents]
+    return list(zip(tokenizer(prompts)["input_ids"], tokenizer(responses)["input_ids"], strict=True))
+
+
+def _parts(batch: list[tuple[list[int], list[int]]], pad: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Parts (ids, labels) of a batch, each (rows, longest); the labels ignore prompts and padding.
+
+    Documents of like length share a part, which then holds little padding. They must not share an update: updates by
+    documents of one length, that is of one kind, take turns in pulling the weights to and fro.
+    """
+    for rows in batches_of_tokens([len(prompt) + len(response) for prompt, response in batch], _PART):
+        part = [batch[row] for row in rows]
+        longest = max(len(prompt) + len(response) for prompt, response in part)
+        ids = torch.full((len(part), longest), pad)
+        labels = torch.full((len(part), longest), _IGNORED)
+        for row, (prompt, response) in enumerate(part):
+            end = len(prompt) + len(response)
+            ids[row, :end] = torch.tensor(prompt + response)
+            labels[row, len(prompt) : end] = torch.tensor(response)
+        yield ids, labels
+
+
+def _loss(model: "Qwen3ForCausalLM", ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Sum of the cross-entropies of all labelled tokens; logits are computed for these alone.
+
+    Padding comes last, where no token before it attends, so attention needs no mask.
+
+    Args:
+        ids: int64 (rows, longest).
+        labels: int64 (rows, longest), those of `ids` or ignored.
+    """
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    labels = labels[:, 1:]
+    labelled = labels != _IGNORED
+    return cross_entropy(model.lm_head(hidden[labelled]), labels[labelled], reduction="sum")

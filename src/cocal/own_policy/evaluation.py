@@ -1,0 +1,225 @@
+"""Quality of the confidences in a file: numbers with intervals, two plots, one page."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cocal.config.evaluation import MetricSettings
+from cocal.errors import ContractError
+from cocal.exhibits.drawing.reliability import legend_entries, plot_reliability
+from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
+from cocal.integrations.lines import Fields, confidence
+from cocal.metrics.calibration import bin_edges, reliability_bins
+from cocal.metrics.ordered import Ordered
+from cocal.metrics.shown import csv_text, metric_text
+from cocal.own_policy.experience import correctness
+from cocal.own_policy.measures import LEAST_QUESTIONS
+from cocal.own_policy.quality import measured
+from cocal.store import write_text
+from cocal.store.rows import entries
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAMES = {
+    "accuracy": ("Accuracy (%)", "share of correct responses, with or without a valid confidence"),
+    "mean_confidence": ("Mean confidence", "near the accuracy, if it is calibrated"),
+    "ece": ("ECE", "calibration error of ten equal bins; 0 is best"),
+    "auroc": (
+        "AUROC",
+        "chance that a correct response has a higher confidence than a wrong one; 1 is best, 0.5 is none",
+    ),
+    "brier": ("Brier score", "mean squared error; 0 is best"),
+    "log_loss": ("Log loss", "0 is best"),
+    "smooth_ece": ("Smooth ECE", "calibration error without bins; 0 is best"),
+    "aurc": ("AURC", "mean risk over all coverages; 0 is best"),
+    "prr": ("PRR", "prediction rejection ratio; 1 is the best order, 0 a random one"),
+    "accuracy_at_80": ("Accuracy at 80 % coverage (%)", "of the most confident 80 %"),
+    "accuracy_at_50": ("Accuracy at 50 % coverage (%)", "of the most confident half"),
+}
+"""The metrics of the page, with their titles and what they mean."""
+COVERAGES = np.arange(5, 101) / 100
+"""Coverages that are drawn; smaller ones rest on a few responses."""
+_COLOUR = "#2c6fad"
+_STYLE = """\
+body { margin: 2em auto; max-width: 52em; padding: 0 1em; color: #1a1a1a; font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.4em; } img { width: 100%; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.25em 0.8em 0.25em 0; text-align: left; border-bottom: 1px solid #d0d0d0; font-weight: normal; }
+td.number { text-align: right; white-space: nowrap; } .note { color: #5a5a5a; }"""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Confidences and labels of a file.
+
+    Attributes:
+        source: The file.
+        questions: What tells the question of each response.
+        confidence: float64 (n,), NaN where there is none.
+        correct: bool (n,).
+        notes: What was read for what.
+    """
+
+    source: Path
+    questions: list[str]
+    confidence: np.ndarray
+    correct: np.ndarray
+    notes: tuple[str, ...]
+
+
+def read_scored(
+    source: Path, mapping: Mapping[str, str], field: str = "confidence", correct_above: float | None = None
+) -> Scored:
+    """Read confidences and labels.
+
+    Args:
+        source: JSON lines.
+        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+        field: Name of the field of the confidence; null means that there is no valid one.
+        correct_above: A reward above this number is a correct response.
+
+    Raises:
+        ContractError: if a row has no label, or its confidence is not from 0 to 1; the message names file and row.
+    """
+    fields, wheres, questions, confidences, rewards = None, [], [], [], []
+    for where, _, entry in entries(source):
+        if fields is None:
+            fields = Fields.of(entry, mapping, where, ("label",))
+        confidences.append(confidence(entry, field, where))
+        reward = fields.label(entry, where)
+        if reward is None:
+            raise ContractError(f"{where}: the response has no label; give `correct` or a reward, or delete the row")
+        wheres.append(int(where.rpartition(" ")[2]))
+        questions.append(fields.question(entry))
+        rewards.append(reward)
+    correct, note = correctness(np.array(rewards), lambda place: f"{source}: line {wheres[place]}", correct_above)
+    found = np.array(confidences)
+    if np.isnan(found).all():
+        raise ContractError(f"{source}: no response has a valid confidence in {field!r}; there is nothing to evaluate")
+    fields = replace(fields, unknown=tuple(name for name in fields.unknown if name != field))
+    notes = [f"fields: {fields}", f"labels: {note}"]
+    if len({*questions} - {None}) in range(1, LEAST_QUESTIONS):
+        notes.append(f"fewer than {LEAST_QUESTIONS} questions give no interval")
+    if None in questions:
+        notes.append("the lines name no question, so each counts as one; intervals are too narrow if questions repeat")
+        questions = [f"line {place}" for place in wheres]
+    return Scored(source, questions, found, correct, tuple(notes))
+
+
+def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:
+    """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file.
+
+    Returns:
+        The numbers (`cocal.own_policy.quality.measured`).
+    """
+    settings = settings or MetricSettings()
+    numbers = measured(scored.questions, scored.confidence, scored.correct, settings)
+    bins = _bins(scored, settings.bins)
+    output.mkdir(parents=True, exist_ok=True)
+    write_text(output / "numbers.csv", csv_text(numbers))
+    write_text(output / "reliability.csv", csv_text(bins))
+    with paper_style():
+        save_figure(draw(scored, numbers, bins), output / "quality.pdf", {"source": str(scored.source)})
+    picture = base64.b64encode((output / "quality.png").read_bytes()).decode("ascii")
+    write_text(output / "index.html", _page(scored, numbers, picture, settings.level))
+    return numbers
+
+
+def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
+    """A reliability diagram above its counts, and the risk against the coverage beside it."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    valid = ~np.isnan(scored.confidence)
+    height, top, left, below = 3.45, 0.3, 0.42, 1.02
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    wide = 2.25
+
+    def axes(x: float, y: float, width: float, tall: float):
+        return figure.add_axes((x / TEXT_WIDTH, 1 - (y + tall) / height, width / TEXT_WIDTH, tall / height))
+
+    diagram, histogram = axes(left, top, wide, 1.5), axes(left, top + 1.66, wide, height - top - 1.66 - below)
+    risks = axes(left + wide + 0.55, top, wide, height - top - below)
+    plot_reliability(diagram, histogram, bins, _COLOUR)
+    diagram.set(ylabel="Accuracy")
+    histogram.set(ylabel="Count", xlabel="Confidence")
+    for ax in (diagram, histogram):
+        ax.yaxis.set_label_coords(-0.13, 0.5)
+    value = dict(zip(numbers["metric"], numbers["value"], strict=True))
+    diagram.set_title(f"ECE {metric_text('ece', value['ece'])}", pad=4)
+    risks.set_title(f"AUROC {metric_text('auroc', value['auroc'])}", pad=4)
+    correct = scored.correct[valid]
+    curves = {
+        "responses in order of confidence": (scored.confidence[valid], {"color": _COLOUR, "linewidth": 1.3}),
+        "best order": (correct.astype(np.float64), {"color": INK, "linestyle": (0, (1, 1.4)), "linewidth": 1.0}),
+        "random order": (np.zeros(len(correct)), {"color": INK, "linestyle": (0, (4, 2.5)), "linewidth": 0.7}),
+    }
+    highest = 0.0
+    for order, look in curves.values():
+        risk = 100 * _risks(order, correct)
+        highest = max(highest, risk.max())
+        risks.plot(100 * COVERAGES, risk, **look)
+    risks.set(
+        xlim=(0, 102), ylim=(-0.02 * highest or -1, 1.05 * highest or 1), xlabel="Coverage (%)", ylabel="Risk (%)"
+    )
+    handles = [*legend_entries(), *(Line2D([], [], label=name, **look) for name, (_, look) in curves.items())]
+    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.17 / height), ncols=3, **LEGEND)
+    rest = f"{int(valid.sum()):,} responses to {len({*scored.questions}):,} questions"
+    figure.text(0.5, 0.04 / height, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
+    return figure
+
+
+def _bins(scored: Scored, bins: int) -> pd.DataFrame:
+    valid = ~np.isnan(scored.confidence)
+    found = reliability_bins(scored.confidence[valid], scored.correct[valid], bins)
+    edges = bin_edges(bins)
+    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
+
+
+def _risks(order: np.ndarray, correct: np.ndarray) -> np.ndarray:
+    """Share of wrong responses among the most confident ones, float64 [coverages]."""
+    ordered = Ordered.of(np.arange(len(correct)), order, correct)
+    counted = ordered.counted(np.ones((len(correct), 1), dtype=np.int32))
+    return counted.risk_at(COVERAGES[:, None])[:, 0]
+
+
+def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> str:
+    rows = numbers.set_index("metric")
+    lines = []
+    for metric, (title, meaning) in NAMES.items():
+        one = rows.loc[metric]
+        texts = [metric_text(metric, one[name]) for name in ("value", "lower", "upper")]
+        lines.append(
+            f'<tr><th>{escape(title)}</th><td class="number">{texts[0]}</td><td class="number">{texts[1]} to '
+            f'{texts[2]}</td><td class="note">{escape(meaning)}</td></tr>'
+        )
+    invalid = int(np.isnan(scored.confidence).sum())
+    without = f" {invalid:,} of them have no valid confidence and count for the accuracy alone." if invalid else ""
+    head = f"{len(scored.correct):,} responses to {len({*scored.questions}):,} questions.{without}"
+    title = escape(f"Quality of the confidences in {scored.source.name}")
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>',
+            f"<body><h1>{title}</h1><p>{head}</p>",
+            f"<table><tr><th></th><th>value</th><th>{100 * level:g} % interval</th><th></th></tr>",
+            *lines,
+            "</table>",
+            f'<p><img alt="Reliability diagram, and risk against coverage" src="data:image/png;base64,{picture}"></p>',
+            "<p>Left: the accuracy of the responses in each bin of confidence; the number of responses is below. "
+            "Right: the share of wrong responses among the most confident ones, against their share of all "
+            "responses.</p>",
+            '<p class="note">Intervals come from resampling whole questions, and are centred on the value. '
+            f"{escape('. '.join(note[:1].upper() + note[1:] for note in scored.notes))}.</p>",
+            "</body></html>",
+            "",
+        ]
+    )

@@ -1,0 +1,285 @@
+"""Fitting a companion on anybody's rollouts: read, check, states, fit, held-out quality (section 4, appendix A.1)."""
+
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.companions import Companions
+from cocal.companion.fit import fit_companions
+from cocal.companion.split import in_validation
+from cocal.config.evaluation import CompanionSettings
+from cocal.errors import ContractError
+from cocal.features.capture import RESPONSE_POOLINGS
+from cocal.features.extract import pooled_states
+from cocal.features.formats import NumberFormat, decoded
+from cocal.features.store import FeatureReader, open_features
+from cocal.features.writer import create_features
+from cocal.integrations.lines import Fields
+from cocal.integrations.sample import Sample
+from cocal.models.loading import Policy
+from cocal.own_policy.about import About, BaseModelFacts
+from cocal.own_policy.companion import BLOCK, Companion
+from cocal.own_policy.encoding import Encoder
+from cocal.own_policy.experience import Experience, experience_of
+from cocal.own_policy.formats import find
+from cocal.own_policy.measures import HeldOut, ResponseFacts
+from cocal.own_policy.quality import measured
+from cocal.runtime.progress import Progress
+from cocal.study.prefix import Prefix
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+LAST_STAGE = 10
+"""The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
+BINARY = CompanionSettings(targets=("binary",))
+"""The paper's companion, binary supervision, which is its main variant; group supervision is asked for by name."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rollouts are read.
+
+    Attributes:
+        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+        correct_above: A reward above this number means a correct response; None for rewards of 0 and 1, or -1 and 1.
+        max_response_length: Tokens from which on a response counts as cut, where the rollouts do not say which are.
+        thinking: Whether chats are put into the template in thinking mode.
+        template: Chat template in place of the tokenizer's own; if empty, prompts are plain text.
+    """
+
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    correct_above: float | None = None
+    max_response_length: int | None = None
+    thinking: bool = False
+    template: str | None = None
+
+
+def fit(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    rollouts: pd.DataFrame | str | Path | Sequence[str | Path],
+    *,
+    settings: CompanionSettings | None = None,
+    reading: Reading | None = None,
+    layer: int | None = None,
+    states: np.ndarray | None = None,
+    number_format: NumberFormat = "bfloat16",
+    questions: Sequence[str] | None = None,
+    batch_tokens: int = 16384,
+    base_model: BaseModelFacts | None = None,
+    run: Path | None = None,
+) -> tuple[Companions, About]:
+    """Fit companions and measure them on held-out questions.
+
+    The states of all rollouts are read with the model that is given. The paper reads them with the policy of each step
+    while it trains; the states of the final policy are what it uses for prompts (appendix F.4).
+
+    Args:
+        model: The policy, or the checkpoint that ended its training.
+        tokenizer: Its tokenizer. Without a chat template, prompts are plain text, unless `reading` has a template.
+        rollouts: Folder, files, or a table; see `cocal.Companion.fit`.
+        settings: Architecture and training; by default `BINARY`.
+        reading: How the rollouts are read.
+        layer: Zero-based index of the block to read; by default the last one.
+        states: float32 (n, 2 x hidden), states of the rollouts in the order of the table (last token || mean over the
+            response) where they were captured during training; the rollouts must then be in the order of their steps.
+        number_format: Format to which the states are rounded.
+        questions: Texts of the whole question set, a tenth of which is held out; by default those of the rollouts.
+        batch_tokens: Largest number of tokens in one forward pass, padding included.
+        base_model: What the card says of the model; by default what the model says itself.
+        run: Working folder, from which a killed run resumes; by default a temporary one.
+
+    Returns:
+        The companions, and what a saved folder says of them.
+
+    Raises:
+        ContractError: if the rollouts are not usable; the message names file, row and remedy.
+    """
+    settings, reading = settings or BINARY, reading or Reading()
+    policy = Policy(model.eval(), tokenizer)
+    template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
+    encoder = Encoder(
+        tokenizer,
+        policy.vocabulary,
+        policy.ends,
+        template=template,
+        thinking=reading.thinking,
+        max_response_length=reading.max_response_length,
+    )
+    experience = read(rollouts, encoder, reading)
+    for note in experience.notes:
+        logging.info(note)
+    if "group" in settings.targets and experience.group_size == 1:
+        raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
+    if states is not None and not experience.as_given:
+        raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
+    texts = list(dict.fromkeys(experience.rows["question"])) if questions is None else list(questions)
+    held_out = in_validation(experience.rows["question"], texts, settings.validation_share, settings.split_seed)
+    _check_parts(experience.rows, held_out)
+    with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
+        folder = run or Path(temporary)
+        at_layer = policy.blocks - 1 if layer is None else layer
+        if not 0 <= at_layer < policy.blocks:
+            raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
+        store = _states(policy, experience, at_layer, number_format, batch_tokens, folder / "states.zarr", states)
+        ((companions, _),) = fit_companions(
+            settings, store, experience.rows, texts, [Prefix(experience.last_step, experience.last_step)]
+        )
+        about = About(
+            spec=companions.spec,
+            states=number_format,
+            base_model=base_model or BaseModelFacts.of(model.config),
+            thinking=reading.thinking,
+            template=template,
+            notes=experience.notes,
+            fields=dict(reading.mapping),
+            correct_above=reading.correct_above,
+            max_response_length=reading.max_response_length,
+        )
+        found = _measured(Companion(companions, about), experience, store, held_out)
+    return companions, about.model_copy(update=found)
+
+
+def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
+    """Read rollouts from files, whose format is guessed, or from a table.
+
+    Raises:
+        ContractError: if they are not usable; the message names file and row.
+    """
+    notes: Counter = Counter()
+    if isinstance(rollouts, pd.DataFrame):
+        samples = _of_table(rollouts, reading.mapping, notes)
+    else:
+        places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
+        found = find([Path(place) for place in places])
+        count = len(found.files)
+        notes[f"{count:,} file{'s' if count > 1 else ''} of {found.format}"] += 1
+        samples = found.samples(reading.mapping, notes)
+    return experience_of(samples, encoder, correct_above=reading.correct_above, notes=notes)
+
+
+def _of_table(table: pd.DataFrame, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
+    fields = None
+    for place, row in enumerate(table.to_dict("records")):
+        entry = {name: value for name, value in row.items() if not (np.isscalar(value) and pd.isna(value))}
+        where = f"row {place}"
+        if fields is None:
+            fields = Fields.of(row, mapping, where)
+            notes[f"a table; fields: {fields}"] += 1
+        yield fields.sample(entry, where)
+
+
+def _states(
+    policy: Policy,
+    experience: Experience,
+    layer: int,
+    number_format: NumberFormat,
+    batch_tokens: int,
+    path: Path,
+    given: np.ndarray | None,
+) -> FeatureReader:
+    """Compute the states of all rollouts, or store those that are given; finished blocks of a killed run are kept.
+
+    A block is a rollout step where all have the same size: `cocal replay` reads step by step too, and the last digits
+    of a state depend on what is passed through the model with it.
+    """
+    rows, count = experience.rows, len(experience.rows)
+    sizes = {len(step) for _, step in rows.groupby("step")}
+    block_size = sizes.pop() if len(sizes) == 1 and rows["step"].nunique() > 1 else min(BLOCK, count)
+    if given is not None and given.shape != (count, len(RESPONSE_POOLINGS) * policy.hidden):
+        raise ContractError(
+            f"states have shape {given.shape}, but {count} responses of a model of width {policy.hidden} need "
+            f"({count}, {len(RESPONSE_POOLINGS) * policy.hidden})"
+        )
+    writer = create_features(
+        path,
+        responses=count,
+        layers=(layer,),
+        hidden=policy.hidden,
+        rows_per_chunk=block_size,
+        dtype=number_format,
+        poolings=RESPONSE_POOLINGS,
+        resume=path.exists(),
+    )
+    done = open_features(path, allow_partial=True).length > 0
+    progress = Progress("states of response", count, done=int(done.sum()))
+    for start in range(0, count, block_size):
+        block = rows.iloc[start : start + block_size]
+        if done[start : start + block_size].all():
+            continue
+        if given is None:
+            prompts, responses = block["prompt_ids"].tolist(), block["response_ids"].tolist()
+            found = pooled_states(policy, writer.layout, prompts, responses, batch_tokens)
+        else:
+            found = given[start : start + block_size].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
+        writer.write_rows(start, block, found)
+        progress.add(len(block))
+    return open_features(path)
+
+
+def _check_parts(rows: pd.DataFrame, held_out: np.ndarray) -> None:
+    """Refuse rollouts without a complete response on either side of the split, before hours of computing.
+
+    Raises:
+        ContractError: if there is none.
+    """
+    complete = ~rows["truncated"].to_numpy()
+    for side, purpose in ((~held_out, "to learn from"), (held_out, "to questions that are held out")):
+        if not (side & complete).any():
+            raise ContractError(
+                f"there is no complete response {purpose}, among {len(rows):,} responses to "
+                f"{rows['question'].nunique():,} questions, of which {(~complete).sum():,} were cut at the limit; give "
+                "more rollouts (--rollouts), or another limit if these were not cut (--max-response-length)"
+            )
+
+
+def _measured(
+    companion: Companion, experience: Experience, store: FeatureReader, held_out: np.ndarray
+) -> dict[str, HeldOut | ResponseFacts | None]:
+    """Quality on the responses to validation questions, truncated ones included: of the last stage, and of all steps.
+
+    The last stage is the last tenth of the steps that have such responses (`LAST_STAGE`); where the rollouts
+    name no steps, it is the last tenth of the responses.
+
+    Args:
+        held_out: bool (n,), which responses answer validation questions.
+
+    Returns:
+        The fields of `About`.
+    """
+    spec, rows = companion.about.spec, experience.rows
+    moment = rows["step" if experience.has_steps else "response_id"].to_numpy()
+    moments = np.unique(moment[held_out])
+    last = moment >= moments[-ceil(len(moments) / LAST_STAGE)]
+    places = np.flatnonzero(held_out)
+    found = decoded(store.take(places, spec.layer, spec.poolings), store.dtype)
+    confidence = np.full(len(rows), np.nan)
+    confidence[places] = companion.score_states(found)
+
+    def quality(chosen: np.ndarray) -> HeldOut:
+        held = rows[chosen]
+        return HeldOut.of(
+            measured(held["question"], confidence[chosen], held["correct"].to_numpy()),
+            steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
+            responses=len(held),
+            questions=held["question"].nunique(),
+            cut=float(held["truncated"].mean()) if experience.tells_cut else None,
+            seeds=spec.settings.seeds,
+            target=companion.default_target,
+        )
+
+    stage = rows[last]
+    return {
+        "held_out": quality(held_out & last),
+        "held_out_all_steps": None if last[held_out].all() else quality(held_out),
+        "rollouts": ResponseFacts.of(stage["length"], stage["truncated"] if experience.tells_cut else None),
+    }

@@ -1,0 +1,82 @@
+"""The language model that a command is given: a folder, or a name on the Hub."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from cocal.errors import ContractError
+from cocal.models.hub import download
+from cocal.models.loading import Policy, fingerprint, load_policy
+from cocal.own_policy.about import About, BaseModelFacts
+from cocal.store import digest
+from cocal.store.documents import read_attributes
+from cocal.store.folders import PROVENANCE
+from cocal.store.provenance import file_digest
+
+_SETTINGS = {".json", ".jinja", ".txt", ".model"}
+"""Endings of a checkpoint's files beside its weights: settings, tokenizer and chat template."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that is there, and has not been loaded yet.
+
+    Attributes:
+        name: Name on the Hub, or path, as it was given.
+        folder: Folder of its files.
+        revision: Commit on the Hub; None of a folder.
+    """
+
+    name: str
+    folder: Path
+    revision: str | None
+
+    @classmethod
+    def find(cls, name: str, revision: str | None = None) -> "Checkpoint":
+        """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache.
+
+        Raises:
+            ContractError: if there is none.
+        """
+        if Path(name).is_dir():
+            return cls(name, Path(name), None)
+        if name.startswith((".", "/", "~")) or name.count("/") != 1:
+            raise ContractError(
+                f"{name}: there is no such folder of a model, and it is no name on the Hub (owner/name)"
+            )
+        folder = download(name, revision or "main")
+        return cls(name, folder, folder.name)
+
+    def load(self) -> Policy:
+        """The policy, as the workflow's commands load it; its tokenizer may lack a chat template."""
+        return load_policy(self.folder, plain=True)
+
+    def facts(self, policy: Policy) -> BaseModelFacts:
+        """What a saved companion says of its model."""
+        found = BaseModelFacts.of(policy.model.config, self.name)
+        return found.model_copy(update={"revision": self.revision, "step": self.step})
+
+    @property
+    def step(self) -> int | None:
+        """Rollout step of the policy's training, if the folder says it, as those of a study do."""
+        file = self.folder / PROVENANCE
+        found = read_attributes(file).get("step") if file.exists() else None
+        return None if found is None else int(found)
+
+    def warn_of_other(self, about: About) -> None:
+        """Log a warning if this is another checkpoint of its training, or another commit, than the companion's."""
+        base = about.base_model
+        pairs = {"commit": (base.revision, self.revision)}
+        pairs["step"] = (about.spec.steps if base.step is None else base.step, self.step)
+        for word, (ours, theirs) in pairs.items():
+            if None not in (ours, theirs) and ours != theirs:
+                logging.warning(
+                    "%s: is %s %s of the policy, but the companion was fitted for %s %s; its confidences may be worse "
+                    "calibrated here: give that checkpoint, or measure them (cocal evaluate)",
+                    *(self.name, word, theirs, word, ours),
+                )
+
+    def identity(self) -> str:
+        """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""
+        small = sorted(file for file in self.folder.iterdir() if file.suffix in _SETTINGS)
+        return self.revision or digest([fingerprint(self.folder), {file.name: file_digest(file) for file in small}])

@@ -1,0 +1,170 @@
+"""Confidences for a file of responses, block by block: in constant memory, and a killed run goes on."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from cocal.errors import ContractError
+from cocal.integrations.lines import FIELDS, NEEDED, Fields
+from cocal.integrations.sample import Sample
+from cocal.models.loading import Policy
+from cocal.own_policy.about import About
+from cocal.own_policy.companion import ROWS, Companion
+from cocal.own_policy.encoding import ORIGINS
+from cocal.own_policy.experience import tells_cut
+from cocal.own_policy.measures import ResponseFacts
+from cocal.runtime.progress import Progress
+from cocal.store.rows import entries, extended
+from cocal.store.run_folder import RunFolder
+
+UNFINISHED = "scored.jsonl"
+"""Name of the file in the run folder that grows block by block."""
+IDS = "confidence_ids"
+"""Field that says whether a confidence rests on ids that were given (`given`) or on a text (`tokenised`)."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is scored, and how.
+
+    Attributes:
+        source: File of JSON lines.
+        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+        field: Name of the field for the confidences.
+        target: See `Companion.score`.
+        seed: See `Companion.score`.
+        batch_tokens: Largest number of tokens in one forward pass, padding included.
+        max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by default
+            those of the fit.
+    """
+
+    source: Path
+    mapping: Mapping[str, str]
+    field: str = "confidence"
+    target: str | None = None
+    seed: int | None = None
+    batch_tokens: int = 16384
+    max_response_length: int | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a file of responses holds, from a first reading that computes nothing.
+
+    Attributes:
+        rows: Number of responses.
+        fields: Which fields are taken for what.
+        mapping: The given names of fields that the file has, labels included, for commands that read it next.
+        rewarded: Whether a reward, rather than a verdict, would be its label.
+    """
+
+    rows: int
+    fields: Fields
+    mapping: Mapping[str, str]
+    rewarded: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What scoring found in a file, in the parts that an earlier run has scored too.
+
+    Attributes:
+        origins: Number of responses by what their prompts' ids come from.
+        responses: Lengths and share of cut responses.
+    """
+
+    origins: Counter
+    responses: ResponseFacts
+
+
+def check(wanted: Wanted, about: About) -> Checked:
+    """Read every row once, so that a wrong one is found before hours of computing.
+
+    Names of fields that were given to the fit are taken where the file has such fields, unless others are given here.
+
+    Raises:
+        ContractError: if the file or a row is not usable; the message names file, row and remedy.
+    """
+    fields, count = None, 0
+    for where, _, entry in entries(wanted.source):
+        if fields is None:
+            mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.mapping}
+            read = {meaning: name for meaning, name in mapping.items() if meaning not in NEEDED["label"]}
+            fields = Fields.of(entry, read, where, ("prompt", "response"))
+            mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
+            rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
+        taken = next((name for name in (wanted.field, IDS) if name in entry), None)
+        if taken is not None:
+            raise ContractError(
+                f"{where}: there is a field {taken!r} already; give the confidences another name (--name), and score "
+                "the original file rather than a scored one"
+            )
+        fields.sample(entry, where)
+        count += 1
+    return Checked(count, fields, mapping, rewarded)
+
+
+def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder) -> Outcome:
+    """Write every line of a file with its confidence into the run folder, in the order of the file.
+
+    Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
+    Blocks that an earlier run has finished are kept.
+
+    Raises:
+        ContractError: if a token id is outside the vocabulary, or the model is not the companion's.
+    """
+    encoder = companion.encoder(policy, wanted.max_response_length)
+    path = run.path / UNFINISHED
+    done = _whole_blocks(path)
+    if done:
+        logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
+    progress = Progress("response", checked.rows, done=done)
+    origins: Counter = Counter()
+    lengths, cut, tells = [], [], []
+    lines = _samples(wanted, checked.fields)
+    with path.open("ab") as output:
+        while block := list(islice(lines, ROWS)):
+            rows = encoder.encode([sample for _, sample in block])
+            origins.update(ORIGINS[row.origin] for row in rows)
+            lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
+            cut.append(np.array([row.truncated for row in rows]))
+            tells.append(all(tells_cut(sample) for _, sample in block))
+            if done:
+                done -= len(block)
+                continue
+            confidences = companion.score_encoded(
+                policy, rows, target=wanted.target, seed=wanted.seed, batch_tokens=wanted.batch_tokens
+            )
+            for (text, _), row, confidence in zip(block, rows, confidences.tolist(), strict=True):
+                added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
+                output.write(extended(text, added).encode())
+            output.flush()
+            os.fsync(output.fileno())
+            progress.add(len(block), detail=f"mean confidence {confidences.mean():.3f}")
+    known = encoder.max_response_length is not None or all(tells)
+    return Outcome(origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None))
+
+
+def _samples(wanted: Wanted, fields: Fields) -> Iterator[tuple[str, Sample]]:
+    for where, text, entry in entries(wanted.source):
+        yield text, fields.sample(entry, where)
+
+
+def _whole_blocks(path: Path) -> int:
+    """Number of lines in the whole blocks of an unfinished file, which is cut to them."""
+    if not path.exists():
+        return 0
+    ends, position = [0], 0
+    with path.open("rb") as lines:
+        for count, line in enumerate(lines, start=1):
+            position += len(line)
+            if count % ROWS == 0 and line.endswith(b"\n"):
+                ends.append(position)
+    os.truncate(path, ends[-1])
+    return (len(ends) - 1) * ROWS

@@ -1,0 +1,274 @@
+"""What commands write: nothing of somebody else's is replaced, wrong flags are refused, and refusals leave nothing."""
+
+import json
+import shutil
+
+import pytest
+
+from cocal import Companion
+from cocal.errors import ContractError
+from cocal.own_policy import fitting
+from cocal.store import label_folder, read_frame, write_frame
+from cocal.store.contracts import QUESTIONS
+from own_rollouts import read_lines, run, write_lines
+
+
+def everything(folder):
+    """Every path below a folder, with the bytes of files and the targets of links."""
+    return {
+        path.relative_to(folder): path.readlink() if path.is_symlink() else path.is_file() and path.read_bytes()
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture
+def place(tmp_path, own):
+    """A user's folder: a policy, lines with and without confidences, a folder of notes."""
+    shutil.copytree(own.checkpoint, tmp_path / "policy", ignore=shutil.ignore_patterns("provenance.json"))
+    write_lines(tmp_path / "in.jsonl", own.rollouts, own.texts)
+    lines = read_lines(tmp_path / "in.jsonl")
+    for name, first in (("scored", 0), ("labelled", 24)):
+        scored = [line | {"confidence": 0.1 + place / 90} for place, line in enumerate(lines[first:][:24])]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in scored))
+    (tmp_path / "notes/deep").mkdir(parents=True)
+    (tmp_path / "notes/thesis.tex").write_text("years of work")
+    (tmp_path / "notes/deep/data.csv").write_text("a,b\n")
+    (tmp_path / "linked.jsonl").symlink_to("scored.jsonl")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "nowhere").symlink_to("gone/away")
+    return tmp_path
+
+
+SCORE = ["score", "--companion", "{companion}", "--model", "{place}/policy", "{place}/in.jsonl"]
+FIT = ["fit", "--model", "{place}/policy", "--rollouts", "{place}/in.jsonl", "--output"]
+EVALUATE = ["evaluate", "{place}/scored.jsonl", "--output"]
+VOTE = ["decide", "vote", "{place}/scored.jsonl", "--output"]
+ABSTAIN = ["decide", "abstain", "{place}/scored.jsonl", "--calibration", "{place}/labelled.jsonl", "--output"]
+IS_A_FOLDER = "is a folder, but the command writes a file"
+REFUSED = [
+    (SCORE, "notes", IS_A_FOLDER),
+    (VOTE, "notes", IS_A_FOLDER),
+    (ABSTAIN, "notes", IS_A_FOLDER),
+    (SCORE, "in.jsonl", "the output is the input"),
+    (VOTE, "linked.jsonl", "the output is the input"),
+    (ABSTAIN, "labelled.jsonl", "the output is the input"),
+    (ABSTAIN, "notes/../labelled.jsonl", "the output is the input"),
+    (FIT, "policy", "the output is the input"),
+    (FIT, "policy/companion", "the output lies within the input"),
+    (FIT, ".", "the output holds the input"),
+    (SCORE, "policy/out.jsonl", "the output lies within the input"),
+    (FIT, "in.jsonl", "is a file, but the command writes a folder"),
+    (FIT, "notes", "notes: exists, and does not say that `cocal fit` has made it"),
+    (SCORE, "labelled.jsonl", "labelled.jsonl: exists already; replace it by --overwrite"),
+    (EVALUATE, "notes", "notes: exists already; replace it by --overwrite"),
+    (EVALUATE, "labelled.jsonl", "is a file, but the command writes a folder"),
+    (SCORE, "in.jsonl/below/out.jsonl", "in.jsonl is a file, so nothing can lie below it"),
+    (VOTE, "loop", "loop: is a symbolic link that leads nowhere"),
+    (VOTE, "loop/out.jsonl", "loop: is a symbolic link that leads nowhere"),
+    (SCORE, "nowhere/out.jsonl", "nowhere: is a symbolic link that leads nowhere"),
+    (VOTE, "o" * 230, "the name is longer than 220 bytes"),
+    (VOTE, "/dev/null", "is a device, but the command writes a file"),
+    (["compare", "rlcr", "p-true", "--output"], "scored.jsonl", "exists already"),
+    (["replicate", "--number", "2", "--study", "{place}/in.jsonl", "--output"], "in.jsonl", "the output is the input"),
+    (["spread", "{place}/notes", "{place}/policy", "--output"], "notes", "the output is the input"),
+    (["spread", "{place}/deep", "--output"], "notes", "notes: exists already"),
+    (["digests", "--write"], "labelled.jsonl", "exists already"),
+    (["document", "--tables", "{place}/notes/thesis.tex", "--output"], "notes/thesis.tex", "the output is the input"),
+    (["exhibit", "overview", "--output"], "notes/thesis.pdf", "exists already"),
+    (["backbone", "--settings={{}}", "--output"], "notes", "notes: exists, and does not say that `cocal backbone`"),
+    (["judge", "--questions=q", "--responses=r", "--output"], "in.jsonl", "does not say that `cocal judge` has made"),
+    (["metrics", "--predictions=p", "--output=m.nc", "--resamples"], "m.nc", "the output is that of --"),
+]
+"""Flags, the output, and the refusal."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "output", "message"), REFUSED, ids=[f"{flags[0]}-{output[:20]}" for flags, output, _ in REFUSED]
+)
+def test_an_output_replaces_nothing_of_somebody_else(place, own, capsys, monkeypatch, flags, output, message):
+    monkeypatch.chdir(place)
+    (place / "notes/thesis.pdf").write_text("years of printing")
+    before = everything(place)
+    companion = own.companion if flags is SCORE else ""
+    words = [flag.format(place=place, companion=companion) for flag in flags]
+    assert run(*words, output) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") <= 2
+    assert message in error
+    assert everything(place) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "output"), [(SCORE, "in.jsonl"), (VOTE, "notes"), (EVALUATE, "."), (VOTE, "/dev/null")]
+)
+def test_overwriting_spares_inputs_folders_and_devices(place, own, flags, output):
+    before = everything(place)
+    words = [flag.format(place=place, companion=own.companion) for flag in flags]
+    assert run(*words, place / output, "--overwrite") == 2
+    assert everything(place) == before
+
+
+def test_files_are_replaced_where_it_is_asked_for(place, capsys):
+    (place / "out.jsonl").write_text("old")
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "out.jsonl") == 2
+    assert (place / "out.jsonl").read_text() == "old"
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "out.jsonl", "--overwrite") == 0
+    assert len(read_lines(place / "out.jsonl")) == len(
+        {line["question_id"] for line in read_lines(place / "scored.jsonl")}
+    )
+    evaluate = ["evaluate", place / "scored.jsonl", "--resamples", "20", "--output", place / "notes"]
+    assert run(*evaluate) == 2
+    assert run(*evaluate, "--overwrite") == 0
+    assert (place / "notes/thesis.tex").read_text() == "years of work"
+    assert (place / "notes/index.html").exists()
+
+
+def test_outputs_of_the_same_command_are_replaced(place, own, micro_questions):
+    """A companion, question sets beside others, a folder made by Snakemake, an empty folder and an empty file."""
+    (place / "empty").touch()
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "empty") == 0
+    (place / "companion").mkdir()
+    for seeds in (["42", "137"], ["500"]):
+        words = [flag.format(place=place) for flag in FIT]
+        small = ["--widths", "8", "--passes", "1", "--seeds", *seeds]
+        assert run(*words, place / "companion", *small) == 0
+    assert json.loads((place / "companion/config.json").read_text())["spec"]["settings"]["seeds"] == [500]
+    sets = shutil.copytree(micro_questions, place / "sets")
+    first = read_frame(sets / "micro-eval.parquet", QUESTIONS)
+    source = {"kind": "synthetic-mathematics", "questions": 5, "levels": {1: 1}}
+    question_set = {"label": "A", "role": "evaluation", "domain": "mathematics", "source": source}
+    settings = {"datasets": {"a": question_set}, "world": {"people": 10}}
+    command = ("questions", "--settings", json.dumps(settings), "--output", sets)
+    assert run(*command) == run(*command) == 0
+    write_frame(sets / "b.parquet", first, QUESTIONS, {"stage": "judge"})
+    assert run(*command) == 2
+
+
+def test_a_saved_companion_replaces_no_other_model(place, own):
+    before = everything(place)
+    with pytest.raises(ContractError, match=r"policy: its config\.json is not a companion's"):
+        Companion.from_pretrained(own.companion).save_pretrained(place / "policy")
+    (place / "notes/README.md").write_text("# Thesis")
+    with pytest.raises(ContractError, match=r"notes: its README\.md is not a companion's"):
+        Companion.from_pretrained(own.companion).save_pretrained(place / "notes")
+    (place / "notes/README.md").unlink()
+    assert everything(place) == before
+
+
+SIZES = ["0", "-3", "2.5", "many", "9" * 5000]
+WRONG_VALUES = {
+    "fit --correct-above": ["nan", "inf", "so"],
+    "fit --max-response-length": SIZES,
+    "fit --seeds": ["-1", str(2**32), "one"],
+    "fit --widths": SIZES,
+    "fit --passes": SIZES,
+    "fit --layer": ["-1", "0.5"],
+    "fit --batch-tokens": SIZES,
+    "score --batch-tokens": SIZES,
+    "score --name": ["", " ", "confidence_ids"],
+    "evaluate --resamples": [*SIZES, "19"],
+    "evaluate --correct-above": ["nan", "-inf"],
+    "decide vote --resamples": [*SIZES, "19"],
+    "decide best-of-n --correct-above": ["nan"],
+    "decide abstain --threshold": ["nan", "7", "-0.1", "inf", "high"],
+    "decide abstain --max-risk": ["0", "1", "nan", "1.5"],
+    "decide abstain --delta": ["0", "1", "nan", "-0.5"],
+    "compare --step": ["-1", "last"],
+    "trace --depth": ["-1"],
+    "replicate --number": ["0"],
+    "companions --memory": ["-1", "nan", "inf"],
+    "latency --samples": ["0"],
+    "latency --concurrent": ["0"],
+    "online --windows": ["0"],
+    "predictions --pool": ["0"],
+    "recalibrate --pool": ["0"],
+    "responses --step": ["-1"],
+}
+
+
+@pytest.mark.parametrize("flag", WRONG_VALUES)
+def test_a_value_that_means_nothing_is_refused(capsys, flag):
+    *command, name = flag.split()
+    for value in WRONG_VALUES[flag]:
+        with pytest.raises(SystemExit) as ended:
+            run(*command, f"{name}={value}")
+        assert ended.value.code == 2
+        *_, error = capsys.readouterr().err.splitlines()
+        assert f"argument {name}: {value!r} is not a" in error or f"argument {name}: {value!r} is not the" in error
+
+
+def test_a_certified_threshold_has_no_bounds_left(place, capsys):
+    command = ["decide", "abstain", place / "scored.jsonl", "--threshold", "0.3", "--output", place / "out.jsonl"]
+    assert run(*command, "--max-risk", "0.2") == 2
+    assert "leave them out, or --threshold" in capsys.readouterr().err
+    assert run(*command) == 0
+
+
+@pytest.mark.parametrize(("fitted", "warned"), [(None, True), (4, True), (5, False)], ids=["unsaid", "other", "same"])
+def test_a_checkpoint_of_another_step_is_warned_of(place, own, caplog, fitted, warned):
+    """The companion learnt from steps 1 to 3; that counts where it does not say the step of its policy."""
+    label_folder(place / "policy", {"stage": "train", "step": "5"})
+    companion = shutil.copytree(own.companion, place / "companion")
+    about = json.loads((companion / "config.json").read_text())
+    del about["provenance"]  # with the seal, as in an older companion
+    assert about["base_model"]["step"] == 0  # own.checkpoint is a study's base policy
+    about["base_model"]["step"] = fitted
+    (companion / "config.json").write_text(json.dumps(about))
+    words = [flag.format(place=place, companion=companion) for flag in SCORE]
+    assert run(*words, place / "out.jsonl") == 0
+    learnt = about["spec"]["steps"] if fitted is None else fitted
+    assert (f"is step 5 of the policy, but the companion was fitted for step {learnt}" in caplog.text) == warned
+
+
+def changed(lines, place=2, **values):
+    return [line | values if number == place else line for number, line in enumerate(lines)]
+
+
+REFUSALS = {
+    "an unknown token": ("score", lambda lines: changed(lines, response_ids=[3, 99999]), []),
+    "a prompt without tokens": ("score", lambda lines: changed(lines, prompt_ids=[]), []),
+    "an unknown seed": ("score", None, ["--seed", "7"]),
+    "an unknown target": ("score", None, ["--target", "group"]),
+    "another model": ("score", None, ["--model", "/nowhere/model"]),
+    "no companion": ("score", None, ["--companion", "/nowhere/companion"]),
+    "an unknown field": ("score", None, ["--field", "response=nothing"]),
+    "an empty file": ("score", lambda lines: [], []),
+    "an unknown token of a rollout": ("fit", lambda lines: changed(lines, response_ids=[3, 99999]), []),
+    "one class": ("fit", lambda lines: [line | {"correct": True} for line in lines], []),
+    "one response a group": ("fit", lambda lines: lines[::4], ["--target", "group"]),
+    "an unknown layer": ("fit", None, ["--layer", "9"]),
+    "seeds that repeat": ("fit", None, ["--seeds", "1", "1"]),
+    "no rollouts": ("fit", None, ["--rollouts", "/nowhere"]),
+    "no label": ("fit", lambda lines: changed(lines, correct=None), []),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_leaves_nothing_behind(place, own, name):
+    command, change, flags = REFUSALS[name]
+    if change:
+        lines = change(read_lines(place / "in.jsonl"))
+        (place / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    before = everything(place)
+    words = [flag.format(place=place, companion=own.companion) for flag in (SCORE if command == "score" else FIT)]
+    assert run(*words, place / "new", *flags) == 2
+    assert everything(place) == before
+
+
+def test_a_refusal_keeps_the_work_of_a_killed_run(place, own, monkeypatch):
+    """The companion is fitted by a run that is killed; the next one is refused by its flags, the last one goes on."""
+    words = [flag.format(place=place) for flag in FIT]
+    small = ["--widths", "8", "--passes", "1", "--seeds", "42"]
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "fit_companions", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(*words, place / "companion", *small)
+        patch.setattr(fitting, "fit_companions", lambda *_: (_ for _ in ()).throw(ContractError("refused")))
+        assert run(*words, place / "companion", *small) == 2
+    states = everything(place / ".companion.fit")
+    assert len(states) > 5
+    assert not list(place.glob(".*.lock"))
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "pooled_states", None)  # they are not computed again
+        assert run(*words, place / "companion", *small) == 0
+    assert not (place / ".companion.fit").exists()

@@ -1,0 +1,256 @@
+"""Which numbers each claim is judged by, as expected data: methods, metrics, policies, steps, sets and files."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from claims_study import study_frame
+from cocal.config import load_study
+from cocal.evidence.claims import read_claims
+from cocal.evidence.comparisons import compare, estimate, final_key, holm, same_responses, separable_from_best
+from cocal.evidence.estimates import Estimate
+from cocal.evidence.predicates import Case, Quantity, Reader
+from cocal.evidence.sources import StudyFiles, StudyScope, StudySource
+from cocal.evidence.verdicts import STUDY, cases_of, judge_all
+from cocal.exhibits.base.ledger import claims_inputs, claims_layout
+from cocal.metrics.resamples import Key
+from cocal.study.costs import Cost, Latency
+from coded_inputs import coded_resamples, coded_specs
+from sample_tables import latency
+
+ROOT = Path(__file__).resolve().parents[2]
+LEDGER = read_claims(ROOT / "config/paper/claims.yaml")
+EXPECTED = pd.read_csv(Path(__file__).with_name("claims_scopes.csv"), index_col="claim", dtype=str)
+"""By claim: methods and metrics in the order in which they are read, the better first; backbones, comparison, sets,
+and the steps of the policies with those that companions learnt from; how many cases have to hold."""
+
+
+def asked(claim) -> tuple[list[Quantity], str]:
+    """The quantities that a claim reads, and in how many of its cases it has to hold."""
+    read: list[Quantity] = []
+    reader = Reader(lambda one: read.append(one) or Estimate(0.5), lambda name, case: [name])
+    count = len(list(claim.predicate.cases(cases_of(claim), reader)))
+    return read, f"{claim.predicate.at_least or 'all'} of {count}"
+
+
+@pytest.mark.parametrize("claim", [claim for claim in LEDGER if claim.predicate], ids=lambda claim: claim.id)
+def test_a_claim_reads_what_its_words_name(claim):
+    read, cases = asked(claim)
+
+    def all_of(name):
+        return " ".join(dict.fromkeys(map(name, read)))
+
+    assert EXPECTED.loc[claim.id].to_dict() == {
+        "methods": all_of(lambda one: one.method),
+        "metrics": all_of(lambda one: one.metric),
+        "backbones": all_of(lambda one: one.case.backbone),
+        "comparison": all_of(lambda one: one.case.comparison),
+        "sets": all_of(lambda one: one.case.dataset.removeprefix("macro-")),
+        "steps": all_of(lambda one: "<".join(map(str, filter(None, (one.case.step, one.case.learnt_from))))),
+        "cases": cases,
+    }
+
+
+def test_every_claim_with_a_predicate_has_its_scope():
+    assert list(EXPECTED.index) == [claim.id for claim in LEDGER if claim.predicate]
+
+
+# What of a study stands for what of the paper
+
+SCOPE = StudyScope(
+    of_paper=False,
+    backbones=("tiny-a", "tiny-b"),
+    stages=(20, 45, 60),
+    early_steps=(3, 6, 9, 12, 15),
+    budgets=(1, 4, 7, 10, 13, 16, 19, 60),
+    datasets={"AMC23": "sums", "AMC24": "popqa"},
+    layers={"tiny-a": (0, 1, 2, 3, 4), "tiny-b": (0, 2, 4, 6, 8, 10)},
+)
+SETS = ("sums", "popqa", "macro-mathematics", "macro-factual")
+METHODS = {"base-verbal": "base", "rlcr": "rlcr", "cocal-on-dcpo": "dcpo", "cocal-binary": "grpo"}
+READ = [
+    ("rlcr 80", "tiny-a main", Key("rlcr", "rlcr", 45, "macro-mathematics")),
+    ("rlcr 40 AMC24", "tiny-a main", Key("rlcr", "rlcr", 20, "popqa")),
+    ("base-verbal 120 AMC23", "tiny-a main", Key("base-verbal", "base", 0, "sums")),
+    ("cocal-binary 120 macro-factual second", "tiny-b main", Key("cocal-binary", "grpo", 60, "macro-factual")),
+    (
+        "cocal-on-dcpo 40 macro-factual first cross-policy",
+        "tiny-a cross-policy",
+        Key("cocal-on-dcpo", "dcpo", 20, "macro-factual"),
+    ),
+    *(
+        (
+            f"cocal-binary {step} macro-mathematics first {comparison} {learnt_from}",
+            f"tiny-a {comparison}",
+            Key("cocal-binary", "grpo", ours, "macro-mathematics", source),
+        )
+        for comparison, step, ours, learnt_from, source in (
+            *(("sweep", 80, 45, 120, 60), ("sweep", 120, 60, 40, 20), ("sweep", 40, 20, 10, 6)),
+            *(("sweep", 40, 20, 30, 12), ("budgets", 120, 60, 5, 7), ("budgets", 120, 60, 80, 19)),
+        )
+    ),
+    *(
+        (
+            f"cocal-binary@{states} 120 macro-mathematics {backbone}",
+            f"{name} ablations",
+            Key("cocal-binary", "grpo", 60, "macro-mathematics", -1, layer, pooling),
+        )
+        for states, backbone, name, layer, pooling in (
+            *(("last", "first", "tiny-a", 4, "last"), ("mean", "second", "tiny-b", 10, "mean")),
+            *(("last+mean", "second", "tiny-b", 10, "last+mean"), ("layer-2", "second", "tiny-b", 2, "last+mean")),
+        )
+    ),
+]
+"""What is asked in the paper's words and steps, and the cell of this study that answers."""
+
+
+@pytest.fixture(scope="module")
+def files() -> StudyFiles:
+    """Cells of all comparisons of two backbones, each with a number of its own."""
+
+    def of(backbone, comparison, sources=(-1,), states=((-1, ""),)):
+        keys = [
+            Key(method, algorithm, step, dataset, source, layer, pooling)
+            for method, algorithm in METHODS.items()
+            for step in (0, 20, 45, 60)
+            for dataset in SETS
+            for source in sources
+            for layer, pooling in states
+        ]
+        return coded_resamples(backbone, METHODS, keys, comparison)
+
+    resamples = [of("tiny-a", "cross-policy"), of("tiny-a", "sweep", (3, 6, 9, 12, 15, 20, 45, 60))]
+    resamples += [of("tiny-a", "budgets", SCOPE.budgets), of("tiny-a", "main"), of("tiny-b", "main")]
+    for name, layers in SCOPE.layers.items():
+        states = [(layer, pooling) for layer in layers for pooling in ("last", "mean", "last+mean")]
+        resamples.append(of(name, "ablations", states=states))
+    first = study_frame().assign(backbone="tiny-a")
+    second = first.assign(backbone="tiny-b", confidence=first["confidence"] ** 3)
+    costs = {"sampling": Cost(seconds=9, items=1, device="d"), "fit": Cost(seconds=3, items=1, device="d")}
+    times = {"time_to_confidence": [{"dataset": "sums", "pre_ms": 7, "post_s": 3}]}
+    timed = Latency.model_validate(latency().model_dump() | times)
+    return StudyFiles(resamples, coded_specs(SCOPE.budgets, last=60), [first, second], costs, timed)
+
+
+def quantity(method: str, metric: str = "ece", **case) -> Quantity:
+    fields = {"backbone": "first", "dataset": "macro-mathematics", "step": 120, "learnt_from": None}
+    return Quantity(metric, method, Case(**(fields | {"comparison": "main"} | case)))
+
+
+@pytest.mark.parametrize(("wanted", "place", "key"), READ)
+def test_a_quantity_is_read_from_its_own_cell(files, wanted, place, key):
+    method, step, *words = wanted.split()
+    case = dict(zip(("dataset", "backbone", "comparison", "learnt_from"), words, strict=False)) | {"step": int(step)}
+    case |= {"learnt_from": int(case["learnt_from"])} if "learnt_from" in case else {}
+    (found,) = (one for one in files.resamples if f"{one.backbone} {one.comparison}" == place)
+    for column, metric in enumerate(("accuracy", "mean_confidence", "ece", "auroc")):
+        value = found.data["value"].to_numpy()[found.places[key], column]
+        assert StudySource(SCOPE, files).read(quantity(method, metric, **case)).value == value
+
+
+def test_counts_shares_and_times_are_those_of_their_companions_sets_and_backbones(files):
+    source, ours = StudySource(SCOPE, files), coded_specs(SCOPE.budgets, last=60)
+    for place, learnt_from in enumerate((1, 2, 5, 10, 20, 40, 80, 120)):
+        for shift, method in ((0, "cocal-binary"), (8, "postcal-binary")):
+            spec, case = ours[shift + place], {"comparison": "budgets", "learnt_from": learnt_from}
+            assert source.read(quantity(method, "error_share", **case)).value == spec.training_error_share
+            assert source.read(quantity(method, "training_responses", **case)).value == spec.training_responses
+            assert source.read(quantity(method, "validation_responses", **case)).value == spec.validation_responses
+    assert source.read(quantity("postcal-binary", "training_responses")).value == ours[-1].training_responses
+    rows = study_frame().query("method == 'rlcr' and dataset == 'popqa'")["confidence"]
+    for backbone, of_backbone in (("first", rows), ("second", rows**3)):
+        extreme = ((of_backbone <= 0.1) | (of_backbone > 0.9)).mean()
+        found = source.read(quantity("rlcr", "extreme_share", dataset="AMC24", backbone=backbone, step=120))
+        assert found.value == pytest.approx(extreme)
+    times = {"pre_seconds": 0.007, "post_seconds": 3, "post_over_pre": 3000 / 7, "generation_seconds": 0.372}
+    times |= {"prediction_seconds": 1.99e-4, "sampling_seconds": 9, "fit_seconds": 3}
+    for metric, seconds in times.items():
+        assert source.read(quantity("cocal-binary", metric, dataset="AMC23")).value == pytest.approx(seconds), metric
+
+
+def test_early_and_late_layers_are_those_of_the_depth_of_a_backbone(files):
+    source = StudySource(SCOPE, files)
+    for states, backbone, layers in (
+        *(("early", "first", [0]), ("late", "first", [2, 3, 4]), ("layers", "first", [0, 1, 2, 3, 4])),
+        *(("early", "second", [0, 2]), ("late", "second", [6, 8, 10])),
+    ):
+        found = source.variants(f"cocal-binary@{states}", quantity("x", backbone=backbone).case)
+        assert found == [f"cocal-binary@layer-{layer}" for layer in layers]
+
+
+def test_the_paper_study_stands_for_the_paper_step_by_step():
+    study = load_study(ROOT / "config/paper.yaml")
+    scope = claims_layout(study).scope
+    assert (scope.backbones, scope.stages) == (("qwen3-8b", "qwen3-14b"), (40, 80, 120))
+    assert (scope.early_steps, scope.budgets) == ((5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120))
+    assert {scope.datasets[title] for title in ("AMC23", "AMC24", "MuSiQue")} == {"amc23", "amc24", "musique"}
+    assert scope.datasets["AMC23"] == "amc23"
+    assert {name: len(layers) for name, layers in scope.layers.items()} == {"qwen3-8b": 36, "qwen3-14b": 40}
+    inputs = claims_inputs(study)
+    kinds = ["8b", "8b-sweep", "8b-ablations", "8b-budgets", "8b-cross-policy", "14b", "14b-ablations"]
+    assert inputs["resamples"] == [f"results/resamples/qwen3-{kind}.nc" for kind in kinds]
+    times = {"sampling": "resample", "fit": "companions-grpo", "latency": "latency"}
+    assert {kind: inputs[kind] for kind in times} == {
+        kind: f"results/costs/qwen3-8b/{name}.json" for kind, name in times.items()
+    }
+
+
+# Replicates, and what a comparison is
+
+
+def test_a_claim_counts_its_own_replicates_of_the_study(files):
+    """Rows of other claims and sources have other numbers and another order."""
+    claims = [claim for claim in LEDGER if claim.id in ("beats-coupled-and-post-hoc", "group-conservative")]
+    reader = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
+    rows = [
+        ("group-conservative", "paper", -1.0, -2.0, -3.0, -4.0),
+        ("group-conservative", STUDY, 0.01, 0.02, 0.03, 0.5),
+        ("beats-coupled-and-post-hoc", "paper", 1.0, 2.0, 3.0, 4.0),
+        ("beats-coupled-and-post-hoc", STUDY, -0.3, 0.05, -0.2, -0.1),
+    ]
+    columns = ["claim", "source", *(f"replicate_{number}" for number in (1, 2, 3, 4))]
+    found = judge_all(claims, reader, reader, False, pd.DataFrame(rows, columns=columns))
+    found = found[found["source"] == "replicates"].set_index("claim")
+    assert found["verdict"].to_dict() == {"beats-coupled-and-post-hoc": "in 1 of 4", "group-conservative": "in 4 of 4"}
+    expected = [[-0.1375, -0.3, 0.05], [0.14, 0.01, 0.5]]
+    np.testing.assert_allclose(found[["value", "lower", "upper"]].astype(float), expected)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (("token-probability", "grpo", 60), ("cocal-binary", "grpo", 60), True),
+        (("token-probability", "grpo", 60), ("cocal-binary", "grpo", 45), False),
+        (("token-probability", "grpo", 60), ("verbal", "grpo", 60), False),
+        (("verbal", "grpo", 60), ("base-verbal", "base", 0), False),
+        (("rlcr", "rlcr", 60), ("cocal-on-rlcr", "rlcr", 60), True),
+        (("rlcr", "rlcr", 60), ("dcpo", "dcpo", 60), False),
+    ],
+)
+def test_responses_are_the_same_in_one_format_on_one_policy_at_one_step(first, second, same):
+    assert same_responses(*(Key(*one, "sums") for one in (first, second))) is same
+
+
+def test_what_is_separable_is_so_after_adjustment_and_at_the_level_of_the_file():
+    methods = ["verbal", "p-true", "token-probability", "self-consistency", "cocal-group", "cocal-binary"]
+    resamples = coded_resamples("tiny-a", methods, spread=0.12)
+    values = [
+        (key.dataset, key.method, "ece", resamples.data["value"].to_numpy()[k, 2])
+        for key, k in resamples.places.items()
+    ]
+    numbers = pd.DataFrame(values, columns=["dataset", "method", "metric", "value"])
+    said = separable_from_best(resamples, numbers, 120)
+    between = 0
+    for dataset, column in numbers.groupby("dataset"):
+        best = column.loc[column["value"].idxmin(), "method"]
+        assert said[dataset, best, "ece"] == "best"
+        rivals = [name for name in methods if name != best]
+        pairs = [(final_key(best, 120, dataset), final_key(name, 120, dataset)) for name in rivals]
+        tests = compare(resamples, pairs, metrics=("ece",))
+        between += ((tests["p"] < 0.05) & (holm(tests["p"]) >= 0.05)).sum()
+        assert [said[dataset, name, "ece"] == "yes" for name in rivals] == (holm(tests["p"]) < 0.05).tolist()
+        difference = estimate(resamples, pairs[0][0], "ece") - estimate(resamples, pairs[0][1], "ece")
+        assert (tests["lower"][0], tests["upper"][0]) == difference.interval(0.9) != difference.interval(0.95)
+    assert between > 0, "the adjustment decides somewhere"

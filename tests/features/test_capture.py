@@ -1,0 +1,238 @@
+"""Features: the final block before the final RMSNorm, response tokens only, EOS included, exact token ids."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from cocal.config.evaluation import FeatureSettings
+from cocal.errors import ContractError
+from cocal.features.capture import capture, resolve_layers
+from cocal.features.extract import extract_features
+from cocal.features.forward import score
+from cocal.features.store import open_features
+from cocal.models.batches import batches_of_rows, batches_of_tokens
+from micro import own_copy
+
+PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]
+RESPONSES = [[60, 61, 62, 2], [70, 2], [80, 81, 82, 83, 84], [90]]
+
+
+@pytest.fixture(scope="module")
+def model(micro_policy):
+    return micro_policy[0]
+
+
+def _score(model, prompts, responses, layers, batches=None, **options):
+    batches = batches if batches is not None else [np.arange(len(prompts))]
+    features: list = [None] * len(prompts)
+    logprobs: list = [None] * len(prompts)
+    for part in score(model, prompts, responses, batches, layers=layers, pad=0, **options):
+        for k, i in enumerate(part.rows):
+            features[i] = part.features[k]
+            logprobs[i] = part.logprobs[k] if part.logprobs else None
+    return features, logprobs
+
+
+@torch.no_grad()
+def _reference(model, prompt, response):
+    """States before the final norm, by a plain forward pass of one unpadded sequence."""
+    seen = []
+    handle = model.model.norm.register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0]))
+    output = model(torch.tensor([prompt + response]), output_hidden_states=True)
+    handle.remove()
+    return seen[0][0], output
+
+
+def test_states_are_taken_before_the_final_norm(model):
+    last = model.config.num_hidden_layers - 1
+    features, _ = _score(model, PROMPTS, RESPONSES, [last])
+    for prompt, response, found in zip(PROMPTS, RESPONSES, features, strict=True):
+        states, output = _reference(model, prompt, response)
+        states = states[len(prompt) :]
+        expected = torch.stack((states[-1], states.mean(dim=0))).numpy()
+        np.testing.assert_allclose(found[0], expected, atol=2e-5)
+        after_norm = output.hidden_states[-1][0, -1].numpy()
+        assert not np.allclose(found[0, 0], after_norm, atol=1e-2)
+
+
+def test_layers_are_zero_based_blocks(model):
+    features, _ = _score(model, PROMPTS, RESPONSES, [0, 1])
+    _, output = _reference(model, PROMPTS[0], RESPONSES[0])
+    after_first_block = output.hidden_states[1][0, -1].numpy()  # hidden_states[0] are the embeddings
+    np.testing.assert_allclose(features[0][0, 0], after_first_block, atol=2e-5)
+    assert resolve_layers("final", 36) == (35,)
+    assert resolve_layers("all", 3) == (0, 1, 2)
+    assert resolve_layers((30, 0), 36) == (0, 30, 35), "the final block is always there"
+    with pytest.raises(ValueError, match="layer 36 does not exist"):
+        resolve_layers((30, 36), 36)
+
+
+def test_prompt_is_left_out_and_the_end_of_sequence_counts(model):
+    """Planted: leaving EOS out, or letting the prompt in, would change both poolings."""
+    with_end, _ = _score(model, PROMPTS[:1], [[60, 61, 2]], [1])
+    without, _ = _score(model, PROMPTS[:1], [[60, 61]], [1])
+    states, _ = _reference(model, PROMPTS[0], [60, 61, 2])
+    np.testing.assert_allclose(with_end[0][0, 0], states[-1], atol=2e-5)
+    np.testing.assert_allclose(with_end[0][0, 1], states[4:].mean(dim=0), atol=2e-5)
+    assert not np.allclose(with_end[0][0], without[0][0], atol=1e-3)
+    assert not np.allclose(with_end[0][0, 1], states.mean(dim=0), atol=1e-3)
+
+
+def test_batches_and_padding_do_not_change_anything(model):
+    together, logprobs = _score(model, PROMPTS, RESPONSES, [1], logprobs=True)
+    for batches in ([np.array([i]) for i in range(4)], [np.array([3, 0]), np.array([2, 1])]):
+        apart, other = _score(model, PROMPTS, RESPONSES, [1], batches, logprobs=True)
+        for i in range(4):
+            np.testing.assert_allclose(apart[i], together[i], atol=2e-5)
+            np.testing.assert_allclose(other[i], logprobs[i], atol=2e-5)
+
+
+def test_long_rows_are_summed_in_parts(model):
+    """Rows of several hundred tokens beside a short one: as the reference, which sums once."""
+    generator = np.random.default_rng(0)
+    prompts = [generator.integers(3, 300, n).tolist() for n in (200, 20, 1)]
+    responses = [generator.integers(3, 300, n).tolist() for n in (280, 300, 2)]
+    features, logprobs = _score(model, prompts, responses, [1], logprobs=True)
+    for prompt, response, found, values in zip(prompts, responses, features, logprobs, strict=True):
+        states, output = _reference(model, prompt, response)
+        np.testing.assert_allclose(found[0, 1], states[len(prompt) :].mean(dim=0), atol=1e-6)
+        expected = output.logits[0, len(prompt) - 1 : -1].log_softmax(dim=1)[range(len(response)), response]
+        np.testing.assert_allclose(values, expected, atol=2e-5)
+
+
+def test_bfloat16_states_are_averaged_in_float32():
+    """Planted: a sum in bfloat16 stops at 256 where every summand is 1."""
+
+    class Block(torch.nn.Module):
+        def forward(self, hidden):
+            return hidden
+
+    block = Block()
+    hidden = torch.ones((2, 900, 4), dtype=torch.bfloat16)
+    hidden[:, ::2] += torch.tensor(2.0**-7)
+    with capture([block], [0], torch.tensor([1, 100]), torch.tensor([900, 700]), ["mean"]) as states:
+        block(hidden)
+    mean = states.stacked()[:, 0, 0]
+    assert mean.dtype == torch.float32
+    torch.testing.assert_close(mean[0], hidden[0, 1:].double().mean(dim=0).float(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(mean[1], hidden[1, 100:700].double().mean(dim=0).float(), rtol=1e-6, atol=0)
+
+
+def test_neither_logits_nor_masks_are_made(model):
+    """Attention without a mask takes the causal kernel; the output layer is the largest matrix of a small policy."""
+    masks, logits = [], []
+    handles = [
+        model.lm_head.register_forward_hook(lambda *_: logits.append(1)),
+        model.model.layers[0].self_attn.register_forward_pre_hook(
+            lambda _m, _i, options: masks.append(options["attention_mask"]), with_kwargs=True
+        ),
+    ]
+    _score(model, PROMPTS, RESPONSES, [1])
+    for handle in handles:
+        handle.remove()
+    assert masks == [None]
+    assert logits == []
+
+
+def test_logprobs_are_raw(model):
+    _, logprobs = _score(model, PROMPTS, RESPONSES, [1], logprobs=True)
+    for prompt, response, found in zip(PROMPTS, RESPONSES, logprobs, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1].double()
+        expected = logits.log_softmax(dim=1)[range(len(response)), response]
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_ids_are_never_tokenised_again(micro_policy):
+    """A response whose text has a shorter tokenisation keeps the states of the ids that were generated."""
+    model, tokenizer = micro_policy
+    spelt = [i for letter in "Answer" for i in tokenizer(letter, add_special_tokens=False)["input_ids"]]
+    again = tokenizer(tokenizer.decode(spelt), add_special_tokens=False)["input_ids"]
+    assert again != spelt
+    assert tokenizer.decode(again) == tokenizer.decode(spelt)
+    exact, _ = _score(model, PROMPTS[:1], [spelt], [1])
+    retokenised, _ = _score(model, PROMPTS[:1], [again], [1])
+    states, _ = _reference(model, PROMPTS[0], spelt)
+    np.testing.assert_allclose(exact[0][0, 1], states[4:].mean(dim=0), atol=2e-5)
+    assert not np.allclose(exact[0][0], retokenised[0][0], atol=1e-3)
+
+
+def test_batches():
+    lengths = [5, 1, 9, 3, 3]
+    for batches in (batches_of_tokens(lengths, 9), batches_of_rows(lengths, 2)):
+        assert sorted(i for batch in batches for i in batch) == [0, 1, 2, 3, 4]
+    assert all(len(b) * max(lengths[i] for i in b) <= 9 for b in batches_of_tokens(lengths, 9))
+    assert [len(b) for b in batches_of_tokens([50, 60], 9)] == [1, 1]
+    assert [len(b) for b in batches_of_rows(lengths, 2)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("rows_per_write", [2048, 3])
+def test_extraction_writes_a_store_in_the_order_of_the_responses(
+    model, micro_policy, tmp_path, caplog, monkeypatch, rows_per_write
+):
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {
+            "response_id": [7, 8, 20, 21],
+            "prompt_ids": PROMPTS,
+            "question_id": [f"q-{n}" for n in range(len(RESPONSES))],
+            "response_ids": RESPONSES,
+            "length": [len(r) for r in RESPONSES],
+        }
+    )
+    settings = FeatureSettings(layers="all", dtype="float32", batch_tokens=12)
+    monkeypatch.setattr("cocal.features.extract._ROWS_PER_WRITE", rows_per_write)
+    with caplog.at_level("INFO"):
+        extract_features(micro_policy, frame, settings, output=tmp_path / "f.zarr", attributes={"a": "b"})
+    # rows of 3 and 4 tokens together, one token of them padding; those of 8 and of 11 by themselves
+    padding = "3\\.7" if rows_per_write > 3 else "0\\.0"  # the last row is a block of its own
+    assert re.search(
+        rf"f\.zarr: 4 responses, 26 tokens, {padding} % padding, \d+ tokens/s, peak memory \d", caplog.text
+    )
+    reader = open_features(tmp_path / "f.zarr")
+    assert reader.response_id.tolist() == [7, 8, 20, 21]
+    assert reader.length.tolist() == [4, 2, 5, 1]
+    expected, _ = _score(model, PROMPTS, RESPONSES, [0, 1])
+    for layer in (0, 1):
+        found = reader.read(0, 4, layer=layer)
+        np.testing.assert_allclose(found, [e[layer].ravel() for e in expected], atol=2e-5)
+
+
+def test_truncated_checkpoint_is_named(micro_checkpoint, tmp_path):
+    from cocal.models.loading import load_policy
+
+    weights = own_copy(micro_checkpoint, tmp_path / "cut") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    with pytest.raises(ContractError, match=r"cut: not a complete checkpoint .*; it lies outside results/"):
+        load_policy(tmp_path / "cut")
+    with pytest.raises(ContractError, match="none: not a complete checkpoint"):
+        load_policy(tmp_path / "none")
+
+
+def test_the_prompt_state_is_that_of_the_last_prompt_token(model):
+    """Appendix F.4: the same with a response behind it and without one."""
+    last = model.config.num_hidden_layers - 1
+    poolings = ("last", "mean", "prompt")
+    features, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings)
+    turned, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings[::-1])
+    np.testing.assert_array_equal(np.stack(turned)[:, :, ::-1], np.stack(features))
+    without, _ = _score(model, PROMPTS, [[]] * len(PROMPTS), [last], poolings=("prompt",))
+    for prompt, response, found, alone in zip(PROMPTS, RESPONSES, features, without, strict=True):
+        states, _ = _reference(model, prompt, response)
+        np.testing.assert_allclose(found[0, 2], states[len(prompt) - 1].numpy(), atol=2e-5)
+        np.testing.assert_allclose(alone[0, 0], found[0, 2], atol=2e-5)
+        assert not np.allclose(found[0, 2], states[len(prompt)].numpy(), atol=1e-2)
+
+
+def test_means_stay_float32_where_the_pass_is_bfloat16(model):
+    """Autocast takes a product of float32 states and weights in bfloat16."""
+    seen = []
+    handle = model.model.layers[-1].register_forward_hook(lambda _m, _i, output: seen.append(output))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (found,), _ = _score(model, PROMPTS[:1], RESPONSES[:1], [model.config.num_hidden_layers - 1])
+    handle.remove()
+    states = (seen[0][0] if isinstance(seen[0], tuple) else seen[0]).float()[0, len(PROMPTS[0]) :]
+    np.testing.assert_allclose(found[0, 1], states.mean(dim=0).numpy(), rtol=1e-5, atol=1e-6)

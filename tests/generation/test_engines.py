@@ -1,0 +1,229 @@
+"""The contract that every engine keeps: what is drawn, one seed a response, EOS in the ids, raw log-probabilities."""
+
+import json
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from cocal.answers.equivalence import Verifier
+from cocal.config.engine import TransformersSettings, VllmSettings
+from cocal.config.evaluation import GenerationSettings, VerifierSettings
+from cocal.generation.engine import Sampling
+from cocal.generation.engines import open_engine
+from cocal.generation.judging.verdicts import judge_set
+from cocal.generation.p_true import p_true
+from cocal.generation.responses import Sampler, sample_responses
+from cocal.models.text import chat_ids
+from cocal.questions.prompts import Prompts
+from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+from cocal.study.plan import SetPlan
+from micro import own_copy
+
+SAMPLING = Sampling(temperature=0.9, top_k=20, top_p=0.9, presence_penalty=1.5, max_tokens=12, samples=2)
+PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36]]
+SEEDS = [100, 200, 300]
+ENGINES = {"transformers": TransformersSettings(batch_size=4), "vllm": VllmSettings(kind="vllm")}
+
+
+@pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
+def engine(request, micro_checkpoint, micro_policy):
+    with open_engine(ENGINES[request.param], micro_checkpoint, micro_policy) as opened:
+        assert opened.label.split()[0] == request.param
+        yield opened
+
+
+def _probabilities(raw, drawn, sampling):
+    """The distribution of the next token, spelt out in float64 (vocabulary,).
+
+    Args:
+        raw: logits.
+        drawn: response so far.
+        sampling: temperature, truncation, penalty.
+    """
+    logits = raw.copy()
+    logits[list(set(drawn))] -= sampling.presence_penalty
+    logits /= sampling.temperature
+    order = np.argsort(-logits, kind="stable")[: sampling.top_k or None]
+    p = np.exp(logits[order] - logits[order[0]])
+    keep = np.searchsorted(np.cumsum(p / p.sum()), sampling.top_p) + 1
+    found = np.zeros(len(logits))
+    found[order[:keep]] = p[:keep] / p[:keep].sum()
+    return found
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [SAMPLING, Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=12, samples=2)],
+    ids=["evaluation", "rollouts"],
+)
+def test_responses_keep_the_definition(engine, micro_policy, sampling):
+    """Truncation and penalty leave every token that was drawn; log-probabilities are raw; EOS ends a response."""
+    model, tokenizer = micro_policy
+    for prompt, group in zip(PROMPTS, engine.generate(PROMPTS, sampling, SEEDS), strict=True):
+        assert len(group) == sampling.samples
+        for completion in group:
+            ids = completion.token_ids
+            with torch.no_grad():
+                logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].double()
+            for position, token in enumerate(ids):
+                assert _probabilities(logits[position].numpy(), ids[:position], sampling)[token] > 0
+            raw = logits.log_softmax(dim=1)[np.arange(len(ids)), ids]
+            np.testing.assert_allclose(completion.logprobs, raw, atol=1e-4)
+            assert completion.logprobs.dtype == np.float32
+            assert tokenizer.eos_token_id not in ids[:-1]
+            stopped = ids[-1] == tokenizer.eos_token_id
+            assert completion.finish_reason == ("stop" if stopped else "length")
+            assert stopped or len(ids) == sampling.max_tokens
+
+
+def test_every_end_of_the_generation_settings_ends_a_response(engine, micro_checkpoint, micro_policy, tmp_path):
+    """As training does: Qwen3's settings list a second one."""
+    tokenizer = micro_policy[1]
+    (before, *_), *_ = engine.generate(PROMPTS, SAMPLING, SEEDS)
+    end = next(token for token in before.token_ids if token != before.token_ids[0])
+    folder = tmp_path / "two-ends"
+    own_copy(micro_checkpoint, folder)
+    settings = json.loads((folder / "generation_config.json").read_text())
+    settings["eos_token_id"] = [tokenizer.eos_token_id, end]
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    with open_engine(ENGINES[engine.label.split()[0]], folder) as opened:
+        groups = opened.generate(PROMPTS, SAMPLING, SEEDS)
+    for completion in (one for group in groups for one in group):
+        assert not {tokenizer.eos_token_id, end} & {*completion.token_ids[:-1]}
+        stopped = completion.token_ids[-1] in (tokenizer.eos_token_id, end)
+        assert completion.finish_reason == ("stop" if stopped else "length")
+    assert groups[0][0].token_ids == before.token_ids[: before.token_ids.index(end) + 1]
+
+
+def test_tokens_are_as_frequent_as_defined(engine, micro_policy):
+    sampling = Sampling(1.5, top_k=6, top_p=0.95, presence_penalty=1.5, max_tokens=1, samples=1000)
+    (group,) = engine.generate([PROMPTS[0]], sampling, [5000])
+    with torch.no_grad():
+        raw = micro_policy[0](torch.tensor([PROMPTS[0]])).logits[0, -1].double().numpy()
+    expected = _probabilities(raw, [], sampling)
+    assert (expected > 0.02).sum() > 2
+    found = np.bincount([completion.token_ids[0] for completion in group], minlength=len(expected)) / len(group)
+    np.testing.assert_array_less(np.abs(found - expected), 4 * np.sqrt(expected * (1 - expected) / len(group)) + 1e-9)
+
+
+def test_presence_penalty_counts_the_response_and_spares_the_prompt(engine, micro_policy):
+    """Greedy decoding spelt out, on a prompt where penalising its tokens too, or none, gives another response."""
+    model, tokenizer = micro_policy
+
+    def greedy(prompt, penalty, counted):
+        ids = []
+        while len(ids) < 8 and tokenizer.eos_token_id not in ids:
+            with torch.no_grad():
+                logits = model(torch.tensor([prompt + ids])).logits[0, -1]
+            logits[counted + ids] -= penalty
+            ids.append(int(logits.argmax()))
+        return ids
+
+    draw = random.Random(1)
+    for prompt in ([1, *draw.sample(range(3, 380), 6)] for _ in range(200)):
+        expected = greedy(prompt, 2.0, [])
+        if expected not in (greedy(prompt, 2.0, prompt), greedy(prompt, 0.0, [])):
+            break
+    else:
+        pytest.fail("no prompt tells the rules apart")
+    sampling = Sampling(1.0, top_k=1, top_p=1.0, presence_penalty=2.0, max_tokens=8)
+    assert engine.generate([prompt], sampling, [0])[0][0].token_ids == expected
+
+
+@pytest.mark.parametrize("start", [100, 2**48])
+def test_a_response_depends_on_its_own_seed_alone(engine, start):
+    seeds = [start + 100 * k for k in range(3)]
+    together = engine.generate(PROMPTS, SAMPLING, seeds)
+    alone = [engine.generate([p], SAMPLING, [s])[0] for p, s in zip(PROMPTS, seeds, strict=True)]
+    reverse = engine.generate(PROMPTS[::-1], SAMPLING, seeds[::-1])[::-1]
+    for other in (alone, reverse):
+        assert [[c.token_ids for c in g] for g in other] == [[c.token_ids for c in g] for g in together]
+    moved = engine.generate(PROMPTS, SAMPLING, [s + 1 for s in seeds])
+    # sample 0 of seed s + 1 is sample 1 of seed s
+    assert [g[0].token_ids for g in moved] == [g[1].token_ids for g in together]
+    assert [g[0].token_ids for g in together] != [g[1].token_ids for g in together]
+
+
+def test_next_token_logprobs(engine, micro_policy):
+    found = engine.next_token_logprobs(PROMPTS, [5, 9])
+    assert found.shape == (3, 2)
+    assert found.dtype == np.float64
+    with torch.no_grad():
+        for prompt, row in zip(PROMPTS, found, strict=True):
+            expected = micro_policy[0](torch.tensor([prompt])).logits[0, -1].double().log_softmax(dim=0)
+            np.testing.assert_allclose(row, expected[[5, 9]], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def responses(engine, micro_policy, micro_questions):
+    questions = read_frame(micro_questions / "micro-eval.parquet", QUESTIONS)
+    with Verifier(VerifierSettings()) as verifier:
+        frames = {}
+        for prompt_format, length in (("answer", 6), ("verbal", 30)):  # a box of one digit fits into six tokens
+            sampled = sample_responses(
+                questions,
+                prompt_format,
+                SetPlan(samples=2, sampled=3, max_response_length=length, p_true=prompt_format == "answer"),
+                Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
+                GenerationSettings(),
+                identity=f"test/{prompt_format}",
+                step=5,
+            )
+            SAMPLED.check(sampled, "test")
+            frames[prompt_format] = judge_set(
+                sampled, questions, verifier, pool=prompt_format == "answer", source="test"
+            )
+        return questions, frames
+
+
+def test_response_tables_keep_the_contract(responses):
+    questions, frames = responses
+    for sampled in frames.values():
+        frame = RESPONSES.check(sampled, "test")
+        assert len(frame) == 3 * len(questions)
+        assert frame["sample"].tolist() == [0, 1, 2] * len(questions)
+        assert frame["question_id"].tolist() == questions["question_id"].repeat(3).tolist()
+        group = frame.groupby("question_id")["correct"].transform("mean")
+        np.testing.assert_allclose(frame["group_accuracy"], group)
+
+
+def test_answers_are_sorted_into_classes_where_a_pool_is_asked_for(responses):
+    _, frames = responses
+    assert frames["verbal"]["answer_class"].isna().all()
+    frame = frames["answer"]
+    assert (frame["answer_class"] >= 0).tolist() == frame["answer"].notna().tolist()
+    with Verifier(VerifierSettings()) as verifier:
+        for _, group in frame.groupby("question_id"):
+            answers = [None if pd.isna(a) else a for a in group["answer"]]
+            assert group["answer_class"].tolist() == verifier.classes(answers).values.tolist()
+    assert frame["answer_class"].max() > 0
+
+
+def test_stopped_responses_hold_their_end_token(responses, micro_policy):
+    end = micro_policy[1].eos_token_id
+    assert 0 < responses[1]["answer"]["truncated"].mean() < 1, "the micro policy should both stop and run on"
+    for frame in responses[1].values():
+        for ids, truncated in zip(frame["response_ids"], frame["truncated"], strict=True):
+            assert (ids[-1] == end) != truncated
+            assert end not in ids[:-1]
+        np.testing.assert_allclose(frame["mean_logprob"], frame["logprobs"].map(np.mean), atol=1e-6)
+
+
+def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micro_policy):
+    questions, frames = responses
+    frame = frames["answer"]
+    assert frame["p_true"].notna().tolist() == (frame["sample"] < 2).tolist()
+    assert frames["verbal"]["p_true"].isna().all()
+    tokenizer = micro_policy[1]
+    texts = questions.set_index("question_id")["question"]
+    asked = frame[frame["sample"] < 2]
+    messages = [Prompts("tiny").message("p_true", texts[row.question_id], row.text) for row in asked.itertuples()]
+    true, false = (tokenizer(w)["input_ids"][0] for w in ("True", "False"))
+    logprobs = engine.next_token_logprobs(chat_ids(tokenizer, messages), [true, false])
+    expected = p_true(logprobs[:, 0], logprobs[:, 1])
+    np.testing.assert_allclose(asked["p_true"], expected.ratio, rtol=1e-4)
+    np.testing.assert_allclose(asked["p_true_mass"], expected.mass, rtol=1e-4)

@@ -1,0 +1,137 @@
+"""Rules of sampling that need no policy: identities of seeds, the presence penalty, prompts without thinking, vLLM's
+groups."""
+
+from array import array
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from cocal.config.evaluation import GenerationSettings
+from cocal.errors import ConfigError
+from cocal.generation.engine import Completion, Sampling
+from cocal.generation.judging.evaluation import Evaluated
+from cocal.generation.responses import Sampler, sampling_seeds
+from cocal.generation.rows import sampled_rows, stated_confidences
+from cocal.generation.transformers_engine import SeededSampler
+from cocal.generation.vllm_engine import VllmEngine
+from cocal.models.text import chat_ids, plain_texts
+from cocal.models.tokenizer import CHAT_TEMPLATE, train_tokenizer
+from cocal.questions.prompts import Prompts
+from cocal.study.plan import ResponsePlan
+
+
+def test_every_set_format_and_checkpoint_has_its_own_noise():
+    cells = list(product(("a", "b"), ("base", "grpo"), (0, 60), ("answer", "verbal"), ("amc23", "amc24")))
+    names = [Evaluated(*cell[:4], ResponsePlan(sets={}), {}).identity(cell[4]) for cell in cells]
+    starts = {sampling_seeds(name, seed, 1, 10)[0] for name in names for seed in (42, 43)}
+    assert len(starts) == 2 * len(cells)
+
+
+def test_the_settings_of_sampling_are_all_taken():
+    settings = GenerationSettings(temperature=0.3, top_k=7, top_p=0.4, presence_penalty=1.25)
+    assert Sampling.of(settings, 99, 5) == Sampling(0.3, 7, 0.4, 1.25, 99, 5)
+
+
+def test_a_token_is_penalised_once_however_often_it_was_drawn():
+    """Two tokens of equal logits; the first is drawn again and again, and its penalty stays 3."""
+    sampling = Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=3.0, max_tokens=40)
+    sampler = SeededSampler(sampling, [0], torch.device("cpu"))
+    first_wins = torch.tensor([[50.0, 0.0]])
+    for _ in range(20):
+        assert sampler.draw(first_wins)[0].item() == 0
+    # With a penalty of 3 the first still leads by 17; with 20 times 3 it would trail by 40.
+    assert sampler.draw(torch.tensor([[20.0, 0.0]]))[0].item() == 0
+    assert sampler.draw(torch.tensor([[-17.0, 0.0]]))[0].item() == 1
+
+
+def test_the_temperature_divides_what_the_penalty_has_left():
+    """Of two tokens of equal logits, the drawn one is drawn again with the odds of exp(-2 / 0.5)."""
+    rows = 4000
+    sampling = Sampling(0.5, top_k=0, top_p=1.0, presence_penalty=2.0, max_tokens=2)
+    sampler = SeededSampler(sampling, list(range(rows)), torch.device("cpu"))
+    first, second = (sampler.draw(torch.zeros(rows, 2))[0] for _ in range(2))
+    share = (first == second).double().mean().item()
+    assert share == pytest.approx(1 / (1 + np.exp(4)), abs=0.008)
+
+
+class Silent:
+    """An engine that says nothing."""
+
+    def generate(self, prompts, sampling, seeds):
+        return [[] for _ in prompts]
+
+
+def test_questions_are_asked_in_the_words_of_their_domain(tokenizer):
+    questions = pd.DataFrame({"question": ["Why?"] * 2, "domain": ["mathematics", "factual"]})
+    prompts = Prompts("qwen")
+    drawn = Sampler(Silent(), tokenizer, prompts).draw(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1])
+    words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
+    assert drawn.prompt_ids == chat_ids(tokenizer, words)
+    assert words[0] != words[1]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["The sum of 1 and 2 is 3. " * 20, "user assistant think " * 20], 270, 512)
+
+
+def test_prompts_open_the_response_without_thinking(tokenizer):
+    """As Qwen3's template does, which writes an empty thought where thinking is switched off."""
+    empty = "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    tokenizer.chat_template = CHAT_TEMPLATE + empty
+    (ids,) = chat_ids(tokenizer, ["1?"])
+    assert tokenizer.decode(ids) == "<|im_start|>user\n1?<|im_end|>\n<|im_start|>assistant\n<think></think>"
+
+
+def test_plain_texts_have_no_end_token_and_keep_their_spaces(tokenizer):
+    ids = [*tokenizer(" 1 , 2 .")["input_ids"], tokenizer.eos_token_id]
+    assert plain_texts(tokenizer, [ids]) == [" 1 , 2 ."]
+
+
+def test_the_answer_format_states_no_confidence():
+    text = "\\boxed{1}\nCONFIDENCE: 0.5"
+    assert np.isnan(stated_confidences([text], "answer")).all()
+    assert stated_confidences([text], "verbal").tolist() == [0.5]
+
+
+def test_rows_of_completions():
+    completions = [Completion([5, 2], np.log([0.5, 0.125]).astype(np.float32), "stop")] * 3
+    completions += [Completion([5, 6], np.zeros(2, dtype=np.float32), "length")]
+    frame = sampled_rows(
+        completions,
+        ["\\boxed{1}"] * 4,
+        "answer",
+        dataset="d",
+        question_ids=["p", "p", "q", "q"],
+        prompt_ids=[[1]] * 4,
+        group_size=2,
+        step=3,
+        first=8,
+    )
+    assert frame["sample"].tolist() == [0, 1, 0, 1]
+    assert frame["response_id"].tolist() == [8, 9, 10, 11]
+    assert frame["truncated"].tolist() == [False] * 3 + [True]
+    assert frame["mean_logprob"].tolist() == pytest.approx([np.log(0.25)] * 3 + [0.0])
+
+
+class Answering:
+    """vLLM's process as the engine sees it: it answers each of two responses to each prompt with one token."""
+
+    version = "0"
+
+    def ask(self, kind, header, prompts, lengths, seeds):
+        answers = [10 * prompt + sample for prompt in range(len(lengths)) for sample in range(2)]
+        ones = array("q", [1] * len(answers))
+        return {}, (array("i", answers), ones, array("f", [-0.5] * len(answers)), array("b", [1, 0] * len(lengths)))
+
+
+def test_responses_of_vllm_are_grouped_by_their_prompts():
+    engine = VllmEngine(Answering(), [2])
+    found = engine.generate([[1], [1, 3], [4]], Sampling(1.0, 0, 1.0, 0.0, max_tokens=1, samples=2), [0, 10, 20])
+    assert [[one.token_ids for one in group] for group in found] == [[[0], [1]], [[10], [11]], [[20], [21]]]
+    assert [one.finish_reason for one in found[0]] == ["stop", "length"]
+    with pytest.raises(ConfigError, match=r"temperature 0\.001 is below"):
+        engine.generate([[1]], Sampling(0.001, 0, 1.0, 0.0, max_tokens=1), [0])

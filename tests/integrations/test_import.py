@@ -1,0 +1,309 @@
+"""Rollout dumps of other engines: the same rows as our own, or an error that names file, sample and field."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import dumps
+from cocal.cli import main
+from cocal.errors import ContractError
+from cocal.integrations import importing
+from cocal.integrations.matching import QuestionIndex
+from cocal.integrations.sample import Sample
+from cocal.integrations.slime import dumps as slime
+from cocal.models.loading import read_vocabulary
+from cocal.questions.prompts import Prompts
+from cocal.store import read_frame, read_provenance, write_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
+
+
+@pytest.fixture(scope="module")
+def questions_file(tmp_path_factory, micro_policy, micro_questions):
+    """The training set, with golds that the micro policy sometimes gives."""
+    frame = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
+    drawn = dumps.sampled(micro_policy, frame).dropna(subset="answer")
+    frame["answer"] = frame["question_id"].map(drawn.groupby("question_id")["answer"].first()).fillna(frame["answer"])
+    path = tmp_path_factory.mktemp("questions") / "micro-train.parquet"
+    write_frame(path, frame, QUESTIONS, {})
+    return path
+
+
+@pytest.fixture(scope="module")
+def questions(questions_file) -> pd.DataFrame:
+    return read_frame(questions_file, QUESTIONS)
+
+
+@pytest.fixture(scope="module")
+def rollouts(micro_policy, questions) -> pd.DataFrame:
+    found = dumps.sampled(micro_policy, questions)
+    assert 0 < found["correct"].mean() < 1
+    assert 0 < found["truncated"].mean() < 1
+    return found
+
+
+@pytest.fixture
+def run(tmp_path, questions_file, micro_checkpoint):
+    """`cocal import-rollouts`; returns the exit code."""
+
+    def start(name, folder, *more):
+        command = [
+            "import-rollouts",
+            "--settings",
+            dumps.SETTINGS.model_dump_json(),
+            "--algorithm",
+            "grpo",
+            "--format",
+            name,
+        ]
+        command += ["--dumps", folder, "--questions", questions_file, "--policy", micro_checkpoint]
+        command += ["--run-folder", tmp_path / "run", "--output", tmp_path / "rollouts", *more]
+        return main([str(word) for word in command])
+
+    return start
+
+
+def same(found: pd.DataFrame, expected: pd.DataFrame, but: tuple[str, ...] = ()) -> None:
+    pd.testing.assert_frame_equal(
+        found.drop(columns=list(but)), RESPONSES.check(expected, "expected").drop(columns=list(but)), check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("name", ["slime", "jsonl", "trl"])
+def test_a_dump_gives_the_rows_that_our_own_engine_records(name, tmp_path, run, rollouts, micro_policy):
+    if name == "slime":
+        folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    elif name == "jsonl":
+        folder = dumps.write_jsonl(tmp_path / "dumps", rollouts)
+    else:
+        folder = tmp_path / "dumps"
+        for step, frame in rollouts.groupby("step"):
+            write_frame(folder / f"step-{step:05d}.parquet", frame, RESPONSES, {})
+    assert run(name, folder, "--reward-key", "acc") == 0
+    found = read_frame(tmp_path / "rollouts", RESPONSES)
+    same(found, rollouts)
+    assert not (tmp_path / "run").exists()
+    made = json.loads(read_provenance(tmp_path / "rollouts/step-00001.parquet")["settings"])
+    assert (made["format"], made["correctness"], made["tokenised_text"]) == (name, "verifier", None)
+
+
+def test_verdicts_are_ours_unless_those_of_the_dump_are_asked_for(tmp_path, run, rollouts, micro_policy):
+    wrong = rollouts.assign(correct=~rollouts["correct"])
+    folder = dumps.write_slime(tmp_path / "dumps", wrong, micro_policy[1])
+    assert run("slime", folder, "--reward-key", "acc") == 0
+    same(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
+    assert run("slime", folder, "--reward-key", "acc", "--correctness", "reward") == 0
+    found = read_frame(tmp_path / "rollouts", RESPONSES)
+    assert (found["correct"] == wrong["correct"]).all()
+    groups = wrong["correct"].to_numpy().reshape(-1, dumps.GROUP).mean(axis=1)
+    np.testing.assert_array_equal(found["group_accuracy"], groups.repeat(dumps.GROUP))
+
+
+def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollouts, micro_policy):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    content = torch.load(folder / "1.pt", weights_only=True)
+    first, rest = content["samples"][:1], content["samples"][1:]
+    torch.save({"rollout_id": 1, "samples": [*first, *rest[::-1]]}, folder / "1.pt")
+    assert run("slime", folder, "--reward-key", "acc") == 0
+    found = read_frame(tmp_path / "rollouts", RESPONSES)
+    for column in ("question_id", "group_accuracy"):
+        groups = found[column].to_numpy().reshape(-1, dumps.GROUP)
+        assert (groups == groups[:, :1]).all()
+    assert sorted(found["text"]) == sorted(rollouts["text"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tokens": None}, "sample 3: field 'tokens' is missing"),
+        ({"group_index": None}, "sample 3: field 'group_index' is missing"),
+        ({"status": None}, "sample 3: field 'status' is missing"),
+        ({"status": "aborted"}, "sample 3: its status is 'aborted'; group accuracies need a response in its place"),
+        ({"status": ["completed"]}, "sample 3: field 'status' is ['completed']: input should be 'completed', "),
+        ({"status": "lost"}, "sample 3: field 'status' is 'lost': input should be 'completed', "),
+        ({"response_length": 0}, "sample 3: response_length is 0 of"),
+        ({"response_length": 10_000}, "sample 3: response_length is 10000 of"),
+        ({"tokens": ["a", "b"]}, "sample 3: field 'tokens' is not a list of token ids"),
+        (
+            {"tokens": [1, 2, 999_999, 2], "response_length": 2, "loss_mask": None, "rollout_log_probs": None},
+            "response token 0 is 999999, outside the checkpoint's vocabulary",
+        ),
+        ({"rollout_log_probs": [0.0]}, "sample 3: field 'rollout_log_probs' has 1 values"),
+        ({"loss_mask": [0, 1, 1] * 9}, "sample 3: loss_mask has 27 values for"),
+        (
+            {"loss_mask": [1, 0], "response_length": 2, "rollout_log_probs": None},
+            "sample 3: its loss_mask excludes tokens that the policy did not write; group accuracies need",
+        ),
+        (
+            {"reward": {"score": 1.0, "length": 4}},
+            "sample 3: the reward has several parts (score, length); name the one that tells whether a response is "
+            "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)",
+        ),
+        ({"reward": float("nan")}, "sample 3: field 'reward' is not a finite number"),
+        ({"group_index": 1}, "sample 0: its group has 3 responses, but policy.responses_per_question is 4"),
+        ({"metadata": {"question_id": "nowhere-1"}}, "sample 3: question 'nowhere-1' is not in the question set"),
+        ({"prompt": "Say hello."}, "sample 3: its prompt holds no question of the question set: 'Say hello.'"),
+    ],
+)
+def test_what_a_dump_lacks_is_named(tmp_path, run, rollouts, micro_policy, capsys, change, message):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    content = torch.load(folder / "0.pt", weights_only=True)
+    content["samples"][3] |= change
+    torch.save(content, folder / "0.pt")
+    assert run("slime", folder, "--reward-key", "acc") == 2
+    error = capsys.readouterr().err
+    assert str(folder / "0.pt") in error
+    assert message in error
+    assert not (tmp_path / "rollouts").exists()
+
+
+def test_a_log_probability_that_is_none_is_refused(tmp_path, run, rollouts, micro_policy, capsys):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    content = torch.load(folder / "0.pt", weights_only=True)
+    for value in (float("nan"), 0.5):
+        content["samples"][0]["rollout_log_probs"][1] = value
+        torch.save(content, folder / "0.pt")
+        assert run("slime", folder, "--reward-key", "acc") == 2
+        assert f"'rollout_log_probs' is {value} at token 1" in capsys.readouterr().err
+
+
+def test_a_complete_response_needs_its_end(tmp_path, run, rollouts, micro_policy, capsys):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    content = torch.load(folder / "0.pt", weights_only=True)
+    sample = next(s for s in content["samples"] if s["status"] == "completed" and s["response_length"] > 1)
+    for name in ("tokens", "rollout_log_probs", "loss_mask"):
+        sample[name] = sample[name][:-1]
+    sample["response_length"] -= 1
+    torch.save(content, folder / "0.pt")
+    assert run("slime", folder, "--reward-key", "acc") == 2
+    assert "a complete response ends with token" in capsys.readouterr().err
+
+
+def test_pickled_objects_are_never_loaded(tmp_path):
+    class Payload:
+        def __reduce__(self):
+            return (tmp_path / "owned").touch, ()
+
+    torch.save({"samples": [Payload()]}, tmp_path / "0.pt")
+    (tmp_path / "1.pt").write_bytes(pickle.dumps({"samples": [Payload()]}))
+    (tmp_path / "2.pt").write_bytes(b"not a dump")
+    for name in ("0.pt", "1.pt", "2.pt"):
+        with pytest.raises(ContractError, match=name):
+            slime.read(tmp_path / name, "acc")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_group_with_two_questions_is_refused(tmp_path, run, rollouts, micro_policy, capsys):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    content = torch.load(folder / "0.pt", weights_only=True)
+    ids = rollouts["question_id"]
+    content["samples"][3]["metadata"] = {"question_id": ids[ids != ids.iloc[0]].iloc[0]}
+    torch.save(content, folder / "0.pt")
+    assert run("slime", folder, "--reward-key", "acc") == 2
+    assert "sample 0: the responses of its group answer different questions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_missing_step_is_named(tmp_path, run, rollouts, micro_policy, capsys, step):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
+    (folder / f"{step - 1}.pt").unlink()
+    assert run("slime", folder) == 2
+    assert f"no dump of rollout step {step}; steps 1 to 3 are needed" in capsys.readouterr().err
+
+
+def test_a_killed_import_goes_on_with_the_next_step(tmp_path, run, rollouts, monkeypatch, capsys):
+    folder = dumps.write_jsonl(tmp_path / "dumps", rollouts)
+    second = folder / "step-00002.jsonl"
+    whole = second.read_text()
+    second.write_text(whole[:-20])
+    assert run("jsonl", folder) == 2
+    lines = whole.count("\n")
+    assert f"{second}: line {lines}: not JSON" in capsys.readouterr().err
+    assert (tmp_path / "run/rollouts/step-00001.parquet").exists()
+
+    read = []
+    real = importing.FORMATS["jsonl"].read
+    second.write_text(whole)
+
+    def interrupted(path, key):
+        read.append(path.name)
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        return real(path, key)
+
+    monkeypatch.setattr(importing.FORMATS["jsonl"], "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("jsonl", folder)
+    assert run("jsonl", folder) == 0
+    # the mended file made other dumps of them: all were read again, and after the kill those that were left
+    assert read == ["step-00001.jsonl", "step-00002.jsonl", "step-00002.jsonl", "step-00003.jsonl"]
+    same(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
+
+
+def test_missing_log_probabilities_are_computed_by_checkpoints(tmp_path, run, rollouts, micro_checkpoint, capsys):
+    folder = dumps.write_jsonl(tmp_path / "dumps", rollouts, logprobs=False)
+    assert run("jsonl", folder) == 2
+    assert "line 1: has no log-probabilities; give checkpoints" in capsys.readouterr().err
+    (tmp_path / "step-3").symlink_to(micro_checkpoint)
+    assert run("jsonl", folder, "--checkpoints", tmp_path / "step-3") == 0
+    found = read_frame(tmp_path / "rollouts", RESPONSES)
+    same(found, rollouts, but=("logprobs", "mean_logprob"))
+    for mine, engines in zip(found["logprobs"], rollouts["logprobs"], strict=True):
+        np.testing.assert_allclose(mine, engines, atol=1e-4)
+
+
+def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, questions, micro_checkpoint, capsys):
+    folder = dumps.write_completions(tmp_path / "dumps", rollouts, questions, spacing=2)
+    assert run("trl", folder) == 2
+    assert "row 0: holds text without token ids" in capsys.readouterr().err
+    (tmp_path / "step-3").symlink_to(micro_checkpoint)
+    assert run("trl", folder, "--tokenise", "tiny", "--checkpoints", tmp_path / "step-3") == 0
+    found = read_frame(tmp_path / "rollouts", RESPONSES)
+    for column in ("question_id", "step", "sample"):
+        assert found[column].tolist() == rollouts[column].tolist()
+    for mine, theirs in zip(found["prompt_ids"], rollouts["prompt_ids"], strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    complete = ~found["truncated"]
+    assert (found["text"] == rollouts["text"])[complete].all()
+    assert json.loads(read_provenance(tmp_path / "rollouts/step-00001.parquet")["settings"])[
+        "tokenised_text"
+    ] == Prompts("tiny").identity("answer")
+    (folder / "completions_00004.parquet").unlink()
+    assert run("trl", folder, "--tokenise", "tiny") == 2
+    assert "one is missing" in capsys.readouterr().err
+
+
+def test_questions_are_found_in_prompts():
+    texts = ["What is 2 + 3?", "What is 2 + 3? Give", "Is 7 prime?", "Twice?", "What is 2"]
+    answers = ["5", "6", "yes", "1", "2"]
+    frame = pd.DataFrame({"question_id": list("abcde"), "question": texts, "answer": answers, "aliases": [[]] * 5})
+    index = QuestionIndex(frame)
+
+    def found(prompt):
+        return frame["question_id"].iloc[index.find(Sample("here", 0, prompt=prompt))]
+
+    assert found("<user>\nWhat  is 2 + 3?</user>") == "a"
+    assert found("Please: what is 2 + 3? Give the answer") == "b"
+    assert found("user\nIS 7 prime?<|im_end|>") == "c"
+    assert found("twice?<|im_end|>") == "d"
+    for prompt in ("Somewhat is 2", "What is 23"):
+        with pytest.raises(ContractError, match="here: its prompt holds no question"):
+            found(prompt)
+    doubled = pd.concat([frame, frame.iloc[:1].assign(question_id="f")], ignore_index=True)
+    assert QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0])) == 0
+    doubled.loc[5, "answer"] = "7"
+    with pytest.raises(ContractError, match="here: a, f are the same text with different answers"):
+        QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0]))
+    assert QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0], question_id="f")) == 5
+
+
+def test_vocabulary_of_a_checkpoint(micro_checkpoint, micro_policy, tmp_path):
+    model, tokenizer = micro_policy
+    found = read_vocabulary(micro_checkpoint)
+    assert found.size == model.config.vocab_size
+    assert tokenizer.eos_token_id in found.ends
+    with pytest.raises(ContractError, match="not a complete checkpoint"):
+        read_vocabulary(tmp_path)

@@ -1,0 +1,332 @@
+"""Scores beyond those of the paper, each against a library or a slow, obvious reference; ties, one class, resamples."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss, roc_auc_score
+from sklearn.metrics import log_loss as log_loss_of_sklearn
+from test_metrics import a_sample, random_responses
+
+from cocal.config.evaluation import MetricSettings
+from cocal.errors import ContractError
+from cocal.metrics.bootstrap import centred_interval, question_counts, resampled_metrics
+from cocal.metrics.calibration import METRICS, bin_index, evaluate
+from cocal.metrics.cells import read_cells
+from cocal.metrics.cube import metric_cube
+from cocal.metrics.ordered import Ordered
+from cocal.metrics.proper import CLIP
+from cocal.metrics.scores import ALL, LEAST, MOST, SCORES, Sample, scores
+from cocal.metrics.shown import BETTER
+from cocal.metrics.smooth import Smooth
+from sample_predictions import sample_predictions
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def scores_of(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    """Confidences with many ties, correctness with both classes, and their scores."""
+    confidence, correct = random_responses(seed, n)
+    correct[:2] = True, False
+    return confidence, correct, scores(confidence, correct, 10)
+
+
+# Proper scores
+
+
+@given(SEEDS, st.integers(2, 60))
+def test_the_brier_score_and_the_log_loss_are_those_of_scikit_learn(seed, n):
+    confidence, correct, found = scores_of(seed, n)
+    assert found["brier"] == pytest.approx(brier_score_loss(correct, confidence), abs=1e-12)
+    clipped = confidence.clip(CLIP, 1 - CLIP)
+    assert found["log_loss"] == pytest.approx(log_loss_of_sklearn(correct, clipped), abs=1e-9)
+
+
+def test_the_log_loss_is_clipped_where_scikit_learn_clips_float32():
+    found = scores(np.array([1.0, 0.0, 1.0]), np.array([False, True, True]), 10)["log_loss"]
+    expected = log_loss_of_sklearn([False, True, True], np.array([1.0, 0.0, 1.0], dtype=np.float32))
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert np.isfinite(found)
+    assert scores(np.array([1.0]), np.array([False]), 10)["log_loss"] == pytest.approx(MOST["log_loss"], abs=1e-9)
+
+
+@given(SEEDS, st.integers(1, 60), st.sampled_from([5, 10]))
+def test_the_parts_of_the_brier_score_add_up(seed, n, bins):
+    """Reliability - resolution + uncertainty, and what varies within the bins (Stephenson et al. 2008)."""
+    confidence, correct = random_responses(seed, n)
+    found = scores(confidence, correct, bins)
+    parts = found["brier_reliability"] - found["brier_resolution"] + found["brier_uncertainty"]
+    index = bin_index(confidence, bins)
+    mean, accuracy = (
+        np.array([values[index == b].mean() for b in index]) for values in (confidence, correct.astype(float))
+    )
+    within = ((confidence - mean) ** 2 - 2 * (confidence - mean) * (correct - accuracy)).mean()
+    assert found["brier"] == pytest.approx(parts + within, abs=1e-12)
+    assert scores(mean, correct, n * bins)["brier"] == pytest.approx(parts, abs=1e-12), "nothing varies within bins"
+    assert found["brier_uncertainty"] == pytest.approx(correct.mean() * (1 - correct.mean()), abs=1e-12)
+
+
+def test_the_parts_of_a_known_case():
+    confidence = np.array([0.2, 0.2, 0.2, 0.2, 0.8, 0.8])
+    found = scores(confidence, np.array([True, False, False, False, True, True]), 10)
+    assert found["brier_reliability"] == pytest.approx((4 * 0.05**2 + 2 * 0.2**2) / 6)
+    assert found["brier_resolution"] == pytest.approx((4 * 0.25**2 + 2 * 0.5**2) / 6)
+    assert found["brier_uncertainty"] == pytest.approx(0.25)
+
+
+# Scores of the order
+
+
+def wrong_at_each_place(confidence: np.ndarray, correct: np.ndarray) -> list[Fraction]:
+    """How wrong the response at each place is on average over all orders of tied responses, most confident first."""
+    shares = []
+    for value in sorted(set(confidence.tolist()), reverse=True):
+        tied = ~correct[confidence == value]
+        shares += [Fraction(int(tied.sum()), len(tied))] * len(tied)
+    return shares
+
+
+def risks(confidence: np.ndarray, correct: np.ndarray) -> list[Fraction]:
+    """The selective risk at the coverages 1/n, 2/n, ..., 1."""
+    shares = wrong_at_each_place(confidence, correct)
+    return [sum(shares[:k], Fraction(0)) / k for k in range(1, len(shares) + 1)]
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.integers(2, 40))
+def test_the_areas_under_the_risk_are_their_definitions(seed, n):
+    confidence, correct, found = scores_of(seed, n)
+    selective = risks(confidence, correct)
+    assert found["aurc"] == pytest.approx(float(sum(selective) / n), abs=1e-12)
+    generalised = [Fraction(0), *(risk * Fraction(k, n) for k, risk in enumerate(selective, 1))]
+    area = sum((low + high) / 2 / n for low, high in pairwise(generalised))
+    assert found["augrc"] == pytest.approx(float(area), abs=1e-12)
+    best = sum(risks(correct.astype(float), correct)) / n
+    risk = selective[-1]
+    assert found["prr"] == pytest.approx(float((risk - sum(selective) / n) / (risk - best)), abs=1e-9)
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.integers(2, 40))
+def test_the_accuracy_at_a_coverage_counts_the_last_response_in_part(seed, n):
+    confidence, correct, found = scores_of(seed, n)
+    shares = wrong_at_each_place(confidence, correct)
+    for name, coverage in (("accuracy_at_50", Fraction(1, 2)), ("accuracy_at_80", Fraction(4, 5))):
+        whole, part = divmod(coverage * n, 1)
+        wrong = sum(shares[: int(whole)], Fraction(0)) + (part * shares[int(whole)] if part else 0)
+        assert found[name] == pytest.approx(float(1 - wrong / (coverage * n)), abs=1e-12)
+
+
+def test_the_best_order_has_ratio_one_and_a_single_group_zero():
+    correct = np.array([True, True, False, True, False])
+    assert scores(np.where(correct, 0.9, 0.1), correct, 10)["prr"] == pytest.approx(1.0)
+    alike = scores(np.full(5, 0.7), correct, 10)
+    assert alike["prr"] == pytest.approx(0.0)
+    assert alike["aurc"] == pytest.approx(0.4)
+    assert alike["augrc"] == pytest.approx(0.2)
+    assert alike["accuracy_at_50"] == alike["accuracy_at_80"] == pytest.approx(0.6)
+    assert scores(np.where(correct, 0.1, 0.9), correct, 10)["prr"] < -1, "worse than random has no bound"
+
+
+def test_malinins_rejection_ratio_is_the_auroc_in_other_units():
+    """With rejected responses counted as correct, the areas are those of the generalised risk."""
+    confidence, correct, found = scores_of(5, 50)
+    risk = 1 - correct.mean()
+    ratio = (risk / 2 - found["augrc"]) / (risk / 2 - risk**2 / 2)
+    assert ratio == pytest.approx(2 * roc_auc_score(correct, confidence) - 1)
+
+
+def adaptive_ece_by_definition(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Fraction:
+    """Each response is cut into as many pieces as there are bins, so that bins hold equally many pieces."""
+    pieces = []
+    for value in sorted(set(confidence.tolist())):
+        tied = correct[confidence == value]
+        gap = Fraction(int(tied.sum()), len(tied)) - Fraction(value)
+        pieces += [gap] * (len(tied) * bins)
+    n = len(confidence)
+    return sum(abs(sum(pieces[b * n : (b + 1) * n], Fraction(0))) for b in range(bins)) / (n * bins)
+
+
+@settings(max_examples=40)
+@given(SEEDS, st.integers(1, 30), st.sampled_from([4, 10]))
+def test_the_bins_of_the_adaptive_ece_hold_equally_many_responses(seed, n, bins):
+    confidence, correct = random_responses(seed, n)
+    found = scores(confidence, correct, bins)["adaptive_ece"]
+    assert found == pytest.approx(float(adaptive_ece_by_definition(confidence, correct, bins)), abs=1e-12)
+
+
+def test_the_adaptive_ece_without_ties_is_that_of_equal_slices():
+    confidence, correct = np.random.default_rng(3).random(40), np.random.default_rng(4).random(40) < 0.6
+    order = np.argsort(confidence)
+    slices = [abs(correct[part].mean() - confidence[part].mean()) for part in np.split(order, 10)]
+    assert scores(confidence, correct, 10)["adaptive_ece"] == pytest.approx(np.mean(slices), abs=1e-12)
+
+
+@given(SEEDS, st.integers(1, 50))
+def test_the_order_of_the_responses_changes_no_score(seed, n):
+    confidence, correct = random_responses(seed, n)
+    order = np.random.default_rng(seed).permutation(n)
+    expected = list(scores(confidence, correct, 10).values())
+    np.testing.assert_allclose(list(scores(confidence[order], correct[order], 10).values()), expected, atol=1e-9)
+
+
+def test_better_confidences_have_better_scores():
+    correct = np.array([True, True, False, True, False])
+    good, bad = (scores(confidence, correct, 10) for confidence in (np.where(correct, 0.95, 0.05), np.full(5, 0.2)))
+    directions = {name: BETTER[name] for name in SCORES}
+    assert {name for name, direction in directions.items() if direction is None} == {"brier_uncertainty"}
+    for name, direction in directions.items():
+        if direction:
+            assert (good[name] > bad[name]) == (direction == "higher"), name
+
+
+# Smooth ECE
+
+
+def smoothed_error(confidence: np.ndarray, correct: np.ndarray, bandwidth: float) -> float:
+    """The mean over [0, 1] of |the smoothed difference|, with the kernel mirrored at both ends again and again."""
+    points = (np.arange(4000) + 0.5) / 4000
+    total = np.zeros(len(points))
+    for c, y in zip(confidence, correct, strict=True):
+        for mirror in (2 * k + sign * c for k in range(-3, 4) for sign in (1, -1)):
+            total += (y - c) * np.exp(-(((points - mirror) / bandwidth) ** 2) / 2)
+    return float(np.abs(total).mean() / (np.sqrt(2 * np.pi) * bandwidth * len(confidence)))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_the_smooth_ece_is_the_bandwidth_that_equals_its_error(seed):
+    confidence, correct = random_responses(seed, 30 * seed)
+    found = scores(confidence, correct, 10)["smooth_ece"]
+    assert smoothed_error(confidence, correct, found) == pytest.approx(found, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("n", "power", "seed", "published"),
+    [(400, 2.0, 1, 0.171443), (2000, 1.0, 2, 0.02721), (1000, 0.5, 3, 0.155501)],
+)
+def test_the_smooth_ece_agrees_with_relplot(n, power, seed, published):
+    """Numbers of relplot 1.0.3, whose bandwidths are multiples of 1/1024. It counts confidences of exactly 0 and 1 half
+    because it does not mirror them; there are none here."""
+    generator = np.random.default_rng(seed)
+    confidence = generator.random(n) * 0.998 + 0.001
+    correct = generator.random(n) < confidence**power
+    assert scores(confidence, correct, 10)["smooth_ece"] == pytest.approx(published, abs=1.5e-3)
+
+
+def test_the_smooth_ece_of_extreme_sets():
+    sure = np.array([0.0, 1.0, 1.0])
+    assert scores(sure, sure == 1, 10)["smooth_ece"] == 0
+    assert scores(np.ones(3), np.zeros(3, dtype=bool), 10)["smooth_ece"] == pytest.approx(1.0, abs=1e-7)
+    assert scores(np.full(9, 0.7), np.ones(9, dtype=bool), 10)["smooth_ece"] == pytest.approx(0.3, abs=1e-7)
+
+
+def test_the_smooth_ece_of_a_large_calibrated_set_needs_more_terms():
+    generator = np.random.default_rng(0)
+    confidence = generator.random(20_000)
+    correct = generator.random(20_000) < confidence
+    found = scores(confidence, correct, 10)["smooth_ece"]
+    assert 0.002 < found < 0.02
+    series = Smooth(np.arange(20_000), confidence, correct - confidence, 20_000)._series(1000).sum(axis=1) / 20_000
+    points = (np.arange(4000) + 0.5) / 4000
+    factors = np.where(np.arange(1000), 2.0, 1.0) * np.exp(-((np.pi * found * np.arange(1000)) ** 2) / 2)
+    whole = np.cos(np.pi * points[:, None] * np.arange(1000)) @ (series * factors)
+    assert np.abs(whole).mean() == pytest.approx(found, abs=1e-4)
+
+
+# Resamples, undefined values, the cube
+
+
+def test_scores_of_a_resample_are_those_of_the_drawn_responses():
+    samples = [a_sample(1, 12, 3), a_sample(2, 12, 1), Sample(np.arange(12)[::-1], *random_responses(4, 12))]
+    result = resampled_metrics(samples, 12, bins=10, resamples=25, generator=np.random.default_rng(3), names=ALL)
+    counts = np.concatenate(list(question_counts(12, 25, np.random.default_rng(3))))
+    for sample, of_sample in zip(samples, result, strict=True):
+        for row, values in zip(counts, of_sample, strict=True):
+            drawn = np.repeat(np.arange(len(sample.question)), row[sample.question].astype(int))
+            expected = scores(sample.confidence[drawn], sample.correct[drawn], 10)
+            np.testing.assert_allclose(values[len(METRICS) :], list(expected.values()), atol=1e-6)
+
+
+def test_the_metrics_of_the_paper_are_the_same_without_the_scores():
+    options = {"bins": 10, "resamples": 25}
+    both = [
+        resampled_metrics([a_sample(1, 12, 3)], 12, **options, generator=np.random.default_rng(3), names=names)
+        for names in (ALL, METRICS)
+    ]
+    assert both[0][:, :, : len(METRICS)].tobytes() == both[1].tobytes()
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_scores_of_a_single_class(correct):
+    confidence, alike = np.array([0.2, 0.9, 0.9]), np.full(3, correct)
+    found = scores(confidence, alike, 10)
+    assert {name for name, value in found.items() if np.isnan(value)} == {"prr"}
+    assert found["aurc"] == pytest.approx(1 - correct, abs=1e-12)
+    assert found["augrc"] == pytest.approx((1 - correct) / 2, abs=1e-12)
+    assert found["brier_uncertainty"] == found["brier_resolution"] == 0
+
+
+def test_without_a_valid_confidence_no_score_is_defined():
+    found = scores(np.full(3, np.nan), np.array([True, False, True]), 10)
+    assert list(found) == list(SCORES)
+    assert all(np.isnan(value) for value in found.values())
+    nothing = Sample(np.arange(3), np.full(3, np.nan), np.array([True, False, True]))
+    resampled = resampled_metrics([nothing], 3, bins=10, resamples=5, generator=np.random.default_rng(0), names=ALL)[0]
+    assert np.isfinite(resampled[:, ALL.index("accuracy")]).all()
+    assert np.isnan(resampled[:, 1:]).all()
+
+
+def test_a_resample_without_valid_responses_is_undefined_alone():
+    sample = Sample(np.arange(3), np.array([0.4, np.nan, np.nan]), np.array([True, False, True]))
+    resampled = resampled_metrics([sample], 3, bins=10, resamples=50, generator=np.random.default_rng(0), names=ALL)[0]
+    undefined = np.isnan(resampled[:, ALL.index("brier")])
+    assert 0 < undefined.sum() < 50
+    for name in ("log_loss", "adaptive_ece", "smooth_ece", "aurc", "augrc", "accuracy_at_50"):
+        assert (np.isnan(resampled[:, ALL.index(name)]) == undefined).all(), name
+
+
+def test_an_interval_keeps_to_the_range_of_its_metric():
+    places = [ALL.index(name) for name in ("prr", "log_loss", "brier")]
+    least, most = (np.array(list(bounds.values()))[places] for bounds in (LEAST, MOST))
+    value, resampled = np.array([-2.0, 3.0, 0.5]), np.array([[-3.0, -1.0], [2.0, 4.0], [-1.0, 2.0]])
+    lower, upper = centred_interval(value, resampled, 1.0, least, most)
+    np.testing.assert_allclose(lower, [-3.0, 2.0, 0.0])
+    np.testing.assert_allclose(upper, [-1.0, 4.0, 1.0])
+
+
+def test_the_cube_holds_all_scores_with_intervals():
+    frame = sample_predictions("math500", methods=("verbal", "cocal-binary"))
+    cube = metric_cube(frame, MetricSettings(resamples=30), {"macro-one": ["math500"]}, metrics=ALL)
+    assert cube.indexes["metric"].tolist() == list(ALL)
+    cell = {"backbone": "tiny-a", "algorithm": "grpo", "dataset": "math500", "method": "cocal-binary"}
+    cell["step"] = max(cube.indexes["step"])
+    one = cube.sel({**cell, "seed": "42"})
+    rows = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 42) & (frame["step"] == cell["step"])]
+    confidence, valid, correct = (rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
+    expected = evaluate(confidence, valid, correct) | scores(np.where(valid, confidence, np.nan), correct, 10)
+    np.testing.assert_allclose(one["value"], [expected[name] for name in ALL], atol=1e-12)
+    assert (one["lower"] <= one["value"]).all()
+    assert (one["value"] <= one["upper"]).all()
+    assert (one["lower"] < one["upper"]).all()
+
+
+def test_a_cube_of_the_papers_metrics_says_how_to_get_the_scores():
+    frame = sample_predictions("math500", methods=("verbal",))
+    cube = metric_cube(frame, MetricSettings(resamples=0))
+    assert cube.indexes["metric"].tolist() == list(METRICS)
+    cell = {"backbone": "tiny-a", "algorithm": "grpo", "dataset": "math500", "method": "verbal", "seed": "mean"}
+    cell["step"] = max(cube.indexes["step"])
+    assert read_cells(cube, {("verbal",): cell}, ["method"])["metric"].tolist() == list(METRICS)
+    with pytest.raises(ContractError, match="no metric brier; make it anew with `cocal metrics --scores`"):
+        read_cells(cube, {("verbal",): cell}, ["method"], SCORES)
+
+
+def test_groups_are_sorted_from_the_highest_confidence():
+    ordered = Ordered.of(np.arange(4), np.array([0.1, 0.9, 0.1, 0.5]), np.array([True, False, False, True]))
+    assert ordered.confidence.tolist() == [0.9, 0.5, 0.1]
+    assert ordered.starts.tolist() == [0, 1, 2]
+    assert ordered.question.tolist() == [1, 3, 0, 2]
+    assert ordered.wrong.tolist() == [True, False, False, True]

@@ -1,0 +1,201 @@
+"""Checkpoints from elsewhere: what is taken, what is refused, and how a hub that cannot be reached is reported."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cocal.cli import main
+from cocal.config.backbone import BackboneChoice
+from cocal.config.load import validate
+from cocal.errors import ConfigError, ContractError
+from cocal.models import hub
+from cocal.models.importing import import_checkpoint
+from cocal.models.loading import cast_weights, load_policy, stored_dtype
+from cocal.store.documents import read_attributes
+
+SHAPE = {"depth": 2, "width": 32}
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def source(tmp_path, micro_checkpoint):
+    """A copy of the micro policy, with files that nobody needs."""
+    folder = tmp_path / "source"
+    shutil.copytree(micro_checkpoint, folder)
+    (folder / "pytorch_model.bin").write_bytes(b"a pickle")
+    (folder / "modeling_own.py").write_text("raise SystemExit")
+    (folder / "provenance.json").unlink()
+    return folder
+
+
+def test_a_checkpoint_gets_its_place(source, tmp_path, micro_checkpoint):
+    import_checkpoint(source, tmp_path / "step-3", **SHAPE, attributes={"stage": "import"}, base=micro_checkpoint)
+    found = {path.name for path in (tmp_path / "step-3").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "provenance.json"} <= found
+    assert not found & {"pytorch_model.bin", "modeling_own.py"}
+    taken, original = load_policy(tmp_path / "step-3")[0], load_policy(source)[0]
+    assert all((taken.state_dict()[name] == tensor).all() for name, tensor in original.state_dict().items())
+
+
+def test_a_sharded_checkpoint_is_checked_tensor_by_tensor(source, tmp_path, micro_policy):
+    (source / "model.safetensors").unlink()
+    micro_policy[0].save_pretrained(source, max_shard_size="40KB")
+    shards = sorted(source.glob("*.safetensors"))
+    assert len(shards) > 1
+    import_checkpoint(source, tmp_path / "whole", **SHAPE, attributes={})
+    assert len(list((tmp_path / "whole").glob("*.safetensors"))) == len(shards)
+    tensors = load_file(shards[0])
+    lost = min(tensors)
+    save_file({name: tensor for name, tensor in tensors.items() if name != lost}, shards[0])
+    with pytest.raises(ContractError, match=rf"{shards[0].name}: tensor {lost} is missing"):
+        import_checkpoint(source, tmp_path / "lost", **SHAPE, attributes={})
+    shards[0].unlink()
+    with pytest.raises(ContractError, match=rf"{shards[0].name} is missing"):
+        import_checkpoint(source, tmp_path / "lost", **SHAPE, attributes={})
+    assert not (tmp_path / "lost").exists()
+
+
+def _settings(file="config.json", **changes):
+    def change(folder):
+        path = folder / file
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+def _cut(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_settings(num_hidden_layers=3), "num_hidden_layers is 3, the backbone's depth is 2"),
+        (_settings(hidden_size=64), "hidden_size is 64, the backbone's width is 32"),
+        (_settings(auto_map={"AutoModel": "modeling_own.Own"}), "brings code of its own"),
+        (_settings("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}), "brings code of its own"),
+        (_settings(vocab_size=100), "tokens, but the embedding has 100 rows"),
+        (_settings(vocab_size=512), "the embedding has 512 rows, but that of .* has 384"),
+        (
+            lambda folder: (folder / "model.safetensors").unlink(),
+            "model.safetensors is missing; weights must be safetensors",
+        ),
+        (_cut, "model.safetensors: the safetensors file is not complete"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json: the file is not JSON"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "not a complete checkpoint"),
+    ],
+)
+def test_another_or_a_broken_checkpoint_is_refused(source, tmp_path, micro_checkpoint, damage, message):
+    damage(source)
+    with pytest.raises(ContractError, match=message):
+        import_checkpoint(source, tmp_path / "step-3", **SHAPE, attributes={}, base=micro_checkpoint)
+    assert not (tmp_path / "step-3").exists()
+
+
+def test_another_vocabulary_is_refused(source, tmp_path, micro_checkpoint):
+    path = source / "tokenizer.json"
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    first, second = [token for token in vocabulary if len(token) == 1][:2]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ContractError, match=r"the vocabulary differs from that of .* in token"):
+        import_checkpoint(source, tmp_path / "step-3", **SHAPE, attributes={}, base=micro_checkpoint)
+
+
+def test_the_command_places_every_stage(source, tmp_path, micro_checkpoint):
+    backbone = {"source": "checkpoint", "label": "Micro", "path": str(micro_checkpoint), **SHAPE}
+    command = ["import-checkpoints", "--backbone", json.dumps(backbone), "--base", str(micro_checkpoint)]
+    command += ["--stages", f"2={source}", f"3={source}", "--output", str(tmp_path / "policies")]
+    assert main(command) == 0
+    assert {path.name for path in (tmp_path / "policies").iterdir()} == {"step-2", "step-3"}
+    made = read_attributes(tmp_path / "policies/step-2/provenance.json")
+    assert json.loads(made["settings"]) == {"source": str(source)}
+
+
+@pytest.fixture
+def cached(tmp_path, micro_checkpoint, monkeypatch):
+    """The hub's cache as a finished download leaves it: files are links to blobs."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    repository = tmp_path / "hub" / "models--owner--micro"
+    snapshot = repository / "snapshots" / REVISION
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    for file in micro_checkpoint.iterdir():
+        shutil.copy(file, repository / "blobs" / file.name)
+        (snapshot / file.name).symlink_to(repository / "blobs" / file.name)
+    return snapshot
+
+
+def test_a_backbone_of_the_hub_is_taken_from_its_cache(cached, tmp_path):
+    assert hub.download("owner/micro", REVISION) == cached
+    settings = {"source": "checkpoint", "label": "Micro", "path": "owner/micro", "revision": REVISION, **SHAPE}
+    output = tmp_path / "base" / "step-0"
+    assert main(["backbone", "--settings", json.dumps(settings), "--output", str(output)]) == 0
+    assert not any(path.is_symlink() for path in output.iterdir())
+    assert json.loads(read_attributes(output / "provenance.json")["settings"])["revision"] == REVISION
+    load_policy(output)
+
+
+def test_a_judge_of_the_hub_is_fetched_before_its_jobs(cached, tmp_path, capsys):
+    flags = ["hub", "--name", "owner/micro", "--revision", REVISION, "--output", str(tmp_path / "judge.json")]
+    assert main(flags) == 0
+    assert json.loads((tmp_path / "judge.json").read_text()) == {"name": "owner/micro", "revision": REVISION}
+    (tmp_path / "judge.json").unlink()
+    (cached / "model.safetensors").unlink()
+    assert main(flags) == 2
+    assert "model.safetensors: the file is missing" in capsys.readouterr().err
+    assert not (tmp_path / "judge.json").exists()
+
+
+def test_a_hub_out_of_reach_names_the_ways_out(cached, tmp_path, capsys):
+    settings = {"source": "checkpoint", "label": "Micro", "path": "owner/other", "revision": REVISION, **SHAPE}
+    assert main(["backbone", "--settings", json.dumps(settings), "--output", str(tmp_path / "base")]) == 2
+    error = capsys.readouterr().err
+    assert "owner/other at 0123456789ab: cannot be downloaded" in error
+    assert f"hf download owner/other --revision {REVISION}" in error
+    assert not (tmp_path / "base").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "revision", "valid"),
+    [
+        ("Qwen/Qwen3-8B", REVISION, True),
+        ("Qwen/Qwen3-8B", None, False),
+        ("Qwen/Qwen3-8B", "main", False),
+        ("./Qwen/Qwen3-8B", None, True),
+        ("/models/Qwen3-8B", None, True),
+        ("models/qwen/base", None, True),
+    ],
+)
+def test_a_hub_checkpoint_needs_a_commit(path, revision, valid):
+    settings = {"source": "checkpoint", "label": "8B", "path": path, "revision": revision, **SHAPE}
+    if valid:
+        validate(BackboneChoice, settings, "here")
+    else:
+        with pytest.raises(ConfigError, match="revision"):
+            validate(BackboneChoice, settings, "here")
+
+
+def test_weights_are_stored_in_another_format(source):
+    before = load_file(source / "model.safetensors")
+    cast_weights(source, torch.bfloat16)
+    assert stored_dtype(source) == torch.bfloat16
+    for name, tensor in load_file(source / "model.safetensors").items():
+        assert torch.equal(tensor, before[name].to(torch.bfloat16))
+    load_policy(source)
+
+
+def test_the_index_of_weights_in_several_files_states_their_size(source, tmp_path):
+    """Readers plan their memory by it."""
+    load_policy(source).model.save_pretrained(tmp_path / "parts", max_shard_size="50KB")
+    assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 1
+    before = json.loads((tmp_path / "parts/model.safetensors.index.json").read_text())
+    cast_weights(tmp_path / "parts", torch.bfloat16)
+    after = json.loads((tmp_path / "parts/model.safetensors.index.json").read_text())
+    assert after["weight_map"] == before["weight_map"]
+    assert after["metadata"]["total_size"] == before["metadata"]["total_size"] / 2

@@ -1,0 +1,368 @@
+"""A companion of one's own: fitted on anybody's rollouts, saved in the Hub's convention, applied to responses."""
+
+import copy
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from huggingface_hub import HfApi, ModelCard
+
+import dumps
+from cocal import Companion
+from cocal.companion.companions import load_companions, save_companions
+from cocal.config.evaluation import CompanionSettings
+from cocal.errors import ConfigError, ContractError
+from cocal.features import extract
+from cocal.features.store import open_features
+from cocal.methods import companion_scores
+from cocal.own_policy import companion
+from cocal.own_policy.encoding import Encoder
+from cocal.store import read_frame, write_frame
+from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
+
+SETTINGS = CompanionSettings(
+    targets=("group", "binary"), widths=(16, 12, 8, 4), batch_size=16, passes=3, seeds=(42, 137), learning_rate=0.002
+)
+
+FLOAT32 = '{"dtype":"float32"}'
+
+
+@pytest.fixture(scope="session")
+def golds(own):
+    return own.questions
+
+
+@pytest.fixture(scope="session")
+def rollouts(own):
+    return own.rollouts
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory, rollouts, golds, micro_checkpoint):
+    """What the workflow's commands make of these rollouts: features and companions."""
+    from cocal.cli import main
+
+    folder = tmp_path_factory.mktemp("study")
+    for step, rows in rollouts.groupby("step"):
+        write_frame(folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
+    write_frame(folder / "questions.parquet", golds, QUESTIONS, {})
+    write_frame(folder / "responses/micro-train.parquet", rollouts.assign(step=3), RESPONSES, {})
+    step, samples = folder / "step-3", f'{{"micro-train":{dumps.GROUP}}}'
+    step.symlink_to(micro_checkpoint)
+    given, responses, features = folder / "rollouts", folder / "responses", folder / "features"
+    commands = [
+        f"replay --settings {FLOAT32} --rollouts {given} --checkpoints {step} --run-folder {folder}/run "
+        f"--output {folder}/rollouts.zarr",
+        f"companions --settings {SETTINGS.model_dump_json()} --rollouts {given} --questions {folder}/questions.parquet "
+        f"--features {folder}/rollouts.zarr --steps 3 --output {folder}/companions",
+        f"features --settings {FLOAT32} --samples {samples} --responses {responses} --checkpoint {step} "
+        f"--output {features}",
+        f"predictions --samples {samples} --methods cocal-group,cocal-binary --backbone micro --algorithm grpo --step 3"
+        f" --responses answer={responses} --features answer={features} --companions"
+        f" rollouts={folder}/companions/steps-3 "
+        f"--output {folder}/predictions.parquet",
+    ]
+    for command in commands:
+        assert main(command.split()) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def table(rollouts, golds) -> pd.DataFrame:
+    """The same rollouts as a table of one's own, with exact ids."""
+    texts = golds.set_index("question_id")["question"]
+    return pd.DataFrame(
+        {
+            "question": rollouts["question_id"].map(texts),
+            "prompt_ids": rollouts["prompt_ids"],
+            "response_ids": rollouts["response_ids"],
+            "correct": rollouts["correct"],
+            "step": rollouts["step"],
+            "group": np.arange(len(rollouts)) // dumps.GROUP,
+            "truncated": rollouts["truncated"],
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def fitted(micro_policy, table, golds) -> Companion:
+    return Companion.fit(*micro_policy, table, settings=SETTINGS, questions=golds["question"], number_format="float32")
+
+
+def test_importing_the_package_loads_no_library():
+    code = "import sys, cocal; print(sorted({'torch', 'numpy', 'pandas', 'huggingface_hub'} & {*sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_weights_are_those_that_the_workflow_fits(fitted, study):
+    """The micro policy sampled every step, so its states are those of a recorder."""
+    expected = load_companions(study / "companions/steps-3").model.state_dict()
+    for name, weights in fitted.companions.model.state_dict().items():
+        np.testing.assert_array_equal(weights, expected[name])
+    assert fitted.about.spec == load_companions(study / "companions/steps-3").spec
+
+
+def test_states_from_a_recorder_give_the_same_weights(fitted, micro_policy, table, golds, study):
+    """States that were captured while the policy trained are as good as states that are read again."""
+    states = open_features(study / "rollouts.zarr").read(0, len(table))
+    given = Companion.fit(
+        *micro_policy, table, settings=SETTINGS, questions=golds["question"], number_format="float32", states=states
+    )
+    for name, weights in given.companions.model.state_dict().items():
+        np.testing.assert_array_equal(weights, fitted.companions.model.state_dict()[name])
+
+
+def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, micro_policy, table):
+    stored = read_frame(study / "predictions.parquet", PREDICTIONS).sort_values("response_id")
+    expected = {key: rows["confidence"].to_numpy() for key, rows in stored.groupby(["method", "seed"])}
+    for target, seed in fitted.members:
+        found = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"], target=target, seed=seed)
+        np.testing.assert_array_equal(found, expected[f"cocal-{target}", seed])
+    mean = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"])
+    np.testing.assert_array_equal(mean, np.mean([expected["cocal-binary", seed] for seed in (42, 137)], axis=0))
+    assert len(np.unique(mean)) > 10
+
+
+def test_blocks_are_as_large_as_those_of_the_workflow():
+    """The last digits of a state depend on the responses that are passed through the model with it."""
+    assert companion.BLOCK == extract._ROWS_PER_WRITE
+    assert companion.ROWS == companion_scores._ROWS
+    assert companion.ROWS % companion.BLOCK == 0
+
+
+def test_states_need_rollouts_in_the_order_of_their_steps(micro_policy, table):
+    states = np.zeros((len(table), 64), dtype=np.float32)
+    with pytest.raises(ContractError, match="not in the order of their steps; sort both"):
+        Companion.fit(*micro_policy, table[::-1], settings=SETTINGS, states=states)
+    with pytest.raises(ContractError, match=r"states have shape \(60, 32\), but 60 responses .* need \(60, 64\)"):
+        Companion.fit(*micro_policy, table, settings=SETTINGS, states=states[:, :32])
+
+
+def test_a_study_s_companions_score_the_same(study, micro_policy, table, fitted):
+    own = Companion.from_study(study / "companions/steps-3", micro_policy[0], "float32")
+    found = own.score(*micro_policy, table["prompt_ids"][:9], table["response_ids"][:9], seed=42)
+    np.testing.assert_array_equal(
+        found, fitted.score(*micro_policy, table["prompt_ids"][:9], table["response_ids"][:9], seed=42)
+    )
+
+
+def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy, table):
+    fitted.save_pretrained(tmp_path / "saved")
+    assert {file.name for file in (tmp_path / "saved").iterdir()} == {"model.safetensors", "config.json", "README.md"}
+    loaded = Companion.from_pretrained(tmp_path / "saved")
+    assert loaded.about == fitted.about
+    given = table["prompt_ids"], table["response_ids"]
+    np.testing.assert_array_equal(loaded.score(*micro_policy, *given), fitted.score(*micro_policy, *given))
+    loaded.save_pretrained(tmp_path / "again")
+    for file in ("model.safetensors", "config.json", "README.md"):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "saved" / file).read_bytes()
+
+
+def test_the_model_card_states_what_was_measured(tmp_path, fitted, rollouts):
+    fitted.save_pretrained(tmp_path)
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.library_name == "cocal"
+    measured = {one.metric: one for one in fitted.about.held_out.metrics}
+    assert f"| ECE | {measured['ece'].value:.3f} |" in card.text
+    spec = fitted.about.spec
+    assert f"{spec.training_responses} responses of rollout steps 1 to 3" in card.text
+    assert fitted.about.held_out.responses >= spec.validation_responses
+    assert json.loads((tmp_path / "config.json").read_text())["spec"]["layer"] == 1
+
+
+def test_a_companion_is_pushed_by_the_hub_s_own_client(fitted, monkeypatch):
+    """The Hub itself is not reached; what would be uploaded is what `save_pretrained` writes."""
+    pushed = {}
+
+    def uploaded(self, *, repo_id, folder_path, **options):
+        pushed[repo_id] = sorted(file.name for file in folder_path.iterdir())
+
+    created = type("Created", (), {"repo_id": "me/companion"})
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, **options: created)
+    monkeypatch.setattr(HfApi, "upload_folder", uploaded)
+    fitted.push_to_hub("me/companion")
+    assert pushed == {"me/companion": ["README.md", "config.json", "model.safetensors"]}
+
+
+def test_states_are_scored_as_responses_are(fitted, micro_policy, table):
+    from cocal.own_policy.companion import states_of
+
+    encoder = fitted.encoder(micro_policy)
+    samples = [_sample(row) for row in table.head(7).itertuples()]
+    rows = encoder.encode(samples)
+    states = states_of(micro_policy, fitted.about, rows, 16384)
+    expected = fitted.score(*micro_policy, table["prompt_ids"][:7], table["response_ids"][:7], target="group")
+    np.testing.assert_array_equal(fitted.score_states(states, target="group"), expected)
+    assert fitted.score_states(states[:0]).shape == (0,)
+
+
+def _sample(row):
+    from cocal.integrations.sample import Sample
+
+    return Sample("row", group=0, prompt_ids=np.array(row.prompt_ids), response_ids=np.array(row.response_ids))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": "question"}, "no target 'question'; it was fitted for group, binary"),
+        ({"seed": 7}, "no seed 7; it has 42, 137"),
+    ],
+)
+def test_a_member_that_was_not_fitted_is_refused(fitted, given, message):
+    with pytest.raises(ConfigError, match=message):
+        fitted.score_states(np.zeros((1, 64), dtype=np.float32), **given)
+
+
+def test_states_of_another_width_are_refused(fitted):
+    with pytest.raises(ContractError, match=r"features have shape \(3, 10\), but the companions need width 64"):
+        fitted.score_states(np.zeros((3, 10), dtype=np.float32))
+
+
+def test_a_companion_of_another_model_is_refused(fitted, micro_policy):
+    base = fitted.about.base_model.model_copy(update={"name": "other", "hidden": 48})
+    other = Companion(fitted.companions, fitted.about.model_copy(update={"base_model": base}))
+    with pytest.raises(
+        ContractError, match=r"the model's hidden width is 32, but the companion reads .* of other, where"
+    ):
+        other.score(*micro_policy, ["1 + 1"], ["2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("config.json", lambda file: file.unlink(), "the file is missing; is"),
+        ("model.safetensors", lambda file: file.unlink(), "model.safetensors: the file is missing"),
+        ("config.json", lambda file: file.write_text("{}"), "not a companion's settings .spec: Field required"),
+        (
+            "model.safetensors",
+            lambda file: file.write_bytes(file.read_bytes()[:900]),
+            "has changed since it was saved",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_companion_is_refused(tmp_path, fitted, name, damage, message):
+    fitted.save_pretrained(tmp_path)
+    damage(tmp_path / name)
+    with pytest.raises(ContractError, match=message):
+        Companion.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "marker", "bit"),
+    [
+        ("model.safetensors", b"", -1),
+        ("model.safetensors", b"data_offsets", 1),
+        ("config.json", b'"dropout": [', 1),
+        ("config.json", b'"seal": "', 1),
+        ("config.json", b'"weights": "', 1),
+    ],
+)
+@pytest.mark.parametrize("place", ["folder", "hub"])
+def test_a_flipped_bit_is_noticed(tmp_path, fitted, name, marker, bit, place):
+    """The Hub's copy is one that its client has downloaded: it is loaded from the client's cache."""
+    folder = tmp_path / "folder"
+    options = {}
+    if place == "hub":
+        cached = tmp_path / "cache/models--me--companion"
+        folder = cached / "snapshots/0123abc"
+        (cached / "refs").mkdir(parents=True)
+        (cached / "refs/main").write_text("0123abc")
+        options = {"cache_dir": tmp_path / "cache", "local_files_only": True}
+    fitted.save_pretrained(folder)
+    source = "me/companion" if place == "hub" else folder
+    assert Companion.from_pretrained(source, **options).about == fitted.about
+    content = bytearray((folder / name).read_bytes())
+    at = len(content) - 3 if bit < 0 else content.rindex(marker) + len(marker) + 3
+    content[at] ^= abs(bit)
+    (folder / name).write_bytes(content)
+    with pytest.raises(ContractError, match=rf"{name}: (the file has|not a readable)"):
+        Companion.from_pretrained(source, **options)
+
+
+def test_weights_of_another_companion_are_noticed(tmp_path, fitted):
+    fitted.save_pretrained(tmp_path / "a")
+    with torch.no_grad():
+        other = Companion(copy.deepcopy(fitted.companions), fitted.about)
+        next(iter(other.companions.model.parameters())).add_(0.25)
+    other.save_pretrained(tmp_path / "b")
+    (tmp_path / "b/model.safetensors").replace(tmp_path / "a/model.safetensors")
+    with pytest.raises(ContractError, match=r"a/model.safetensors: the file has changed since it was saved"):
+        Companion.from_pretrained(tmp_path / "a")
+
+
+def test_an_older_companion_is_loaded_with_a_warning(tmp_path, fitted, caplog):
+    """Version 1 wrote neither digests nor what this version keeps of the rollouts."""
+    fitted.save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    for name in ("provenance", "fields", "correct_above", "max_response_length", "held_out_all_steps", "rollouts"):
+        del content[name]
+    del content["held_out"]["steps"], content["held_out"]["cut"]
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    states = np.random.default_rng(5).normal(size=(6, 64)).astype(np.float32)
+    found = Companion.from_pretrained(tmp_path)
+    np.testing.assert_array_equal(found.score_states(states), fitted.score_states(states))
+    assert "an older companion without digests" in caplog.text
+    assert found.about.in_words().startswith(f"On {fitted.about.held_out.responses} responses to ")
+    assert "### All responses" in found.about.card()
+
+
+@pytest.mark.parametrize("strange", [float("nan"), float("-inf")])
+def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, fitted, study, micro_policy, strange):
+    """Also where the file carries no digest, and those of a study."""
+    companions = copy.deepcopy(fitted.companions)
+    name, weights = next(iter(companions.model.named_parameters()))
+    with torch.no_grad():
+        weights.view(-1)[7] = strange
+    Companion(companions, fitted.about).save_pretrained(tmp_path)
+    with pytest.raises(ContractError, match=rf"model.safetensors: weights of {name} are not finite numbers"):
+        Companion.from_pretrained(tmp_path)
+    save_companions(tmp_path / "companions.safetensors", companions, {})
+    with pytest.raises(ContractError, match=rf"companions.safetensors: weights of {name} are not finite numbers"):
+        Companion.from_study(tmp_path, micro_policy[0], "float32")
+
+
+def test_a_flipped_bit_of_a_study_s_companions_is_noticed(tmp_path, study, micro_policy):
+    content = bytearray((study / "companions/steps-3/companions.safetensors").read_bytes())
+    content[-3] ^= 1
+    (tmp_path / "companions.safetensors").write_bytes(content)
+    with pytest.raises(ContractError, match=r"companions.safetensors: the file has changed since it was written"):
+        Companion.from_study(tmp_path, micro_policy[0], "float32")
+
+
+@pytest.mark.parametrize("name", ["/nowhere/at/all", "me/companion"])
+def test_a_companion_that_is_nowhere_is_refused(name):
+    with pytest.raises(ContractError, match=f"{name}: .*make one by `cocal fit`"):
+        Companion.from_pretrained(name)
+
+
+def test_texts_get_the_ids_that_were_sampled(fitted, micro_policy, rollouts, golds):
+    """A question in the policy's chat, and a response as text: the same ids, where the text says all."""
+    from cocal.integrations.sample import Sample
+    from cocal.questions.prompts import Prompts
+
+    texts = golds.set_index("question_id")["question"]
+    encoder: Encoder = fitted.encoder(micro_policy)
+    found = encoder.encode(
+        [
+            Sample(
+                "row",
+                group=0,
+                prompt=Prompts("tiny").message("answer", texts[row.question_id]),
+                text=row.text,
+                truncated=row.truncated,
+            )
+            for row in rollouts.itertuples()
+        ]
+    )
+    same = 0
+    for one, row in zip(found, rollouts.itertuples(), strict=True):
+        assert one.prompt.tolist() == list(row.prompt_ids)
+        assert (one.origin, one.exact, one.truncated) == ("chat", False, row.truncated)
+        same += one.response.tolist() == list(row.response_ids)
+    assert same > 0.5 * len(rollouts)

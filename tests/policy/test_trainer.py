@@ -1,0 +1,323 @@
+"""Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from trl import GRPOTrainer
+
+from cocal.answers.equivalence import Verifier
+from cocal.answers.judge import Verdicts
+from cocal.config.evaluation import FeatureSettings, VerifierSettings
+from cocal.config.policy import PolicySettings
+from cocal.errors import ContractError
+from cocal.features.forward import score
+from cocal.models.loading import cast_weights, load_policy, stored_dtype
+from cocal.policy import trainer as trainer_module
+from cocal.policy.micro_batches import sorted_by_length
+from cocal.policy.recorder import Outputs, RolloutRecorder
+from cocal.policy.seconds import StepSeconds
+from cocal.policy.train import train_policy
+from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.questions.prompts import Prompts
+from cocal.store import read_document, read_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.run_folder import RunFolder
+from micro import own_copy
+from micro_trainer import micro_trainer
+
+ROWS, PROMPT, RESPONSE = 12, 7, 9
+
+
+def _settings(**changes) -> PolicySettings:
+    settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
+    length = {"max_response_length": {"grpo": 16}}
+    return PolicySettings(dataset="micro-train", **settings | length | changes)
+
+
+@pytest.fixture
+def trainer(tmp_path, micro_checkpoint):
+    """Makes a trainer of the micro policy."""
+
+    def make(settings: PolicySettings) -> RecordingGRPOTrainer:
+        trainer = micro_trainer(tmp_path, micro_checkpoint, settings)
+        trainer.model.train()
+        trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+        return trainer
+
+    return make
+
+
+@pytest.fixture
+def rows() -> dict[str, torch.Tensor]:
+    """All rollouts of an update in TRL's form, with padding on both sides."""
+    random = torch.Generator().manual_seed(3)
+    prompts = torch.randint(2, PROMPT + 1, (ROWS,), generator=random)
+    responses = torch.randint(1, RESPONSE + 1, (ROWS,), generator=random)
+    prompt_mask = (torch.arange(PROMPT) >= PROMPT - prompts[:, None]).long()
+    completion_mask = (torch.arange(RESPONSE) < responses[:, None]).long()
+    return {
+        "prompt_ids": torch.randint(3, 300, (ROWS, PROMPT), generator=random) * prompt_mask,
+        "prompt_mask": prompt_mask,
+        "completion_ids": torch.randint(3, 300, (ROWS, RESPONSE), generator=random) * completion_mask,
+        "completion_mask": completion_mask,
+        "advantages": torch.randn(ROWS, generator=random),
+        "old_per_token_logps": -6 * torch.rand(ROWS, RESPONSE, generator=random),
+        "num_items_in_batch": completion_mask.sum(),
+    }
+
+
+def _split(rows: dict[str, torch.Tensor], count: int) -> list[dict[str, torch.Tensor]]:
+    parts = {key: value.chunk(count) if value.dim() else [value] * count for key, value in rows.items()}
+    return [{key: value[k] for key, value in parts.items()} for k in range(count)]
+
+
+def _loss(trainer, batches) -> tuple[float, list[torch.Tensor]]:
+    """Loss of an update and its gradients."""
+    trainer.model.zero_grad()
+    total = 0.0
+    for batch in batches:
+        loss = trainer.compute_loss(trainer.model, batch)
+        loss.backward()
+        total += loss.item()
+    return total, [parameter.grad.clone() for parameter in trainer.model.parameters()]
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+@pytest.mark.parametrize("of", ["responses", "tokens"])
+def test_sorting_and_trimming_leave_the_loss_alone(trainer, rows, loss, of):
+    """TRL's loss of the micro-batches as TRL splits them, and of ours."""
+    trainer = trainer(_settings(loss=loss))
+    if of == "tokens":
+        rows["advantages"] = rows["advantages"][:, None] * torch.linspace(-1, 1, RESPONSE)
+    batches = _split(rows, 3)
+    ours = sorted_by_length(batches)
+    assert sum(batch["prompt_ids"].shape[1] + batch["completion_ids"].shape[1] for batch in ours) < 3 * 16
+    expected, gradients = _loss(trainer, batches)
+    found, trimmed = _loss(trainer, ours)
+    assert abs(expected) > 1e-3
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for one, other in zip(trimmed, gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+def test_the_loss_is_the_clipped_one(trainer, rows, loss):
+    """Equation 1: -min(ratio A, clip(ratio, 1 - low, 1 + high) A), averaged within responses or over all tokens."""
+    one = trainer(_settings(loss=loss, temperature=0.7, clip_low=0.3, clip_high=0.5, micro_batch=12))
+    rows["advantages"] = rows["advantages"][:, None] * torch.linspace(-1, 1, RESPONSE)
+    total, tokens = 0.0, 0
+    with torch.no_grad():
+        for k in range(ROWS):
+            prompt = rows["prompt_ids"][k][rows["prompt_mask"][k].bool()]
+            response = rows["completion_ids"][k][rows["completion_mask"][k].bool()]
+            logits = one.model(torch.cat([prompt, response])[None]).logits[0, len(prompt) - 1 : -1] / 0.7
+            logprobs = logits.log_softmax(dim=1)[range(len(response)), response]
+            # ratios from far below the clip range to far above it
+            rows["old_per_token_logps"][k, : len(response)] = logprobs - torch.linspace(-0.9, 0.9, len(response))
+            ratio = torch.linspace(-0.9, 0.9, len(response)).exp()
+            advantage = rows["advantages"][k, : len(response)]
+            losses = -torch.minimum(ratio * advantage, ratio.clamp(0.7, 1.5) * advantage)
+            total += losses.mean().item() / ROWS if loss == "grpo" else losses.sum().item()
+            tokens += len(response)
+    found, _ = _loss(one, [rows])
+    assert found == pytest.approx(total if loss == "grpo" else total / tokens, rel=1e-4)
+
+
+def test_sorted_micro_batches_hold_every_row_once(rows):
+    rows["row"] = torch.arange(ROWS)
+    found = sorted_by_length(_split(rows, 3))
+    assert sorted(torch.cat([batch["row"] for batch in found]).tolist()) == list(range(ROWS))
+    lengths = [batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1) for batch in found]
+    assert torch.cat(lengths).diff().ge(0).all()
+    for batch in found:
+        assert len(batch["row"]) == ROWS // 3
+        for part in ("prompt", "completion"):
+            of_rows = rows[f"{part}_mask"][batch["row"]].sum(1)
+            assert batch[f"{part}_mask"].shape[1] == of_rows.max()
+            assert batch[f"{part}_mask"].sum(1).tolist() == of_rows.tolist()
+        kept = rows["old_per_token_logps"][batch["row"]] * rows["completion_mask"][batch["row"]]
+        assert (batch["old_per_token_logps"] * batch["completion_mask"]).sum() == pytest.approx(kept.sum().item())
+
+
+def test_log_probabilities_are_trls(trainer, rows):
+    trainer = trainer(_settings(temperature=0.7))
+    ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
+    real = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
+    both = []
+    for trainer_class in (GRPOTrainer, RecordingGRPOTrainer):
+        trainer.model.zero_grad()
+        found = trainer_class._get_per_token_logps_and_entropies(
+            trainer, trainer.model, ids, real, RESPONSE, compute_entropy=True
+        )
+        (found[0] * rows["completion_mask"]).sum().backward()
+        gradients = [parameter.grad.clone() for parameter in trainer.model.parameters()]
+        both.append([*(part * rows["completion_mask"] for part in found[:2]), *gradients])
+    for one, other in zip(*both, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("features", [True, False], ids=["features", "no features"])
+def test_rollouts_that_another_engine_samples_are_recorded_alike(
+    tmp_path, monkeypatch, micro_checkpoint, micro_questions, features
+):
+    """As with vLLM: TRL generates, and the log-probabilities come from a pass of the policy."""
+    monkeypatch.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))
+    outputs = Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts", tmp_path / "features.zarr" if features else None)
+    with Verifier(VerifierSettings()) as verifier:
+        train_policy(
+            _settings(),
+            "grpo",
+            base=micro_checkpoint,
+            questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
+            prompts=Prompts("tiny"),
+            features=FeatureSettings(dtype="float32"),
+            verifier=verifier,
+            run_folder=tmp_path / "run",
+            run_digest="digest",
+            outputs=outputs,
+        )
+    rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
+    assert Path(tmp_path / "features.zarr").exists() == features
+    model, tokenizer = load_policy(micro_checkpoint)
+    prompts, responses = rollouts["prompt_ids"].tolist(), rollouts["response_ids"].tolist()
+    everything = [np.arange(len(rollouts))]
+    (part,) = score(model, prompts, responses, everything, layers=(1,), pad=tokenizer.pad_token_id, logprobs=True)
+    for found, expected in zip(rollouts["logprobs"], part.logprobs, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, micro_checkpoint, micro_questions):
+    class Hesitant(Verifier):
+        """Accepts every second answer, and comes to no verdict about every third."""
+
+        def correct(self, golds, answers, questions=()):
+            place = np.arange(len(answers))
+            return Verdicts((place % 2 == 0) & (place % 3 > 0), place % 3 > 0)
+
+    train_policy(
+        _settings(),
+        "grpo",
+        base=micro_checkpoint,
+        questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
+        prompts=Prompts("tiny"),
+        features=FeatureSettings(dtype="float32"),
+        verifier=Hesitant(VerifierSettings()),
+        run_folder=tmp_path / "run",
+        run_digest="digest",
+        outputs=Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts"),
+    )
+    rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
+    place = np.arange(len(rollouts))
+    assert rollouts["decided"].tolist() == (place % 3 > 0).tolist()
+    assert rollouts["correct"].tolist() == ((place % 2 == 0) & (place % 3 > 0)).tolist()
+    assert rollouts["reward_task"].tolist() == rollouts["correct"].astype(float).tolist()
+    assert rollouts["exact_match"].isna().all()
+
+
+def test_a_run_with_a_missing_step_is_not_published(tmp_path):
+    run = RunFolder(tmp_path / "run", "digest")
+    recorder = RolloutRecorder(run, 2, {})
+    with pytest.raises(ContractError, match=r"rollouts of step 1 are missing; "):
+        recorder.publish(Outputs({}, tmp_path / "rollouts"), items=2)
+    (run.path / "rollouts").mkdir()
+    (run.path / "rollouts/step-00001.parquet").touch()
+    with pytest.raises(ContractError, match=r"rollouts of step 2 are missing; "):
+        recorder.publish(Outputs({}, tmp_path / "rollouts"), items=2)
+    assert not (tmp_path / "rollouts").exists()
+
+
+def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, micro_questions):
+    """Training is float32; what a bfloat16 base becomes is bfloat16."""
+    base = own_copy(micro_checkpoint, tmp_path / "base")
+    cast_weights(base, torch.bfloat16)
+    with Verifier(VerifierSettings()) as verifier:
+        train_policy(
+            _settings(),
+            "grpo",
+            base=base,
+            questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
+            prompts=Prompts("tiny"),
+            features=FeatureSettings(dtype="float32"),
+            verifier=verifier,
+            run_folder=tmp_path / "run",
+            run_digest="digest",
+            outputs=Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts"),
+        )
+    tensors = load_file(tmp_path / "step-1/model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    assert stored_dtype(tmp_path / "step-1") == torch.bfloat16
+
+
+def test_rows_stay_in_their_update(trainer, rows, monkeypatch):
+    """Two updates a step: sorting by length must not carry a row from one to the other."""
+    one = trainer(_settings(updates_per_step=1, micro_batch=2))
+    one.args.gradient_accumulation_steps, one.args.steps_per_generation = 3, 6
+    batches = [{key: value[2 * k : 2 * k + 2] for key, value in rows.items() if value.dim()} for k in range(6)]
+    for k, batch in enumerate(batches):
+        batch["advantages"] = torch.tensor([2.0 * k, 2.0 * k + 1])
+
+    def prepared(self, generation_batch):
+        self._buffered_inputs = list(batches)
+        return batches[0]
+
+    monkeypatch.setattr(GRPOTrainer, "_prepare_inputs", prepared)
+    one._buffered_inputs, one._step = None, 0
+    one._prepare_inputs({})
+    places = [
+        sorted(int(a) for batch in part for a in batch["advantages"])
+        for part in (one._buffered_inputs[:3], one._buffered_inputs[3:])
+    ]
+    assert places == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+
+
+def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
+    clock = iter([10.0, 11.0, 20.0, 23.0, 30.0, 30.5, 40.0, 47.0])
+    monkeypatch.setattr(trainer_module.time, "monotonic", lambda: next(clock))
+    seconds = StepSeconds(tmp_path / "seconds.json")
+    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0)
+    callback = trainer_module._StepCallback(owner, 2, seconds, {}, torch.float32, {})
+    state = SimpleNamespace(global_step=0, max_steps=4)
+    callback.on_train_begin(None, state, None)
+    for update in range(1, 5):
+        callback.on_step_begin(None, state, None)
+        state.global_step = update
+        owner.states_seconds += 0.25 * (update > 2)  # the second step reads states for half a second
+        callback.on_step_end(None, state, SimpleNamespace())
+    assert read_document(tmp_path / "seconds.json") == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
+
+
+def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
+    """Without logits the pass runs a part of the model alone, which accelerate does not wrap."""
+    one, precise = trainer(_settings()), []
+    one._layers = (0,)
+    monkeypatch.setattr(one.accelerator, "autocast", lambda: torch.autocast("cpu", dtype=torch.bfloat16))
+    one.model.model.layers[0].register_forward_hook(lambda *_: precise.append(torch.is_autocast_enabled("cpu")))
+    states, logprobs = one._scored([[1, 30]], [[60, 2]])
+    assert precise == [True]
+    assert np.isfinite(states[0]).all()
+    assert logprobs == [None]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_states_travel_in_the_format_of_the_store(trainer, monkeypatch, dtype):
+    """The main process gets what it stores; without states there is nothing to send."""
+    one, sent = trainer(_settings()), []
+    one._states_dtype = dtype
+    monkeypatch.setattr(type(one.accelerator), "num_processes", 2)
+
+    def gather(rows, parts, dst):
+        sent.extend(rows)
+        parts[:] = [rows, rows]
+
+    monkeypatch.setattr(torch.distributed, "gather_object", gather)
+    states = np.random.default_rng(0).normal(size=(2, 2, 8)).astype(np.float32)
+    rows = one._gathered([{"states": states, "text": "a"}, {"states": None, "text": "b"}])
+    assert sent[0]["states"].dtype == dtype
+    assert [row["text"] for row in rows] == ["a", "b", "a", "b"]
+    np.testing.assert_array_equal(rows[2]["states"], torch.from_numpy(states).to(dtype).float().numpy())
+    assert rows[0]["states"].dtype == np.float32
+    assert rows[3]["states"] is None

@@ -1,0 +1,136 @@
+"""Settings of policy training in TRL's terms, and the command that starts it."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cocal import cli
+from cocal.config.load import load_study
+from cocal.config.policy import OwnSettings, PolicySettings, TrlSettings
+from cocal.errors import ConfigError
+from cocal.policy.launch import train_command
+from cocal.policy.schedule import question_schedule
+from cocal.policy.train import trl_arguments
+
+
+def test_the_protocol_in_trls_terms(tmp_path):
+    """Design, section 3.1; one rollout step is `updates_per_step` of TRL's steps."""
+    paper = PolicySettings(dataset="deepscaler", micro_batch=16, updates_per_step=4)
+    arguments = trl_arguments(paper, "grpo", tmp_path)
+    assert (arguments.epsilon, arguments.epsilon_high, arguments.beta) == (0.20, 0.28, 0.0)
+    assert (arguments.adam_beta1, arguments.adam_beta2) == (0.9, 0.999)
+    other = trl_arguments(paper.model_copy(update={"adam_betas": (0.8, 0.98)}), "grpo", tmp_path)
+    assert (other.adam_beta1, other.adam_beta2) == (0.8, 0.98)
+    assert (arguments.temperature, arguments.num_generations, arguments.scale_rewards) == (1.0, 8, "group")
+    assert arguments.generation_batch_size == 256 * 8
+    assert arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps == 256 * 8 / 4
+    assert (arguments.max_steps, arguments.save_steps) == (120 * 4, 10 * 4)
+    assert arguments.max_completion_length == 3000
+    assert arguments.lr_scheduler_type == "constant"
+    assert arguments.chat_template_kwargs == {"enable_thinking": False}
+
+
+def test_every_setting_reaches_trl_under_its_own_name(tmp_path):
+    """No two of these values are the same, and none is the default."""
+    lengths = {"grpo": 301, "rlcr": 302, "dcpo": 303}
+    settings = PolicySettings(
+        **{"dataset": "deepscaler", "seed": 1234, "steps": 9, "stages": (4, 9), "checkpoint_every": 3},
+        **{"questions_per_step": 15, "responses_per_question": 6, "micro_batch": 5, "updates_per_step": 2},
+        **{"max_response_length": lengths, "temperature": 0.7, "clip_low": 0.11, "clip_high": 0.37, "loss": "dapo"},
+        **{"kl_coefficient": 0.013, "learning_rate": 3e-5, "adam_betas": (0.81, 0.97), "weight_decay": 0.023},
+        **{"max_gradient_norm": 1.7, "gradient_checkpointing": True},
+    )
+    expected = {"seed": 1234, "max_steps": 18, "save_steps": 6, "steps_per_generation": 18, "num_generations": 6}
+    expected |= {"per_device_train_batch_size": 5, "gradient_accumulation_steps": 9, "loss_type": "dapo"}
+    expected |= {"temperature": 0.7, "epsilon": 0.11, "epsilon_high": 0.37, "beta": 0.013, "learning_rate": 3e-5}
+    expected |= {"adam_beta1": 0.81, "adam_beta2": 0.97, "weight_decay": 0.023, "max_grad_norm": 1.7}
+    expected |= {"gradient_checkpointing": True, "shuffle_dataset": False, "output_dir": str(tmp_path)}
+    for algorithm, length in lengths.items():
+        found = trl_arguments(settings, algorithm, tmp_path)
+        assert {name: getattr(found, name) for name in expected} == expected
+        assert found.max_completion_length == length
+
+
+def test_an_algorithm_trains_with_its_own_settings(tmp_path):
+    """The original settings of RLCR and DCPO are those of the paper study; the smoke study shares those of GRPO."""
+    study = load_study(Path(__file__).parents[2] / "config/paper.yaml").policy
+    for algorithm, rate, updates in (("grpo", 1e-6, 1), ("rlcr", 5e-6, 1), ("dcpo", 2e-6, 4)):
+        arguments = trl_arguments(study.for_training(algorithm), algorithm, tmp_path)
+        assert (arguments.learning_rate, arguments.max_steps) == (rate, 120 * updates)
+    shared = load_study(Path(__file__).parents[2] / "config/smoke.yaml").policy
+    assert len({shared.for_training(name).learning_rate for name in shared.algorithms}) == 1
+    with pytest.raises(ValueError, match="updates_per_step = 3 must divide the 2048 rollouts"):
+        PolicySettings(dataset="deepscaler", own={"dcpo": {"updates_per_step": 3}})
+
+
+def test_other_algorithms_do_not_feel_the_settings_of_one(tmp_path):
+    """Its own settings are no part of what other trainings depend on."""
+    plain = PolicySettings(dataset="deepscaler")
+    with_own = plain.model_copy(update={"own": {"rlcr": OwnSettings(learning_rate=5e-6)}})
+    assert with_own.for_training("grpo") == plain.for_training("grpo")
+    assert with_own.for_training("rlcr") != plain.for_training("rlcr")
+    assert with_own.for_training("rlcr").for_training("rlcr") == with_own.for_training("rlcr")
+
+
+def test_vllm_samples_without_a_correction_of_its_own(tmp_path):
+    """Slime has no such term."""
+    trl = {"vllm": True, "vllm_memory_share": 0.4, "vllm_max_length": 99}
+    arguments = trl_arguments(PolicySettings(dataset="deepscaler", trl=trl), "grpo", tmp_path)
+    assert (arguments.use_vllm, arguments.vllm_mode) == (True, "colocate")
+    assert arguments.vllm_gpu_memory_utilization == 0.4
+    assert arguments.vllm_max_model_length == 99
+    assert not arguments.vllm_importance_sampling_correction
+    assert not trl_arguments(PolicySettings(dataset="deepscaler"), "grpo", tmp_path).use_vllm
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed beside this Python")
+def test_vllm_that_is_not_here_stops_the_training_before_it_begins(tmp_path, micro_checkpoint, micro_questions, capsys):
+    flags = ["--settings", json.dumps({"dataset": "micro-train", "trl": {"vllm": True}}), "--algorithm", "grpo"]
+    flags += [
+        "--prompts",
+        "tiny",
+        "--base",
+        str(micro_checkpoint),
+        "--questions",
+        str(micro_questions / "micro-train.parquet"),
+    ]
+    folders = {"run-folder": "run", "stages": "stages", "rollouts": "rollouts"}
+    flags += [word for flag, name in folders.items() for word in (f"--{flag}", str(tmp_path / name))]
+    assert cli.main(["train", *flags]) == 2
+    assert "vLLM is not installed for this Python; run with --sdm conda" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_of_one_process_of_a_node_and_of_several():
+    assert train_command(TrlSettings(), "per_node.sh") == ["cocal", "train"]
+    common = "--mixed_precision no --dynamo_backend no"
+    node = f"accelerate launch --main_process_port 0 --num_machines 1 --num_processes 8 {common} --multi_gpu"
+    assert " ".join(train_command(TrlSettings(devices=8), "per_node.sh")) == f"{node} --module cocal train"
+    nodes = " ".join(train_command(TrlSettings(nodes=2, devices=8, shard=True, vllm=True), "per_node.sh"))
+    start = "bash each_node.sh 2 bash per_node.sh --num_machines 2 --num_processes 16"
+    assert nodes.startswith(f"{start} {common} --use_fsdp --fsdp_version 2 ")
+    assert "--fsdp_cpu_ram_efficient_loading false " in nodes
+    assert nodes.endswith(" --fsdp_state_dict_type SHARDED_STATE_DICT --module cocal train")
+    with pytest.raises(ValueError, match="shard needs vllm"):
+        TrlSettings(devices=8, shard=True)
+
+
+def test_a_step_must_divide_evenly(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ConfigError, match=r"policy\.micro_batch = 8.*3 process.*2048 rollouts"):
+        trl_arguments(PolicySettings(dataset="deepscaler"), "grpo", tmp_path)
+
+
+def test_schedule_permutes_every_epoch():
+    schedule = question_schedule(10, steps=7, per_step=4, seed=1)
+    assert schedule.shape == (7, 4)
+    order = schedule.ravel()
+    assert sorted(order[:10]) == sorted(order[10:20]) == list(range(10))
+    assert order[:10].tolist() != order[10:20].tolist()
+    np.testing.assert_array_equal(schedule[:3], question_schedule(10, 3, 4, 1)[:3])
+    assert schedule.tolist() != question_schedule(10, steps=7, per_step=4, seed=2).tolist()
+    with pytest.raises(ValueError, match="fewer than the 4"):
+        question_schedule(3, 1, 4, 1)

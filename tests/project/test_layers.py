@@ -1,0 +1,114 @@
+"""The rooms of the package lie in layers: each imports those below it alone, says what it is for, and stays small."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src/cocal"
+LAYERS = [
+    *("errors", "runtime", "store", "config", "study", "answers", "questions", "models", "features", "generation"),
+    *("metrics", "companion", "methods", "checks", "policy", "integrations", "evidence", "exhibits", "resources"),
+    *("own_policy", "commands", "cli"),
+]
+"""From the lowest room to the highest."""
+ROOTS = {"__init__", "__main__"}
+"""The modules that belong to no room: the version, and `python -m cocal`."""
+LONGEST = 400
+"""Lines of a file, at most."""
+CODE = {".py", ".smk", ".sh", ".yaml"}
+
+
+def _room(file: Path, package: Path) -> str:
+    return file.relative_to(package).parts[0].removesuffix(".py")
+
+
+def _imports(text: str) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that a module imports, inside its functions too."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import hides where it leads"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _between_rooms(package: Path) -> Iterator[tuple[str, str, str]]:
+    """Of every import from one room in another: the importing room, the imported one, and both ends in words."""
+    for file in sorted(package.rglob("*.py")):
+        room = _room(file, package)
+        for line, name in _imports(file.read_text(encoding="utf-8")):
+            first, *rest = name.split(".")
+            if first == "cocal" and rest and rest[0] != "__version__" and rest[0] != room:
+                yield room, rest[0], f"{file.relative_to(package)}:{line} imports {name}"
+
+
+def _upward(package: Path) -> list[str]:
+    """The imports of a room that does not lie below the importing one."""
+    return [
+        f"{where}: {imported} is not below {room}"
+        for room, imported, where in _between_rooms(package)
+        if room not in ROOTS and LAYERS.index(imported) > LAYERS.index(room)
+    ]
+
+
+def _mutual(package: Path) -> list[str]:
+    """Pairs of rooms that import each other, whatever their order."""
+    pairs = {(room, imported): where for room, imported, where in _between_rooms(package)}
+    return [
+        f"{where}; {pairs[imported, room]}"
+        for (room, imported), where in pairs.items()
+        if room < imported and (imported, room) in pairs
+    ]
+
+
+def test_every_room_has_its_layer():
+    rooms = {_room(file, PACKAGE) for file in PACKAGE.rglob("*.py")}
+    assert rooms - ROOTS == {*LAYERS}
+    assert len({*LAYERS}) == len(LAYERS)
+
+
+def test_imports_go_down():
+    assert _upward(PACKAGE) == []
+
+
+def test_no_two_rooms_import_each_other():
+    assert _mutual(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["from cocal.policy import train", "def f():\n    from cocal.policy.train import Outputs", "import cocal.policy"],
+)
+def test_an_import_that_goes_up_is_named_with_both_ends(tmp_path, line):
+    for room, text in (("features", line), ("policy", "from cocal.features import span")):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "one.py").write_text(text + "\n")
+    (found,) = _upward(tmp_path)
+    assert found.startswith("features/one.py:")
+    assert found.endswith(": policy is not below features")
+    assert len(_mutual(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("room", [room for room in LAYERS if (PACKAGE / room).is_dir()])
+def test_every_room_says_what_it_is_for(room):
+    assert ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8")))
+
+
+def test_the_library_does_not_know_the_workflow_manager():
+    """Snakemake runs the commands; nothing of the package imports it."""
+    found = [
+        f"{file.relative_to(PACKAGE)}:{line}"
+        for file in PACKAGE.rglob("*.py")
+        for line, name in _imports(file.read_text(encoding="utf-8"))
+        if name.split(".")[0].startswith("snakemake")
+    ]
+    assert found == []
+
+
+def test_no_file_is_long():
+    files = [file for folder in ("src", "workflow", "tests") for file in (ROOT / folder).rglob("*.*")]
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files if file.suffix in CODE}
+    assert {str(file.relative_to(ROOT)): count for file, count in lines.items() if count > LONGEST} == {}

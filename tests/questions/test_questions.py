@@ -1,0 +1,349 @@
+"""Synthetic questions: right, graded, reproducible, disjoint by text."""
+
+import json
+import random
+import re
+
+import pandas as pd
+import pytest
+
+from cocal import cli
+from cocal.config import ConfigError
+from cocal.config.backbone import CorpusSettings, WordingSettings
+from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
+from cocal.models.corpus import CorpusWriter
+from cocal.models.wording import Wording
+from cocal.questions.build import build_questions, normalised
+from cocal.questions.facts import World
+from cocal.questions.identity import golds_digest, texts_digest
+from cocal.questions.mathematics import problem, wrong_solution
+from cocal.questions.overlap import overlap
+from cocal.questions.prompts import PROMPT_FORMATS, Prompts
+from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS
+
+FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
+
+
+def _value(expression: str) -> int:
+    return eval(expression.replace("/", "//"))
+
+
+def _sides(step: str) -> tuple[int, int]:
+    """Values of an equation's sides, such as those of `a: 3+4=7`."""
+    expression, value = step.rpartition(": ")[2].split("=")
+    return _value(expression), int(value)
+
+
+def _unlabelled(question: str) -> str:
+    """The question as arithmetic: without the letters of its numbers."""
+    return re.sub(r", [a-h]", "", question)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("level", range(1, 6))
+def test_every_step_is_right_and_the_last_is_the_answer(family, level):
+    for seed in range(40):
+        drawn = problem(family, level, seed)
+        for step in drawn.steps:
+            left, right = _sides(step)
+            assert left == right, drawn
+            assert 0 <= right <= 99, drawn  # each number is a token
+        assert drawn.steps[-1].split("=")[1] == drawn.answer
+
+
+def test_answers_solve_their_questions():
+    """Checked from the question's text alone, not from the working."""
+    for seed in range(200):
+        text = problem("sums", 5, seed)
+        assert _value(re.fullmatch(r"Compute (.*)\.", _unlabelled(text.question))[1]) == int(text.answer)
+        text = problem("remainders", 4, seed)
+        number, divisor = re.fullmatch(r"Find (.*), mod (\d+)\.", _unlabelled(text.question)).groups()
+        assert _value(number) % int(divisor) == int(text.answer)
+        text = problem("equations", 4, seed)
+        factor, right = re.fullmatch(r"Solve (\d+)x=(.*)\.", _unlabelled(text.question)).groups()
+        assert int(factor) * int(text.answer) == _value(right)
+        text = problem("products", 5, seed)
+        assert _value(re.fullmatch(r"Compute (.*)\.", _unlabelled(text.question))[1]) == int(text.answer)
+        text = problem("sequences", 5, seed)
+        value, factor, shift = map(int, re.findall(r"\d+", text.question))
+        for _ in "abc":
+            value = value * factor + shift
+        assert value == int(text.answer)
+        text = problem("stories", 5, seed)
+        start, boxes, content = map(int, re.findall(r"\d+", text.question)[:3])
+        events = re.findall(r"(finds|loses) (\d+)", text.question)
+        assert len(events) == 5
+        changes = sum(int(number) if verb == "finds" else -int(number) for verb, number in events)
+        assert start + boxes * content + changes == int(text.answer)
+
+
+def test_a_wrong_solution_keeps_the_question_and_carries_its_slip():
+    draw = random.Random(0)
+    changed = 0
+    for seed in range(100):
+        right = problem("stories", 4, seed)
+        wrong = wrong_solution(right, draw)
+        assert wrong.question == right.question
+        broken = [step for step in wrong.steps if len(set(_sides(step))) == 2]
+        assert len(broken) == 1
+        changed += wrong.answer != right.answer
+    assert changed > 50
+
+
+def test_levels_get_harder():
+    """Longer working and larger numbers, family by family."""
+    for family in FAMILIES:
+        size = [sum(len("".join(problem(family, level, seed).steps)) for seed in range(200)) for level in range(1, 6)]
+        assert size == sorted(size), family
+
+
+def test_facts_follow_mentors():
+    world = World(50, 1.0, seed=1)
+    fact = world.ask(3, "city", hops=3)
+    mentor = world.facts["mentor"][3]
+    second = world.facts["mentor"][world.people.index(mentor)]
+    assert fact.answer == world.facts["city"][world.people.index(second)]
+    assert fact.question == f"Where does the mentor of the mentor of {world.people[3]} live?"
+    assert len(fact.steps) == 3
+    assert all(mentor != person for mentor, person in zip(world.facts["mentor"], world.people, strict=True))
+    popular = [world.mentioned(random.Random(i)) for i in range(500)]
+    assert sum(rank < 5 for rank in popular) > sum(rank >= 25 for rank in popular)
+
+
+SETS = QuestionSetsSettings.model_validate(
+    {
+        "datasets": {
+            "train": {
+                "label": "T",
+                "role": "training",
+                "domain": "mathematics",
+                "source": {"kind": "synthetic-mathematics", "questions": 300, "levels": {1: 1, 2: 1}},
+            },
+            "test": {
+                "label": "E",
+                "role": "evaluation",
+                "domain": "mathematics",
+                "source": {"kind": "synthetic-mathematics", "questions": 50, "levels": {1: 1}},
+            },
+            "facts": {
+                "label": "F",
+                "role": "evaluation",
+                "domain": "factual",
+                "source": {"kind": "synthetic-facts", "questions": 30, "hops": [2], "popularity": [0.0, 0.5]},
+            },
+        },
+        "world": {"people": 60},
+    }
+)
+
+
+def test_sets_are_disjoint_reproducible_and_stable_under_growth():
+    frames = build_questions(SETS.datasets, SETS.world, 7)
+    assert len(set(frames["train"]["question"].map(normalised))) == 300
+    assert overlap(frames["train"], frames["test"]).empty
+    again = build_questions(SETS.datasets, SETS.world, 7)
+    pd.testing.assert_frame_equal(frames["train"], again["train"])
+    larger = SETS.datasets["train"].model_copy(
+        update={"source": SETS.datasets["train"].source.model_copy(update={"questions": 400})}
+    )
+    grown = build_questions(SETS.datasets | {"train": larger}, SETS.world, 7)
+    pd.testing.assert_frame_equal(frames["test"], grown["test"])
+    other = build_questions(SETS.datasets, SETS.world, 8)
+    assert frames["test"]["question"].tolist() != other["test"]["question"].tolist()
+
+
+def test_overlap_finds_a_planted_question_despite_case_and_space():
+    frames = build_questions(SETS.datasets, SETS.world, 7)
+    planted = frames["test"].iloc[[3]].assign(question=lambda f: "  " + f["question"].str.upper() + " ")
+    found = overlap(pd.concat([frames["train"], planted]), frames["test"])
+    assert found["question_id"].tolist() == [frames["test"]["question_id"].iloc[3]]
+
+
+def test_too_many_questions_is_an_error_with_the_set_in_it():
+    source = {"kind": "synthetic-mathematics", "questions": 100, "levels": {1: 1}, "families": ["products"]}
+    dataset = DatasetSettings(label="x", role="evaluation", domain="mathematics", source=source)
+    with pytest.raises(ConfigError, match=r"datasets\.greedy: only 35 of 100"):
+        build_questions({"greedy": dataset}, FactsWorldSettings(people=30), 1)
+
+
+def test_command_writes_the_contract(tmp_path):
+    assert cli.main(["questions", "--settings", SETS.model_dump_json(), "--output", str(tmp_path)]) == 0
+    frame = read_frame(tmp_path / "facts.parquet", QUESTIONS)
+    assert frame["domain"].unique().tolist() == ["factual"]
+    assert frame["split"].unique().tolist() == ["evaluation"]
+
+
+def test_a_misspelt_setting_ends_the_command_with_one_message(capsys, tmp_path):
+    settings = json.dumps({"datasets": {}, "wrld": {}})
+    assert cli.main(["questions", "--settings", settings, "--output", str(tmp_path)]) == 2
+    assert "wrld: unknown key; did you mean 'world'?" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def documents():
+    sets = build_questions(SETS.datasets, SETS.world, 7)
+    held_out = pd.concat([sets[name]["question"] for name in ("test", "facts")])
+    world = World(60, 1.0, 7)
+    writer = CorpusWriter(CorpusSettings(), Prompts("tiny"), world, held_out, seed=3)
+    return held_out, [writer.document() for _ in range(4000)]
+
+
+def test_corpus_holds_no_evaluation_question(documents):
+    held_out, written = documents
+    text = {normalised(document.message.splitlines()[0]) for document in written}
+    assert not text & set(held_out.map(normalised))
+
+
+def _equations(response: str) -> list[tuple[int, int]]:
+    """Values of both sides of each step, whatever its wording."""
+    found = re.findall(r"(-?\d+[-+*/]-?\d+)(?:=| is | gives | makes | equals )(-?\d+)", response)
+    return [(_value(left), int(right)) for left, right in found]
+
+
+def test_the_wording_says_nothing_about_correctness(documents):
+    """Neither the length nor the number of remarks and paraphrases tells a wrong solution from a right one."""
+    rows = []
+    for document in documents[1]:
+        steps = _equations(document.response)
+        if len(steps) == 3 and "Proposed" not in document.message:
+            worked = document.response.partition(r"\boxed")[0]
+            rows.append((all(left == right for left, right in steps), len(worked.split()), worked.count(".\n")))
+    frame = pd.DataFrame(rows, columns=["right", "words", "paraphrased"])
+    assert (~frame["right"]).sum() > 40
+    means, spread = frame.groupby("right").mean(), frame.std()
+    assert (means.loc[True] - means.loc[False]).abs().le(0.35 * spread[means.columns]).all()
+
+
+def test_a_solution_has_many_wordings():
+    steps, settings = ("3*4=12", "a: 12+7=19"), WordingSettings(paraphrases=0.5, remarks=0.2)
+    wording = Wording(settings, random.Random(1))
+    drawn = [wording.solution(steps, "19") for _ in range(300)]
+    assert len(set(drawn)) > 250
+    assert all(text.startswith("Let ") and text.endswith(r"\boxed{19}") for text in drawn)
+    assert all(sorted(left for left, _ in _equations(text)) == [12, 19] for text in drawn)
+    assert 0.1 < sum("7+12" in text for text in drawn) / 300 < 0.4  # the order of the operands varies
+    assert max(map(len, drawn)) > 2 * min(map(len, drawn))
+    assert wording.solution((), "19") == r"\boxed{19}"
+    plain = Wording(WordingSettings(paraphrases=0, remarks=0), random.Random(1)).solution(("12-7=5",), "5")
+    assert plain.partition("\n")[2] == "12-7=5\n\\boxed{5}"
+    assert Wording(settings, random.Random(4)).solution(steps, "19") == Wording(settings, random.Random(4)).solution(
+        steps, "19"
+    )
+
+
+def test_corpus_confidences_say_nothing_about_correctness(documents):
+    """The embedded policy must not start calibrated: verbalised confidences are over-confident and random."""
+    stated = {True: [], False: []}
+    for document in documents[1]:
+        match = re.search(r"CONFIDENCE: (\S+)$", document.response)
+        steps = _equations(document.response)
+        if match and steps:
+            right = all(left == right for left, right in steps)
+            stated[right].append(float(match[1]))
+    assert len(stated[False]) > 50
+    means = {right: sum(values) / len(values) for right, values in stated.items()}
+    assert abs(means[True] - means[False]) < 0.04
+    assert means[False] > 0.6  # far above any accuracy
+
+
+@pytest.mark.parametrize("name", ["tiny", "qwen"])
+@pytest.mark.parametrize("domain", ["mathematics", "factual"])
+def test_prompts_hold_what_they_are_given(name, domain):
+    prompts = Prompts(name)
+    for prompt_format in PROMPT_FORMATS:
+        message = prompts.message(prompt_format, "What is $1 + ${x}$?", r"It is \boxed{2}.", domain)
+        assert "What is $1 + ${x}$?" in message
+        assert (r"It is \boxed{2}." in message) == (prompt_format == "p_true")
+        assert message == message.rstrip()
+        if prompt_format != "p_true":
+            assert r"\boxed{" in message
+            assert ("CONFIDENCE:" in message) == (prompt_format != "answer")
+            assert ("<reason>" in message) == (prompt_format == "rlcr")
+
+
+def test_no_text_can_end_the_turn():
+    message = Prompts("qwen").message("p_true", "Q <|im_end|>?", "A <|im_end|> <|im_start|>assistant")
+    assert "<|" not in message
+    assert "im_start" in message
+
+
+def test_a_prompt_set_may_have_words_for_a_domain():
+    prompts = Prompts("qwen")
+    assert prompts.message("answer", "Q?", domain="factual").startswith("Answer the following question.\nQuestion: Q?")
+    assert prompts.message("answer", "Q?").startswith("Q?\nLet's think step by step")
+    assert prompts.message("p_true", "Q?", "A", domain="factual") == prompts.message("p_true", "Q?", "A")
+    with pytest.raises(ConfigError, match="no set 'gone'; there are qwen, tiny"):
+        Prompts("gone")
+
+
+def test_the_levels_of_a_set_have_their_weights():
+    source = {"kind": "synthetic-mathematics", "questions": 400, "levels": {3: 1, 4: 9}}
+    dataset = DatasetSettings(label="x", role="evaluation", domain="mathematics", source=source)
+    levels = build_questions({"graded": dataset}, FactsWorldSettings(people=30), 1)["graded"]["level"]
+    assert set(levels) == {3, 4}
+    assert 0.84 < (levels == 4).mean() < 0.96
+
+
+def test_popularity_bounds_the_people_asked_about():
+    source = {"kind": "synthetic-facts", "questions": 12, "hops": [1], "popularity": [0.5, 1.0]}
+    dataset = DatasetSettings(label="x", role="evaluation", domain="factual", source=source)
+    asked = build_questions({"rare": dataset}, FactsWorldSettings(people=41), 1)["rare"]["question"]
+    popular = World(41, FactsWorldSettings().popularity_exponent, 1).people[:20]
+    assert not any(name in question for question in asked for name in popular)
+
+
+def test_nobody_is_the_own_mentor():
+    for seed in range(5):
+        world = World(30, 1.0, seed)
+        assert all(mentor != person for mentor, person in zip(world.facts["mentor"], world.people, strict=True))
+        assert set(world.facts["mentor"]) <= set(world.people)
+
+
+def test_popular_people_have_more_pupils():
+    """A mentor is drawn by the root of popularity; by popularity, the first quarter would have 74 % of the pupils."""
+    expected = sum(k**-0.5 for k in range(1, 26)) / sum(k**-0.5 for k in range(1, 101))
+    worlds = [World(100, 1.0, seed) for seed in range(40)]
+    share = sum(mentor in world.people[:25] for world in worlds for mentor in world.facts["mentor"]) / 4000
+    assert share == pytest.approx(expected, abs=0.03)
+
+
+def test_popular_people_are_mentioned_more():
+    world = World(30, 1.0, 1)
+    draw = random.Random(1)
+    ranks = [world.mentioned(draw) for _ in range(2000)]
+    counts = [ranks.count(rank) for rank in (0, 4, 29)]
+    assert counts == sorted(counts, reverse=True)
+    assert world.mentions[:2] == [1.0, 0.5]
+
+
+def test_a_set_has_a_stream_of_its_own_and_draws_nothing_that_is_taken():
+    source = {"kind": "synthetic-mathematics", "questions": 40, "levels": {2: 1}}
+    dataset = DatasetSettings(label="x", role="training", domain="mathematics", source=source)
+
+    def texts(name, taken=()):
+        frames = build_questions({name: dataset}, FactsWorldSettings(people=30), 1, taken=taken)
+        return frames[name]["question"].tolist()
+
+    first = texts("one")
+    assert first == texts("one") != texts("other")
+    again = texts("one", taken=[text.upper() for text in first[:10]])
+    assert again[:30] == first[10:]
+    assert not set(again) & set(first[:10])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "digests"),
+    [
+        ("question", "What is 1 + 2?", [texts_digest]),
+        ("answer", "5", [golds_digest]),
+        ("aliases", ["four"], [golds_digest]),
+        ("question_id", "b", [texts_digest, golds_digest]),
+        ("level", 2, []),
+    ],
+)
+def test_digests_of_texts_and_of_golds(column, value, digests):
+    row = {"question_id": "a", "question": "What is 2 + 2?", "answer": "4", "aliases": [], "level": 1}
+    one, other = pd.DataFrame([row]), pd.DataFrame([row | {column: value}])
+    changed = [digest for digest in (texts_digest, golds_digest) if digest(one) != digest(other)]
+    assert changed == digests

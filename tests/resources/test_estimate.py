@@ -1,0 +1,129 @@
+"""What a study will take: GPU-hours and storage from stated assumptions, jobs from the workflow itself."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from cocal.cli import main
+from cocal.config import load_study
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.registry import exhibits_of
+from cocal.resources import forecast
+from cocal.resources.estimate import Assumptions, parameters_of, stage_of, workloads
+
+B200 = Assumptions()
+
+
+@pytest.fixture(scope="module")
+def paper(repository):
+    return load_study(repository / "config/paper.yaml")
+
+
+def _of_stage(study, stage, assumed=B200):
+    return [one for one in workloads(study, assumed) if one.stage == stage]
+
+
+def test_parameters(paper):
+    assert parameters_of(paper.backbones["qwen3-8b"], 151_936) == pytest.approx(8.2e9, rel=0.05)
+    assert parameters_of(paper.backbones["qwen3-14b"], 151_936) == pytest.approx(14.8e9, rel=0.05)
+
+
+def test_storage_of_the_paper_study(paper):
+    """Section 7 of the design: 145 GB for all layers of 8B; one companion has 19.5 M parameters."""
+    only = paper.model_copy(update={"backbones": {"qwen3-8b": paper.backbones["qwen3-8b"]}})
+    narrow = only.model_copy(update={"features": only.features.model_copy(update={"layers": "final"})})
+    all_layers, one_layer = (_of_stage(study, "policies")[0].storage for study in (only, narrow))
+    assert all_layers - one_layer == pytest.approx(145e9 * 35 / 36, rel=0.01)
+    postcal = _of_stage(only, "companions")[0]
+    assert postcal.storage == pytest.approx(4 * 19.5e6 * 10 * 8, rel=0.01), "ten members on each of eight budgets"
+
+
+def test_room_for_the_checkpoints_that_a_killed_training_resumes_from(paper):
+    """Two while the second is written; each has the weights in float32, and two moments."""
+    transient = next(w.transient for w in workloads(paper, B200) if w.transient)
+    parameters = parameters_of(paper.backbones["qwen3-8b"], 151_936)
+    assert transient == 3 * 2 * 12 * parameters
+
+
+def test_hours_are_the_papers_where_nothing_differs(paper):
+    only = paper.model_copy(update={"backbones": {"qwen3-8b": paper.backbones["qwen3-8b"]}})
+    exact = B200.model_copy(update={"parameters": parameters_of(only.backbones["qwen3-8b"], B200.vocabulary)})
+    training, resampling = _of_stage(only, "policies", exact)
+    assert training.gpu_hours == pytest.approx(3 * 8 * (16.67 + 5 / 60))
+    assert 14.22 < resampling.gpu_hours < 16
+    slower = exact.model_copy(update={"sampling_hours": 2 * 14.22})
+    assert sum(one.gpu_hours for one in _of_stage(only, "responses", slower)) > 1.5 * sum(
+        one.gpu_hours for one in _of_stage(only, "responses", exact)
+    )
+
+
+def test_companions_of_prompts_learn_from_a_row_of_each_group(paper):
+    """The same rollouts as one companion of the paper, at 15.1 seconds, in groups of eight; one for each seed."""
+    (prompts,) = [one for one in _of_stage(paper, "companions") if one.rule == "prompt_companions"]
+    seconds = 3600 * prompts.hours - 60 * B200.start_minutes
+    assert seconds == pytest.approx(15.1 / 8 * len(paper.companion.seeds))
+
+
+def test_a_judge_takes_time_on_factual_sets_alone(paper, repository):
+    exact = paper.model_copy(update={"judge": load_study(repository / "config/config.yaml").judge})
+    with_judge, without = (_of_stage(study, "responses") for study in (paper, exact))
+    longer = [a.gpu_hours > b.gpu_hours for a, b in zip(with_judge, without, strict=True)]
+    assert sum(longer) == 5, "base, Verbal, answers, RLCR, DCPO of the main backbone"
+
+
+def test_backbones_that_are_trained_here_need_no_gpu(repository):
+    embedded = list(workloads(load_study(repository / "config/config.yaml"), B200))
+    assert sum(one.gpu_hours for one in embedded) == 0
+    assert sum(one.storage for one in embedded) > 0
+
+
+def test_the_command_counts_the_jobs_of_the_workflow(repository):
+    command = [sys.executable, "-m", "cocal", "plan", "--study", "config/smoke.yaml"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line]
+    total = next(row for row in rows if row[0] == "total")
+    by_stage = {row[0]: int(row[1]) for row in rows if row[0] in {"questions", "policies", "results"}}
+    assert by_stage["policies"] == 10
+    assert by_stage["questions"] >= 1
+    assert int(total[1]) > sum(by_stage.values())
+    assert stage_of("train_coupled") == "policies"
+    assert stage_of("gone") is None
+
+
+def test_assumptions_are_taken_from_the_flag_and_printed(repository, monkeypatch, capsys):
+    monkeypatch.setattr(forecast, "jobs_left", lambda *_: {"train": 2, "unheard_of": 3})
+
+    def hours(*flags):
+        assert main(["plan", "--study", str(repository / "config/paper.yaml"), *flags]) == 0
+        printed = capsys.readouterr().out
+        rows = {line.split()[0]: line.split() for line in printed.splitlines() if line}
+        assert (rows["policies"][1], rows["unheard_of"][1], rows["total"][1]) == ("2", "3", "5")
+        return float(rows["policies"][2].replace(",", "")), printed
+
+    paper, printed = hours()
+    assert "training_gpus = 8 " in printed
+    changed, printed = hours("--assumptions", '{"training_gpus": 16}')
+    assert "training_gpus = 16 " in printed
+    assert paper < changed < 2.1 * paper
+
+
+def test_every_rule_belongs_to_a_stage(repository):
+    names = set()
+    for file in (repository / "workflow/rules").glob("*.smk"):
+        names |= set(re.findall(r"^ *(?:use rule \w+ as|rule) (\w+)(?: with)?:", file.read_text(), re.MULTILINE))
+    shown = exhibits_of(load_study(repository / "config/paper.yaml"), {})
+    names |= {f"{'table' if isinstance(one, TableExhibit) else 'figure'}_{one.name}" for one in shown}
+    assert {"train_coupled", "sources", "table_all", "table_main", "figure_layers"} <= names
+    assert [name for name in sorted(names) if stage_of(name) is None] == []
+
+
+def test_the_command_names_what_is_wrong(repository, tmp_path):
+    (tmp_path / "broken.yaml").write_text("study: broken\n")
+    command = [sys.executable, "-m", "cocal", "plan", "--study", str(tmp_path / "broken.yaml")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
+    assert done.returncode == 2
+    assert "broken.yaml" in done.stderr
+    assert "Field required" in done.stderr

@@ -1,0 +1,158 @@
+"""Memory of a study on a GPU, from the shapes of its models: the arithmetic, and what it refuses."""
+
+import pytest
+
+from cocal.cli import main
+from cocal.config.load import configured_study
+from cocal.resources.estimate import Assumptions, parameters_of
+from cocal.resources.gpus import GPUS, assumptions_on, gpu_of
+from cocal.resources.memory import GIB, OVERHEAD, cache_bytes, needs, shape_of, shares, too_small
+from cocal.resources.outlook import fitting_card, outlook
+
+
+@pytest.fixture
+def study(repository):
+    def changed(**changes):
+        return configured_study([repository / "config/single-gpu.yaml"], changes)
+
+    return changed
+
+
+def _of(study, backbone, job, memory=80):
+    return next(need.parts for need in needs(study, backbone, memory * GIB) if need.job == job)
+
+
+@pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3-1.7b"])
+def test_parameters_are_those_of_the_model(study, name):
+    """Of transformers' own model of this shape, which has norms besides."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    backbone = study().backbones[name]
+    shape = shape_of(backbone)
+    config = Qwen3Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=backbone.width,
+        num_hidden_layers=backbone.depth,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        head_dim=shape.head_dim,
+        intermediate_size=shape.intermediate_size,
+        tie_word_embeddings=shape.tied,
+    )
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(config)
+    norms = sum(p.numel() for key, p in model.named_parameters() if "norm" in key)
+    assert parameters_of(backbone, 0) == sum(p.numel() for p in model.parameters()) - norms
+    published = {"qwen3-0.6b": 596_049_920, "qwen3-1.7b": 1_720_574_976}
+    assert parameters_of(backbone, 0) + norms == published[name]
+    cache = 2 * backbone.depth * config.num_key_value_heads * config.head_dim * 2
+    assert cache_bytes(backbone, 7) == 7 * cache == 7 * 114_688
+
+
+def test_the_update_holds_weights_gradients_and_moments_in_single_precision(study):
+    large = study(card="80gb")
+    count = parameters_of(large.backbones["qwen3-1.7b"], 0)
+    parts = _of(large, "qwen3-1.7b", "update of grpo")
+    assert (parts["weights"], parts["gradients"], parts["moments"]) == (4 * count, 4 * count, 8 * count)
+    assert parts["bfloat16 copies"] == 2 * count
+    small = _of(study(), "qwen3-1.7b", "update of grpo")
+    assert "moments" not in small
+    assert small["gradients"] == 4 * count
+    assert parts["activations"] == 4 * small["activations"], "of four times as many responses"
+    plain = study(card="80gb", policy={"gradient_checkpointing": False})
+    assert _of(plain, "qwen3-1.7b", "update of grpo")["activations"] > 3 * parts["activations"]
+
+
+def test_sharded_weights_are_spread_over_all_gpus(repository):
+    paper = configured_study([repository / "config/paper.yaml"], {})
+    two = configured_study([repository / "config/paper.yaml"], {"policy": {"trl": {"nodes": 2}}})
+    count = parameters_of(paper.backbones["qwen3-14b"], 151_936)
+    assert _of(paper, "qwen3-14b", "update of grpo")["moments"] == count
+    assert _of(two, "qwen3-14b", "update of grpo")["moments"] == count / 2
+
+
+def test_vllm_takes_its_share_beside_the_policy(study):
+    parts = _of(study(), "qwen3-1.7b", "resampling and timing", memory=24)
+    assert parts["vLLM"] == 0.6 * 24 * GIB
+    assert parts["policy"] == 2 * parameters_of(study().backbones["qwen3-1.7b"], 0)
+    rollouts, responses = shares(study(), "qwen3-1.7b")
+    assert rollouts.parts["cache"] == (3072 + 512) * 114_688, "the longest rollout is RLCR's"
+    assert responses.parts["cache"] == (4096 + 512) * 114_688
+    assert responses.bytes == parts["policy"] + responses.parts["cache"] + OVERHEAD
+
+
+@pytest.mark.parametrize(
+    ("file", "card", "memory"),
+    [
+        ("single-gpu", "24gb", 23.99),
+        ("single-gpu", "80gb", 79.65),
+        ("paper", "80gb", 79.65),
+        ("paper", "h200", 140.4),
+        ("paper", "b200", 179.06),
+    ],
+)
+def test_the_cards_of_the_studies_are_large_enough(repository, file, card, memory):
+    fits = configured_study([repository / f"config/{file}.yaml"], {"card": card})
+    assert too_small(fits, memory) == []
+    assert too_small(fits, memory / 2) != []
+
+
+def test_a_card_that_is_too_small_is_told_what_takes_the_memory(study):
+    """On 24 GB, the moments of Qwen3-1.7B have no place."""
+    found = too_small(study(cards={"24gb": {"settings": {"policy": {"trl": {"moments": "device"}}}}}), 23.99)
+    assert [sentence.split()[1] for sentence in found] == ["update", "rollouts", "states"]
+    assert found[0].startswith("qwen3-1.7b, update of rlcr: weights 6.4, gradients 6.4, moments 12.8, ")
+    assert "are more than the 24.0 GiB of the GPU: lower policy.micro_batch" in found[0]
+    assert "policy.trl.moments" in found[0]
+    share = {"cards": {"24gb": {"settings": {"policy": {"trl": {"vllm_memory_share": 0.15}}}}}}
+    (found,) = too_small(study(**share), 23.99)
+    assert "its share is 3.6 GiB: raise policy.trl.vllm_memory_share = 0.15" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80 GB"),
+        ("NVIDIA H100 80GB HBM3", "H100 80 GB"),
+        ("h200", "H200"),
+        ("NVIDIA B200", "B200"),
+        ("nvidia_l4", None),
+    ],
+)
+def test_gpus_are_known_by_the_names_of_drivers_and_clusters(name, label):
+    assert (gpu_of(name).label if gpu_of(name) else None) == label
+
+
+def test_times_scale_with_the_data_sheets():
+    """An RTX 4090 has an eighth of the bandwidth and 7.3 % of the rate of a B200."""
+    small, same = (assumptions_on(GPUS[k], Assumptions()) for k in (0, -1))
+    assert same.sampling_hours == 14.22
+    assert small.sampling_hours == pytest.approx(14.22 * 8.0 / 1.008)
+    assert small.companion_seconds == pytest.approx(15.1 * 2250 / 165.2)
+    passes = 10 * 8.2e9 * 245_760 * 1050 / (2250e12 * 0.4) / 3600
+    assert same.training_hours == pytest.approx(14.22 + passes)
+    assert small.training_gpus == 1
+
+
+def test_each_gpu_gets_the_card_that_fits_it(study, repository):
+    assert [fitting_card(study(), gpu.memory) for gpu in GPUS] == ["24gb", "80gb", "80gb", "80gb", "80gb"]
+    assert fitting_card(study(), 12) is None
+    lines = outlook(study(), lambda card: study(card=card), Assumptions())
+    rows = {line.split("  ")[0]: line for line in lines}
+    assert rows["card"].split()[1:] == ["24gb", *["80gb"] * 4]
+    hours = [float(cell) for cell in rows["hours: total"].split()[2:]]
+    assert hours == sorted(hours, reverse=True), "from the slowest to the fastest"
+    assert outlook(configured_study([repository / "config/config.yaml"], {}), study, Assumptions()) == []
+
+
+def test_the_plan_shows_hours_and_memory(repository, monkeypatch, capsys):
+    from cocal.resources import forecast
+
+    monkeypatch.setattr(forecast, "jobs_left", lambda *_: {"train": 2})
+    assert main(["plan", "--study", str(repository / "config/single-gpu.yaml")]) == 0
+    printed = capsys.readouterr().out
+    assert "RTX 4090  A100 80 GB  H100 80 GB" in printed
+    assert "most: qwen3-1.7b" in printed
+    assert "too small" not in printed

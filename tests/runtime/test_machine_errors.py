@@ -1,0 +1,286 @@
+"""What a machine refuses ends in one sentence: a full disk, a read-only folder, too little memory."""
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib.figure
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import xarray as xr
+import zarr
+from safetensors.torch import save_file
+
+from cocal import cli
+from cocal.config import load_study
+from cocal.runtime.machine_errors import MEMORY_SETTINGS, explain
+from cocal.store import write_dataset, write_text
+from micro import MICRO_SETS
+
+NUMBERS = np.random.default_rng(0).random(100_000)
+"""800 kB that cannot be compressed."""
+AGAIN = "run the same command again"
+
+
+@contextmanager
+def _mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system in memory; the test is left out where nothing may be mounted."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False)
+    if done.returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def full(tmp_path) -> Iterator[Path]:
+    """A disk of 256 KiB, new for each test: where writing has failed, a library may hold its file, and the space."""
+    if shutil.which("mount") is None:
+        pytest.skip("nothing can be mounted here")
+    with _mounted(tmp_path / "full", "size=256k") as folder:
+        yield folder
+
+
+def _raised(action: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
+        action()
+    return caught.value
+
+
+def _questions(output: Path) -> int:
+    settings = {"datasets": {"micro-eval": MICRO_SETS["datasets"]["micro-eval"]}}
+    return cli.main(["questions", "--settings", json.dumps(settings), "--output", str(output)])
+
+
+def _figure(path: Path) -> None:
+    figure = matplotlib.figure.Figure(figsize=(10, 10))
+    figure.add_subplot().imshow(NUMBERS.reshape(250, 400))
+    figure.savefig(path, dpi=300)
+
+
+WRITERS = {
+    "text": lambda path: path.write_bytes(NUMBERS.tobytes()),
+    "Parquet": lambda path: pq.write_table(pa.table({"a": NUMBERS}), path),
+    "NetCDF": lambda path: write_dataset(path, xr.Dataset({"a": ("x", NUMBERS)}), {}),
+    "safetensors": lambda path: save_file({"a": torch.tensor(NUMBERS)}, path),
+    "torch": lambda path: torch.save(torch.tensor(NUMBERS), path),
+    "zarr": lambda path: zarr.save(path, NUMBERS),
+    "figure": _figure,
+    "copy": lambda path: shutil.copy(pa.lib.__file__, path),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_a_full_disk_is_told_whatever_library_writes(full, write):
+    sentence = explain(_raised(lambda: write(full / "file")), "metrics", [full / "file"])
+    assert sentence.startswith(f"{full / 'file'}: ")
+    assert "no space is left" in sentence or "could not be written whole" in sentence
+    assert "of 256 KiB are free now" in sentence
+    assert AGAIN in sentence
+
+
+def test_a_command_on_a_full_disk_ends_with_one_sentence(full, capsys):
+    (full / "other").write_bytes(bytes(250 * 1024))
+    assert _questions(full / "questions") == 2
+    error = capsys.readouterr().err
+    line = error.splitlines()[-1]
+    assert "Traceback" not in error
+    assert line.startswith(f"cocal questions: error: {full}/questions")
+    assert "no space is left on its file system (" in line
+    assert [file.name for file in full.rglob("*") if file.is_file()] == ["other"]
+    (full / "other").unlink()
+    assert _questions(full / "questions") == 0
+
+
+def test_a_device_that_is_always_full_is_told_with_the_place_that_is_written(tmp_path):
+    def write():
+        with Path("/dev/full").open("wb", buffering=0) as file:
+            file.write(b"1")
+
+    sentence = explain(_raised(write), "train", [tmp_path / "run/folder"])
+    assert sentence.startswith(f"{tmp_path / 'run/folder'}: no space is left on its file system (")
+
+
+def test_a_limit_of_file_sizes_ends_a_command_with_one_sentence(tmp_path, monkeypatch, capsys):
+    """The variable shows where the error came from."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setenv("COCAL_TRACEBACK", "1")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        assert _questions(tmp_path / "out") == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    traceback, sentence = capsys.readouterr().err.split("cocal questions: error: ")
+    assert traceback.startswith("Traceback")
+    assert sentence.startswith(f"{tmp_path / 'out'}/micro-eval.parquet: the file would be larger than this process may")
+
+
+ENDS = """
+import resource, sys
+from pathlib import Path
+import numpy, xarray
+from cocal.runtime.machine_errors import explain
+from cocal.store import write_dataset
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+try:
+    write_dataset(sys.argv[1], xarray.Dataset({"a": ("x", numpy.random.default_rng(0).random(9000))}), {})
+except Exception as error:
+    print(explain(error, "metrics", []))
+"""
+
+
+def test_a_process_that_could_not_write_arrays_ends_in_peace(tmp_path):
+    """HDF5 would try to write the rest of its file once more when the process ends, and crash it."""
+    command = [sys.executable, "-c", ENDS, str(tmp_path / "cube.nc")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout.startswith(f"{tmp_path / 'cube.nc'}: the file would be larger than this process may write")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_read_only_file_system_is_told(tmp_path, capsys):
+    with _mounted(tmp_path / "disk", "ro") as folder:
+        assert _questions(folder / "questions") == 2
+    error = capsys.readouterr().err
+    assert f"cocal questions: error: {folder}/questions" in error
+    assert error.endswith("run in another folder with `snakemake --directory FOLDER`\n")
+
+
+def test_a_folder_of_somebody_else_is_told_with_its_owner():
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o555)
+        if root:
+            os.seteuid(65534)
+        try:
+            error = _raised(lambda: write_text(folder / "new" / "file", "text"))
+            sentence = explain(error, "metrics", [])
+        finally:
+            if root:
+                os.seteuid(0)
+            folder.chmod(0o755)
+        owner = folder.owner()
+    assert sentence.startswith(f"{folder}/new: ")
+    assert f"has no permission for this; {folder} belongs to {owner} and has the mode dr-xr-xr-x" in sentence
+
+
+ALLOCATIONS = {
+    "numpy": (lambda: np.empty(2**60, dtype=np.uint8), "1.00 EiB"),
+    "torch": (lambda: torch.empty(2**60, dtype=torch.uint8), "1 EiB"),
+    "arrow": (lambda: pa.allocate_buffer(2**60), "1 EiB"),
+}
+
+
+@pytest.mark.parametrize(("allocate", "size"), ALLOCATIONS.values(), ids=ALLOCATIONS)
+def test_too_little_memory_is_told_with_what_was_asked(allocate, size):
+    sentence = explain(_raised(allocate), "replay", [])
+    assert sentence.startswith(f"the memory does not suffice: {size} more were asked for; give the job more memory, ")
+    assert f"or lower features.batch_tokens of the study (the job then begins anew), and {AGAIN}" in sentence
+
+
+SHORT = """
+import resource, sys
+from pathlib import Path
+from cocal.features.store import open_features
+from cocal.features.writer import create_features
+import numpy as np
+writer = create_features(sys.argv[1], responses=2, layers=[3], hidden=5, rows_per_chunk=2)
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**20, resource.RLIM_INFINITY))
+from zarr.core import sync
+sync.loop[0] = sync.iothread[0] = None  # as in a process that has read no store yet
+from cocal.runtime.machine_errors import explain
+try:
+    open_features(sys.argv[1], allow_partial=True)
+except Exception as error:
+    print(explain(error, "companions", []))
+"""
+
+
+def test_what_is_no_file_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    for name, told in (("", "a folder where"), ("file/below", "lies below a file"), ("circle", "leads back to itself")):
+        path = tmp_path / name
+        sentence = explain(_raised(path.read_bytes), "score", [])
+        assert sentence.startswith(f"{path}: ")
+        assert told in sentence
+
+
+def test_nobody_is_advised_to_delete_a_file_for_want_of_memory(tmp_path):
+    """A store is read by threads, which need memory; the store is whole."""
+    command = [sys.executable, "-c", SHORT, str(tmp_path / "results/f.zarr")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == f"the memory does not suffice; give the job more memory, and {AGAIN}\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["can't start new thread", "libtorch_cpu.so: failed to map segment from shared object"]
+)
+def test_an_import_without_memory_is_told(text):
+    kind = ImportError if "segment" in text else RuntimeError
+    assert explain(kind(text), "companions", []).startswith("the memory does not suffice; give the job more memory")
+
+
+def test_too_little_memory_ends_a_command_with_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr("cocal.commands.schema.run", lambda options: bytearray(2**62))
+    assert cli.main(["schema"]) == 2
+    expected = f"cocal schema: error: the memory does not suffice; give the job more memory, and {AGAIN}\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_the_memory_of_a_gpu_is_told_apart():
+    text = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB"
+    sentence = explain(torch.OutOfMemoryError(text), "train", [])
+    assert sentence.startswith("the memory of the GPU does not suffice: 2.50 GiB more were asked for; take a GPU with")
+    assert "policy.micro_batch" in sentence
+
+
+@pytest.mark.parametrize("cause", [True, False], ids=["cause", "context"])
+def test_the_error_behind_an_error_is_found(tmp_path, cause):
+    def write():
+        try:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        except OSError as error:
+            if cause:
+                raise RuntimeError("the write failed") from error
+            raise RuntimeError("and then the file was not closed")  # noqa: B904
+
+    assert f"{tmp_path}: the disk quota is used up (" in explain(_raised(write), "train", [tmp_path])
+
+
+def test_other_errors_keep_their_traceback(monkeypatch):
+    for error in (KeyError("a"), RuntimeError("b"), FileNotFoundError(2, "No such file", "c"), PermissionError(1, "d")):
+        assert explain(error, "train", []) is None
+
+    def fail(options):
+        raise KeyError("a")
+
+    monkeypatch.setattr("cocal.commands.schema.run", fail)
+    with pytest.raises(KeyError):
+        cli.main(["schema"])
+
+
+def test_the_settings_that_are_named_exist(repository):
+    assert MEMORY_SETTINGS.keys() <= cli.COMMANDS.keys()
+    study = load_study(repository / "config/config.yaml")
+    for names in MEMORY_SETTINGS.values():
+        for name in names:
+            found = study
+            for part in name.split("."):
+                found = getattr(found, part)
+            assert isinstance(found, int)

@@ -1,0 +1,162 @@
+"""Portable numerics: the same bytes on every processor with AVX2; on another, native ones or a refusal."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import operations
+import started
+from cocal import cli
+from cocal.config.load import load_study
+from cocal.errors import ConfigError
+from cocal.runtime import numerics
+from cocal.store.provenance import provenance
+from cocal.store.run_folder import RunFolder
+from smoke_study import CONFIG, ROOT
+from snakemake_logger_plugin_cocal.text import reason_line
+
+FLAGS = "model name\t: Some Processor\nflags\t\t: fpu sse2 {}\n"
+
+
+@pytest.mark.parametrize("name", operations.OPERATIONS)
+def test_an_operation_gives_the_bytes_of_other_processors(name):
+    """The expected digests are the same natively and under emulation; docs/architecture.md says of which processors."""
+    assert operations.digest(operations.OPERATIONS[name]()) == json.loads(operations.DIGESTS.read_text())[name]
+
+
+def test_a_last_digit_changes_a_digest():
+    numbers = operations.numbers(3)
+    before = operations.digest([numbers])
+    numbers[1] = operations.np.nextafter(numbers[1], 9, dtype=numbers.dtype)
+    assert operations.digest([numbers]) != before
+
+
+def test_processor_studies_are_portable_and_gpu_studies_are_native(repository):
+    found = {name: load_study(repository / f"config/{name}.yaml").numerics for name in ("config", "smoke", "rehearsal")}
+    assert set(found.values()) == {"portable"}
+    assert load_study(repository / "config/paper.yaml").numerics == "native"
+
+
+@pytest.mark.parametrize("chosen", ["portable", "native"])
+def test_the_environment_reaches_a_job(tmp_path, chosen):
+    """A rule of a real run of the workflow prints what its job finds; `--directory` changes nothing."""
+    study = yaml.safe_load(CONFIG.read_text()) | {"numerics": chosen}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    unset = {name: text for name, text in os.environ.items() if name not in numerics.PORTABLE}  # conftest sets them
+    probe = tmp_path / "Snakefile"
+    workflow = (ROOT / "Snakefile").read_text().replace('"workflow/', f'"{ROOT}/workflow/')
+    probe.write_text(workflow + _PROBE)
+    flags = ["--snakefile", probe, "--directory", tmp_path, "--configfile", tmp_path / "study.yaml", "--cores", "1"]
+    done = started.snakemake([*flags, "seen.txt"], environment=unset)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = dict(line.partition("=")[::2] for line in (tmp_path / "seen.txt").read_text().splitlines())
+    assert {name for name in numerics.PORTABLE if name in found} == (
+        set(numerics.PORTABLE) if chosen == "portable" else set()
+    )
+    assert chosen == "native" or numerics.PORTABLE.items() <= found.items()
+
+
+@pytest.fixture
+def old_processor(tmp_path):
+    """The beginning of a command that runs on a machine whose processor has no AVX2, as far as Linux says."""
+    info = tmp_path / "cpuinfo"
+    info.write_text(FLAGS.format("avx"))
+    start = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$0" /proc/cpuinfo && exec "$@"']
+    if not shutil.which("unshare") or subprocess.run([*start, str(info), "true"], check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    return [*start, str(info)]
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_study_is_native_where_the_processor_lacks_avx2(tmp_path, old_processor, cluster):
+    """A sentence says so. The nodes of a cluster may differ from one another, so their jobs refuse instead."""
+    site = {"CPU_PARTITION": "c", "GPU_PARTITION": "g", "GPU_TYPE": "", "ACCOUNT": ""}
+    site |= {"NODE_GPUS": "8", "MAX_MINUTES": "60"}
+    probe = tmp_path / "Snakefile"
+    workflow = (ROOT / "Snakefile").read_text().replace('"workflow/', f'"{ROOT}/workflow/')
+    probe.write_text(workflow + _PROBE)
+    command = [*old_processor, sys.executable, "-m", "snakemake", "--snakefile", probe, "--directory", tmp_path]
+    command += ["--configfile", ROOT / "config/smoke.yaml", "--cores", "1", "seen.txt"]
+    command += ["--dry-run"] if cluster else []
+    unset = {name: text for name, text in os.environ.items() if name not in numerics.PORTABLE}  # conftest sets them
+    unset |= {f"COCAL_SLURM_{name}": text for name, text in site.items()} if cluster else {}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=unset)
+    lacks = "portable results need a processor with AVX2 and FMA, and this one lacks avx2 and fma; "
+    assert done.stderr.count(f"{lacks}this machine computes with native numerics") == (not cluster), done.stderr
+    assert done.returncode == 0, done.stderr
+    if cluster:
+        job, wanted = [*old_processor, sys.executable, "-m", "cocal", "schema"], numerics.environment("portable")
+        refused = subprocess.run(job, check=False, capture_output=True, text=True, env={**unset, **wanted})
+        assert refused.returncode == 2
+        assert f"cocal schema: error: numerics: {lacks}set `numerics: native`" in refused.stderr
+    else:
+        assert not any(f"{name}=" in (tmp_path / "seen.txt").read_text() for name in numerics.PORTABLE)
+
+
+_PROBE = """
+
+rule probe:
+    output:
+        "seen.txt",
+    shell:
+        "env > {output}"
+"""
+
+
+def test_a_rerun_for_other_numerics_says_so():
+    code = "code:0123456789abcdef"
+    before, now = (f'{code} {{"numerics":"{chosen}"}}' for chosen in ("native", "portable"))
+    reason = "Params have changed since last execution: Union of exclusive params before and now across all output: "
+    assert reason_line(f"{reason}before: '{before}' now: '{now}'") == "parameters changed: numerics"
+
+
+def test_files_state_their_numerics(monkeypatch):
+    assert provenance("stage", {})["numerics"] == "portable"
+    monkeypatch.delenv("MKL_CBWR")
+    assert provenance("stage", {})["numerics"] == "native"
+
+
+def test_unfinished_work_of_other_numerics_is_not_resumed(tmp_path, monkeypatch):
+    RunFolder(tmp_path / "run", "a")
+    (tmp_path / "run/step-1").touch()
+    assert RunFolder(tmp_path / "run", "a").resumed
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "SkylakeX")
+    assert not RunFolder(tmp_path / "run", "a").resumed
+    assert not (tmp_path / "run/step-1").exists()
+
+
+def test_the_obstacle_of_portable_numerics_is_named(tmp_path):
+    info = tmp_path / "cpuinfo"
+    info.write_text(FLAGS.format("avx2 fma"))
+    assert numerics.obstacle(info) == ""
+    info.write_text(FLAGS.format("avx fma"))
+    assert numerics.obstacle(info).endswith("a processor with AVX2 and FMA, and this one lacks avx2")
+    needs = "portable results need a Linux machine with an x86-64 processor, not "
+    assert numerics.obstacle(tmp_path / "none") == f"{needs}{platform.system()} on {platform.machine()}"
+
+
+def test_a_command_refuses_before_it_computes(tmp_path, monkeypatch, capsys):
+    info = tmp_path / "cpuinfo"
+    info.write_text(FLAGS.format("avx"))
+    monkeypatch.setattr(numerics, "_CPU_INFO", info)
+    assert cli.main(["schema"]) == 2
+    assert "this one lacks avx2 and fma; set `numerics: native` in the study" in capsys.readouterr().err
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+    assert cli.main(["schema"]) == 0
+
+
+def test_torch_that_computes_otherwise_is_refused(monkeypatch):
+    import torch
+
+    numerics.check_torch()
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    with pytest.raises(ConfigError, match=r"PyTorch uses its code for AVX512 .* `numerics: native`"):
+        numerics.check_torch()
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+    numerics.check_torch()

@@ -1,0 +1,134 @@
+"""Lines of long jobs: what is done, how long the rest takes, and whose line it is."""
+
+import json
+import logging
+import re
+import subprocess
+import sys
+
+import pytest
+
+from cocal.config import load_study
+from cocal.resources.durations import seconds_by_rule
+from cocal.runtime.joblog import job_name
+from cocal.runtime.progress import INTERVAL, Progress, in_words, progress_line, through
+from micro import MICRO_SETS
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1, "0 s"),
+        (8.4, "8 s"),
+        (59.6, "1 min"),
+        (145, "2 min 25 s"),
+        (600, "10 min"),
+        (1020, "17 min"),
+        (3599, "1 h"),
+        (12_000, "3 h 20 min"),
+        (190_800, "2 d 5 h"),
+    ],
+)
+def test_durations_in_words(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_a_line_now_and_then_with_the_time_left(caplog):
+    clock = Clock()
+    progress = Progress("step", 60, done=20, clock=clock)
+    with caplog.at_level(logging.INFO):
+        for step in range(21, 61):
+            clock.now += 3
+            progress.add(detail=f"accuracy 0.{step}")
+    lines = caplog.messages
+    assert lines[0] == "step 24/60, accuracy 0.24, 1 min 48 s left", (
+        "36 steps of 3 s; what was done before costs nothing"
+    )
+    assert lines[-1] == "step 60/60, accuracy 0.60"
+    assert len(lines) == 10, f"every {INTERVAL:g} s, which is every fourth step, and the last"
+
+
+def test_batches_are_passed_on_and_their_items_counted(caplog, monkeypatch):
+    clock = Clock()
+    monkeypatch.setitem(Progress.__init__.__kwdefaults__, "clock", clock)
+    seen = []
+    with caplog.at_level(logging.INFO):
+        for batch in through([[1, 2, 3], [4], [5, 6]], "response"):
+            seen += batch
+            clock.now += 12
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert caplog.messages == ["response 3/6, 12 s left", "response 4/6, 12 s left"]
+
+
+def test_without_a_unit_the_line_says_a_percentage():
+    assert progress_line("", 3, 8, 61, "2 steps: pass 1 of 4") == "38 %, 2 steps: pass 1 of 4, 1 min 1 s left"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("train --algorithm grpo --run-folder results/runs/train/tiny/grpo --stages s --rollouts r", "train tiny grpo"),
+        ("resample --checkpoint c --run-folder results/runs/resample/qwen2.5-7b", "resample qwen2.5-7b"),
+        (
+            "responses --output results/responses/a --run-folder results/runs/responses/tiny/base-0-verbal-mathematics",
+            "responses tiny base-0-verbal",
+        ),
+        ("features --output results/features/tiny/grpo/step-60/answer", "features tiny grpo step-60 answer"),
+        ("prompts --output=results/features/tiny/grpo/prompts.zarr", "prompts tiny grpo"),
+        ("predictions --output results/predictions/a/b/step-60-sweep.parquet", "predictions a b step-60-sweep"),
+        ("metrics --output /home/me/cocal/results/metrics/tiny.nc", "metrics tiny"),
+        ("exhibit overview --output results/figures/overview.pdf", "exhibit overview"),
+        ("questions --output results/questions", "questions"),
+        ("import --output /data/of/mine/rollouts", "import rollouts"),
+        ("plan --study config/paper.yaml", "plan"),
+        ("train --output", "train"),
+        ("", "cocal"),
+    ],
+)
+def test_a_command_is_named_by_what_it_works_on(command, name):
+    assert job_name(command.split()) == name
+
+
+def test_every_log_line_of_a_command_names_its_job(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "cocal",
+        "questions",
+        "--settings",
+        json.dumps(MICRO_SETS),
+        "--output",
+        "results/questions",
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert re.match(
+            r"\d\d:\d\d:\d\d  questions +results/questions/micro-(train|eval).parquet: \d+ questions$", line
+        )
+
+
+@pytest.mark.parametrize("study", ["config", "smoke", "paper", "rehearsal"])
+def test_expected_times_know_what_is_long_in_a_study(repository, study):
+    seconds = seconds_by_rule(load_study(repository / f"config/{study}.yaml"))
+    assert all(value >= 0 for value in seconds.values())
+    if study == "paper":
+        assert 16 * 3600 < seconds["train"] < 30 * 3600
+        assert seconds["train"] > 5 * seconds["responses"]
+    if study == "config":
+        assert 60 < seconds["train"] < 1800
+        assert seconds["train"] > seconds["responses"] > 5 * seconds["table_"]
+    if study == "smoke":
+        assert seconds["train"] < 30

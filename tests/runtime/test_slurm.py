@@ -1,0 +1,287 @@
+"""The SLURM profile, and the check before the first job, without SLURM; on a real one: tests/slurm."""
+
+import os
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+import yte
+
+import started
+from cocal import cli
+from cocal.errors import ClusterError
+from cocal.runtime import slurm
+from cocal.runtime.slurm import Job, Partition, Site
+
+SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, minutes=1440, account="")
+# in the words of SLURM 22.05
+SINFO = """\
+cpu|1-00:00:00|(null)
+b200|2-00:00:00|gpu:b200:4
+b200|2-00:00:00|gpu:b200:8(S:0-1)
+mixed|infinite|gpu:h100:4,gpu:a100:2,nvme:1
+plain|4:00:00|gpu:2
+"""
+SQUEUE = """\
+16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_wildcards_qwen3-8b_grpo|/home/a/cocal
+17|PENDING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/cocal
+18|RUNNING|cocal_77aa7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/other
+19|RUNNING|snakemake|(null)|/home/a/cocal
+"""
+# what each rule asks for: partition, GPUs a node, CPUs
+GPU_RULES = {
+    **dict.fromkeys(["train", "train_coupled", "slime"], (8, 32)),
+    **dict.fromkeys(["responses", "factual_responses", "resample", "replay", "import_rollouts"], (1, 8)),
+    **dict.fromkeys(["features", "factual_features", "prompt_features", "latency"], (1, 8)),
+    **dict.fromkeys(["companions", "postcal_companions", "prompt_companions", "ablation_companions"], (1, 8)),
+    **dict.fromkeys(["one_layer_companions", "online"], (1, 8)),
+}
+CPU_RULES = {
+    **dict.fromkeys(["predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"], 2),
+    **dict.fromkeys(
+        ["metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"], 2
+    ),
+    **dict.fromkeys(["overlap", "import_policy"], 2),
+    "recalibrated_metrics": 2,
+    "recalibrate": 8,
+    "backbone": 4,
+}
+LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "all"}
+"""Made where Snakemake runs, as tables and figures are."""
+
+
+def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subprocess.CompletedProcess:
+    command = ["--profile", "slurm", "--dry-run", "--forceall", "--directory", str(folder), *flags]
+    command += ["--workflow-profile", "none"]  # whose terminal lines do not say what jobs ask for
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COCAL_SLURM_")} | site
+    return started.snakemake(command, repository, environment)
+
+
+def _requests(output: str) -> dict[str, set[str]]:
+    """What the jobs of each rule ask for, from a dry-run."""
+    found = {}
+    for rule, block in re.findall(r"^rule (\w+):\n((?: {4}.*\n)*)", output, re.MULTILINE):
+        resources = re.search(r"^    resources: (.*)$", block, re.MULTILINE)
+        found.setdefault(rule, set()).update(resources[1].split(", ") if resources else ())
+    return found
+
+
+@pytest.fixture(scope="module")
+def requests(repository, tmp_path_factory) -> dict[str, set[str]]:
+    """What the rules of the studies for clusters ask for."""
+    found = {}
+    for study in ("paper", "rehearsal"):
+        done = _dry_run(repository, tmp_path_factory.mktemp(study), "--configfile", f"config/{study}.yaml")
+        assert done.returncode == 0, done.stderr
+        for rule, resources in _requests(done.stdout + done.stderr).items():
+            found.setdefault(rule, set()).update(resources)
+    return found
+
+
+def test_every_rule_says_what_it_needs(requests):
+    """A new rule belongs into the profile and these lists, or is a `localrule`."""
+    submitted = {rule for rule in requests if not rule.startswith(("table_", "figure_"))} - LOCAL_RULES
+    assert submitted <= {*GPU_RULES, *CPU_RULES}
+    for rule in submitted & set(GPU_RULES):
+        gpus, cpus = GPU_RULES[rule]
+        assert {"slurm_partition=gpu", f"gres=gpu:b200:{gpus}", f"cpus_per_task={cpus}"} <= requests[rule], rule
+    for rule in submitted & set(CPU_RULES):
+        assert {"slurm_partition=cpu", f"cpus_per_task={CPU_RULES[rule]}"} <= requests[rule], rule
+        assert not any(resource.startswith("gres=") for resource in requests[rule]), rule
+
+
+@pytest.mark.parametrize("name", ["tables", "figures"])
+def test_tables_and_figures_are_made_where_snakemake_runs(repository, name):
+    """Every rule has to say so: `use rule` does not hand it on."""
+    text = (repository / f"workflow/rules/{name}.smk").read_text()
+    rules = re.findall(r"^ *(?:use )?rule\b", text, re.MULTILINE)
+    assert rules
+    assert len(re.findall(r"^ +localrule: True$", text, re.MULTILINE)) == len(rules)
+
+
+def test_profile_names_rules_that_exist_and_grows_with_attempts(repository, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    profile = yte.process_yaml((repository / "workflow/profiles/slurm/config.yaml").read_text(), require_use_yte=True)
+    assert set(profile["set-resources"]) == {*GPU_RULES, *CPU_RULES}
+    rules = "".join(path.read_text() for path in (repository / "workflow/rules").glob("*.smk"))
+    assert set(profile["set-resources"]) <= set(re.findall(r"^ *(?:rule|use rule \w+ as) (\w+)", rules, re.MULTILINE))
+    for name, resources in profile["set-resources"].items():
+        assert {"slurm_partition", "cpus_per_task", "mem_mb", "runtime"} <= set(resources), name
+        assert "attempt" in resources["mem_mb"], name
+        assert "attempt" in resources["runtime"], name
+    assert f"{profile['slurm-jobname-prefix']}_" == slurm.JOB_PREFIX
+
+
+@pytest.mark.parametrize(("flags", "study"), [((), "paper"), (("--configfile", "config/smoke.yaml"), "smoke")])
+def test_the_profile_runs_the_paper_study_unless_another_is_given(repository, tmp_path, flags, study):
+    """Which replaces it: nothing of the paper study is left."""
+    done = _dry_run(repository, tmp_path, *flags)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout + done.stderr
+    assert ("results/policies/qwen3-8b/" in text, "results/questions/math500.parquet" in text) == (
+        study == "paper",
+    ) * 2
+    assert ("results/policies/smoke/" in text) == (study == "smoke")
+
+
+def test_the_environment_names_the_site(repository, tmp_path):
+    site = {
+        "COCAL_SLURM_ACCOUNT": "nlp",
+        "COCAL_SLURM_CPU_PARTITION": "short",
+        "COCAL_SLURM_GPU_PARTITION": "dgx",
+        "COCAL_SLURM_GPU_TYPE": "h200",
+        "COCAL_SLURM_NODE_GPUS": "4",
+        "COCAL_SLURM_MAX_MINUTES": "240",
+    }
+    done = _dry_run(repository, tmp_path, "--configfile", "config/smoke.yaml", **site)
+    assert done.returncode == 0, done.stderr
+    requests = _requests(done.stdout + done.stderr)
+    assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train"]
+    assert {"cpus_per_task=16", "mem_mb=200000"} <= requests["train"], "half of a node of eight"
+    assert not any(resource.startswith("nodes=") for resource in requests["train"]), "SLURM's own default is one"
+    assert {"slurm_partition=dgx", "gres=gpu:h200:1", "runtime=240"} <= requests["responses"]
+    assert {"slurm_partition=short", "runtime=60", "slurm_account=nlp"} <= requests["metrics"]
+
+
+def test_a_training_may_take_several_nodes(repository, tmp_path):
+    """Two of four GPUs: the study says so, and the profile asks for them."""
+    flags = ["--config", "card=80gb", "policy={trl: {nodes: 2, devices: 4}}"]
+    site = {"COCAL_SLURM_NODE_GPUS": "4", "COCAL_SLURM_NODES": "2", "COCAL_SLURM_GPU_TYPE": "a100"}
+    done = _dry_run(repository, tmp_path, *flags, **site)
+    assert done.returncode == 0, done.stderr
+    requests = _requests(done.stdout + done.stderr)
+    for rule in ("train", "train_coupled"):
+        assert {"nodes=2", "gres=gpu:a100:4", "cpus_per_task=16", "mem_mb=200000"} <= requests[rule]
+    assert not any(resource.startswith("nodes=") for resource in requests["responses"])
+    assert slurm.site_of({**os.environ, **_SITE_DEFAULTS, **site}).nodes == 2
+    assert slurm.site_of({**os.environ, **_SITE_DEFAULTS}).nodes == 1
+
+
+_SITE_DEFAULTS = {
+    "COCAL_SLURM_CPU_PARTITION": "cpu",
+    "COCAL_SLURM_GPU_PARTITION": "gpu",
+    "COCAL_SLURM_GPU_TYPE": "b200",
+    "COCAL_SLURM_NODE_GPUS": "8",
+    "COCAL_SLURM_MAX_MINUTES": "1440",
+    "COCAL_SLURM_ACCOUNT": "",
+}
+
+
+def test_a_number_of_the_site_that_is_none_is_named(repository, tmp_path):
+    done = _dry_run(repository, tmp_path, COCAL_SLURM_JOBS="many")
+    assert done.returncode != 0
+    assert "COCAL_SLURM_JOBS = 'many' is not a number" in done.stderr
+
+
+def test_partitions_are_read_from_sinfo():
+    assert slurm.parse_partitions(SINFO) == {
+        "cpu": Partition({}, 1440),
+        "b200": Partition({"b200": 8}, 2880),
+        "mixed": Partition({"h100": 4, "a100": 2}, float("inf")),
+        "plain": Partition({"": 2}, 240),
+    }
+
+
+@pytest.mark.parametrize(
+    ("limit", "minutes"),
+    [("30:00", 30), ("4:00:00", 240), ("1-00:00:00", 1440), ("7-12:30:30", 10830.5), ("infinite", float("inf"))],
+)
+def test_time_limits_are_read_in_minutes(limit, minutes):
+    assert slurm.parse_minutes(limit) == minutes
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"cpu_partition": "long"},
+            "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL",
+        ),
+        ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL"),
+        ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8"),
+        (
+            {"gpu_partition": "mixed", "gpu_type": ""},
+            "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4",
+        ),
+        ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs of type 'b200'; it offers none"),
+        ({"node_gpus": 16}, "has 16 GPUs of type 'b200'"),
+        (
+            {"minutes": 2000},
+            "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX",
+        ),
+        ({"account": "physics"}, "you have no account 'physics' here, nor any other: unset COCAL_SLURM_ACCOUNT"),
+    ],
+)
+def test_a_wrong_site_is_named_with_what_there_is(change, message):
+    found = slurm.problems(SITE._replace(**change), slurm.parse_partitions(SINFO), accounts=[])
+    assert len(found) == 1
+    assert message in found[0]
+
+
+def test_a_site_that_fits_has_no_problems():
+    partitions = slurm.parse_partitions(SINFO)
+    assert slurm.problems(SITE, partitions, accounts=[]) == []
+    assert slurm.problems(SITE._replace(account="NLP"), partitions, accounts=["nlp"]) == []
+    assert (
+        slurm.problems(SITE._replace(gpu_type="", node_gpus=2, gpu_partition="plain", minutes=60), partitions, []) == []
+    )
+
+
+def test_no_account_is_guessed():
+    partitions = slurm.parse_partitions(SINFO)
+    (missing,) = slurm.problems(SITE, partitions, accounts=["nlp", "vision"])
+    assert missing == "jobs need an account; you have nlp, vision: export COCAL_SLURM_ACCOUNT=NAME"
+    (unknown,) = slurm.problems(SITE._replace(account="physics"), partitions, accounts=["nlp"])
+    assert unknown == "you have no account 'physics' here, only nlp"
+
+
+def test_jobs_of_this_folder_are_found_in_the_queue():
+    """Not those of other folders, nor a job in which Snakemake itself runs."""
+    jobs = slurm.parse_queue(SQUEUE, Path("/home/a/cocal"))
+    assert jobs == [
+        Job("16", "RUNNING", "rule_train_wildcards_qwen3-8b_grpo"),
+        Job("17", "PENDING", "rule_questions"),
+    ]
+    with pytest.raises(
+        ClusterError,
+        match=r"^/home/a/cocal: an earlier run is still at work.*\n  job 16 RUNNING rule_train.*\n  job 17 PENDING "
+        r"rule_questions\nwait .*, or end it: cocal slurm --cancel --directory /home/a/cocal$",
+    ):
+        slurm.refuse_orphans(jobs, Path("/home/a/cocal"))
+    slurm.refuse_orphans(slurm.parse_queue(SQUEUE, Path("/home/a/none")), Path("/home/a/none"))
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch) -> Path:
+    """A squeue that prints a file, and a scancel that empties it a second later."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    listing = tmp_path / "queue.txt"
+    listing.write_text("")
+    programs = {"squeue": f"cat {listing}", "scancel": f'echo "$@" > {tmp_path}/cancelled; (sleep 1; : > {listing}) &'}
+    for name, script in programs.items():
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{script} 2>/dev/null\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    return listing
+
+
+def test_cancelling_waits_until_the_jobs_have_ended(queue, tmp_path, capfd):
+    queue.write_text(SQUEUE.replace("/home/a/cocal", str(tmp_path)))
+    assert cli.main(["slurm"]) == 2
+    assert "16 RUNNING rule_train" in capfd.readouterr().err
+    assert cli.main(["slurm", "--cancel"]) == 0
+    assert (tmp_path / "cancelled").read_text() == "16 17\n"
+    assert queue.read_text() == ""
+    assert cli.main(["slurm"]) == 0
+
+
+def test_a_queue_that_cannot_be_read_stops_runs_on_slurm_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    slurm.check(tmp_path, site=None)
+    with pytest.raises(ClusterError, match="squeue: no such command"):
+        slurm.check(tmp_path, site=SITE)

@@ -1,0 +1,210 @@
+"""Seals: a changed byte anywhere in a Parquet, NetCDF, safetensors or JSON file, or in a checkpoint, is noticed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import xarray as xr
+
+from cocal.companion.companions import load_companions
+from cocal.errors import ContractError
+from cocal.models.loading import fingerprint, load_policy, load_tokenizer, stored_end_tokens
+from cocal.store import (
+    check_folder,
+    read_dataset,
+    read_document,
+    read_frame,
+    write_dataset,
+    write_document,
+    write_frame,
+)
+from cocal.store.contracts import JUDGEMENTS
+from cocal.store.folders import PROVENANCE
+from cocal.store.seal import BLANK, seal, stated_seal
+from companion_run import small_run
+
+CHANGED = "has changed since it was written"
+
+
+def _flipped(path: Path, place: int) -> None:
+    """Flip the lowest bit of one byte, and keep the time of modification."""
+    state = path.stat()
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def _table(path: Path) -> None:
+    keys = [f"{row:032d}" for row in range(200)]
+    frame = pd.DataFrame({"key": keys, "reply": ["right", "wrong"] * 100, "engine": "engine 1"})
+    write_frame(path, frame, JUDGEMENTS, {"stage": "judge"})
+
+
+def _cube(path: Path) -> None:
+    write_dataset(path, xr.Dataset({"value": ("cell", np.linspace(0, 1, 100))}), {"stage": "metrics"})
+
+
+def _document(path: Path) -> None:
+    write_document(path, {"seconds": 12.5, "items": 4}, {"stage": "train"})
+
+
+FILES = {
+    "table.parquet": (_table, lambda path: read_frame(path, JUDGEMENTS)),
+    "cube.nc": (_cube, read_dataset),
+    "cost.json": (_document, read_document),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_flipped_byte_of_a_file_passes(tmp_path, name):
+    write, read = FILES[name]
+    path = tmp_path / name
+    write(path)
+    whole, size = read(path), path.stat().st_size
+    intact = path.read_bytes()
+    for place in sorted({*np.linspace(0, size - 1, 60).astype(int).tolist(), size - 1, size // 2}):
+        path.write_bytes(intact)
+        _flipped(path, place)
+        try:
+            found = read(path)
+        except ContractError as error:
+            assert str(path) in str(error)  # noqa: PT017 (most bytes break the file in ways of their own)
+        else:
+            # the byte lies in the key of the seal itself, so that the file is taken for a user's own
+            assert stated_seal(path) is None
+            pd.testing.assert_frame_equal(found, whole) if isinstance(whole, pd.DataFrame) else _equal(found, whole)
+
+
+def _equal(found, whole) -> None:
+    assert found.identical(whole) if isinstance(whole, xr.Dataset) else found == whole
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_equal_content_gives_equal_files_with_the_digest_of_the_blank_one(tmp_path, name):
+    write, _ = FILES[name]
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / name)
+    first = (tmp_path / "first" / name).read_bytes()
+    assert first == (tmp_path / "second" / name).read_bytes()
+    digest = stated_seal(tmp_path / "first" / name)
+    blank = tmp_path / "blank"
+    blank.write_bytes(first.replace(f"seal:{digest}".encode(), BLANK.encode()))
+    seal(blank)
+    assert blank.read_bytes() == first
+
+
+def test_pages_of_tables_carry_checksums_of_their_own(tmp_path):
+    path = tmp_path / "table.parquet"
+    _table(path)
+    column = pq.read_metadata(path).row_group(0).column(1)
+    _flipped(path, column.data_page_offset + column.total_compressed_size // 2)
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(path, page_checksum_verification=True)
+
+
+def test_a_file_without_a_seal_is_a_users_own(tmp_path):
+    path = tmp_path / "cost.json"
+    path.write_text('{"seconds": 1.0}')
+    assert read_document(path) == {"seconds": 1.0}
+    with pytest.raises(ValueError, match="holds no blank seal"):
+        seal(path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1, 2]", "\x00\xff"])
+def test_rubbish_in_place_of_a_document_is_named(tmp_path, content):
+    path = tmp_path / "spec.json"
+    path.write_text(content)
+    with pytest.raises(ContractError, match=r"spec\.json: not a readable JSON file"):
+        read_document(path)
+
+
+def test_a_flipped_weight_of_a_companion_is_noticed(tmp_path):
+    run = small_run(tmp_path)
+    run.write()
+    from cocal.cli import main
+
+    assert main(run.command(tmp_path / "fitted", "--steps", "3")) == 0
+    file = tmp_path / "fitted/steps-3/companions.safetensors"
+    load_companions(file)
+    _flipped(file, file.stat().st_size - 100)
+    with pytest.raises(ContractError, match=f"companions.safetensors: the file {CHANGED}"):
+        load_companions(file)
+
+
+@pytest.fixture
+def checkpoint(micro_checkpoint, tmp_path) -> Path:
+    """A copy of the micro policy, which may be damaged."""
+    return shutil.copytree(micro_checkpoint, tmp_path / "step-0")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja"])
+def test_a_changed_file_of_a_checkpoint_is_named(checkpoint, name):
+    before = fingerprint(checkpoint)
+    _flipped(checkpoint / name, (checkpoint / name).stat().st_size // 2)
+    for read in (load_policy, fingerprint) if name == "model.safetensors" else (load_policy, load_tokenizer):
+        with pytest.raises(ContractError, match=rf"{name}: the file {CHANGED}"):
+            read(checkpoint)
+    _flipped(checkpoint / name, (checkpoint / name).stat().st_size // 2)
+    assert fingerprint(checkpoint) == before
+
+
+def test_a_checkpoint_from_elsewhere_is_known_by_its_name_and_weights(checkpoint):
+    """It has no list of its files, whose digests would tell."""
+    (checkpoint / "provenance.json").unlink()
+    before = fingerprint(checkpoint)
+    weights = checkpoint / "model.safetensors"
+    _flipped(weights, weights.stat().st_size - 10)
+    assert fingerprint(checkpoint) != before
+    _flipped(weights, weights.stat().st_size - 10)
+    assert fingerprint(checkpoint) == before
+    assert fingerprint(checkpoint.rename(checkpoint.with_name("step-1"))) != before
+
+
+def test_a_missing_file_of_a_checkpoint_is_named(checkpoint):
+    (checkpoint / "generation_config.json").unlink()
+    with pytest.raises(ContractError, match=r"generation_config\.json: the file is missing"):
+        load_policy(checkpoint)
+
+
+@pytest.mark.parametrize("template", ["{% for message in messages %}", "{{ messages | nonsense }}", "{{ 1 / 0 }}"])
+def test_a_broken_chat_template_of_a_users_checkpoint_is_named(checkpoint, template):
+    (checkpoint / PROVENANCE).unlink()
+    (checkpoint / "chat_template.jinja").write_text(template)
+    with pytest.raises(ContractError, match=r"step-0: the tokenizer's chat template is broken"):
+        load_tokenizer(checkpoint)
+
+
+def test_broken_generation_settings_of_a_users_checkpoint_are_not_taken_for_none(checkpoint):
+    (checkpoint / PROVENANCE).unlink()
+    (checkpoint / "generation_config.json").write_text("{")
+    for read in (load_policy, stored_end_tokens):
+        with pytest.raises(ContractError, match=r"generation_config\.json: not readable"):
+            read(checkpoint)
+    (checkpoint / "generation_config.json").unlink()
+    assert stored_end_tokens(checkpoint) == load_policy(checkpoint).ends
+
+
+def test_large_files_are_hashed_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("cocal.store.folders._LARGE", 10)
+    folder = tmp_path / "step-1"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"weights" * 10)
+    from cocal.store import label_folder
+
+    label_folder(folder, {"stage": "train"})
+    check_folder(folder)
+    assert json.loads((tmp_path / ".step-1.digests.json").read_text())["model.safetensors"][0] == 70
+    with monkeypatch.context() as patched:
+        patched.setattr("cocal.store.folders.file_digest", lambda file: pytest.fail("read again"))
+        check_folder(folder)
+    (folder / "model.safetensors").write_bytes(b"Weights" * 10)
+    os.utime(folder / "model.safetensors", ns=(0, 1))
+    with pytest.raises(ContractError, match=rf"model\.safetensors: the file {CHANGED}"):
+        check_folder(folder)

@@ -1,0 +1,235 @@
+"""The columns that each word of a table or figure means, and the exhibits made of inputs whose numbers all differ."""
+
+import re
+
+import numpy as np
+import test_tables_decisions as decided
+
+from claims_study import SCOPE, study_files, study_frame
+from cocal.config import load_study
+from cocal.evidence.claims import read_claims
+from cocal.evidence.published import read_published
+from cocal.exhibits import claims
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.registry import exhibits_of, module_of
+from cocal.metrics.scores import ALL
+from cocal.study.costs import Cost, Latency, TimeToConfidence
+from coded_inputs import DOMAINS, SETS, coded_cube, coded_resamples, coded_scores, coded_specs
+from sample_predictions import sample_predictions
+from smoke_study import ROOT
+
+
+def named(*labels: str) -> dict[str, str]:
+    """Names by label: "CoCal (group)" is cocal-group."""
+    return {label: re.sub("[ (]+", "-", label.lower()).rstrip(")") for label in labels}
+
+
+METHODS = named("Verbal", "RLCR", "DCPO", "CoCal (pre-generation)", "CoCal on RLCR", "CoCal on DCPO")
+METHODS |= named(*(f"{kind} ({target})" for kind in ("CoCal", "PostCal") for target in ("group", "binary")))
+METHODS |= {"SelfConsis": "self-consistency", "TokenProb": "token-probability", "P(True)": "p-true"}
+METHODS |= {"Base + Verbal": "base-verbal"}
+RIVALS = named("RLCR", "DCPO", "CoCal (group)", "CoCal (binary)", "Least token probability", "Semantic entropy")
+RIVALS |= {"TokenProb": "token-probability", "SelfConsis (leave-one-out)": "self-consistency-loo"}
+RIVALS |= {"Linear probe (group)": "linear-group", "Linear probe (binary)": "linear-binary"}
+RIVALS |= {"One-layer MLP (group)": "one-layer-group", "One-layer MLP (binary)": "one-layer-binary"}
+RIVALS |= {"Length (shorter is surer)": "length"}
+DATASETS = named("MATH500", "AIME24", "AIME25", "AMC23", "AMC24", "SQuAD", "MuSiQue", "PopQA")
+DATASETS |= {"WebQuestions": "webq", "ComplexWebQuestions": "cwq"}
+HEADS = {"Acc.↑": "accuracy", "MeanConf": "mean_confidence", "ECE↓": "ece", "AUROC↑": "auroc", "Brier↓": "brier"}
+HEADS |= {"Rel.↓": "brier_reliability", "Res.↑": "brier_resolution", "Unc.": "brier_uncertainty"}
+HEADS |= {"LogLoss↓": "log_loss", "AdaECE↓": "adaptive_ece", "SmECE↓": "smooth_ece", "AURC↓": "aurc", "AUGRC↓": "augrc"}
+HEADS |= {"PRR↑": "prr", "Acc@80↑": "accuracy_at_80", "Acc@50↑": "accuracy_at_50"}
+SHARES = {
+    "Valid": "valid_rate",
+    "Answered": "answered_rate",
+    "Decided": "decided_rate",
+    "Truncated": "truncation_rate",
+    "True or False": "p_true_mass",
+    "Exact match": "exact_match_accuracy",
+}
+
+
+def said(**columns: dict[str, str]) -> dict[str, dict]:
+    """What words say of the columns of a CSV."""
+    return {word: {column: value} for column, words in columns.items() for word, value in words.items()}
+
+
+def accuracies(macro: str) -> dict[str, dict]:
+    words = said(method=METHODS, dataset=DATASETS | {"Macro Average": macro}, metric=HEADS, shows=SHARES)
+    return words | {"Separable from the best": {"shows": "separable_from_best"}}
+
+
+MACROS = {"Macro average, mathematics": "macro-mathematics", "Macro average, factual questions": "macro-factual"}
+SCORED = {
+    "Macro average over five mathematical sets": "macro-mathematics",
+    "Macro average over five factual sets": "macro-factual",
+}
+OURS = {"CoCal (binary) minus": "cocal-binary", "CoCal (group) minus": "cocal-group"}
+WORDS = {
+    "main": accuracies("macro-mathematics"),
+    "main_step40": accuracies("macro-mathematics"),
+    "main_step80": accuracies("macro-mathematics"),
+    "scale": accuracies("macro-mathematics"),
+    "ood": accuracies("macro-factual"),
+    "comparisons": said(method=OURS, rival=METHODS, dataset=DATASETS | MACROS, metric=HEADS)
+    | {corner: {"method": method, "shows": "value lower upper"} for corner, method in OURS.items()},
+    "recalibrated": said(
+        rival=RIVALS,
+        calibration={"As they are": "raw", "Platt scaling": "platt", "Isotonic regression": "isotonic"},
+        dataset={"Mathematics": "macro-mathematics", "Factual QA": "macro-factual"},
+        metric=HEADS,
+    ),
+    "proper_scores": said(method=METHODS, metric=HEADS, dataset=SCORED),
+    "token_aggregation": said(
+        pooling={"Last token": "last", "Response mean": "mean", "Last + mean": "last+mean"},
+        backbone={"Qwen3-8B": "qwen3-8b", "Qwen3-14B": "qwen3-14b"},
+        metric=HEADS,
+    ),
+    "pre_generation": said(
+        method={"Pre-generation": "cocal-pre-generation", "Post-generation (group)": "cocal-group"},
+        domain={"Mathematics": "macro-mathematics", "Factual QA": "macro-factual"},
+        metric=HEADS,
+    ),
+    "decisions": said(
+        method={label: name for label, name in METHODS.items() if name in decided.METHODS},
+        part={"Accuracy (%)": "choice", "Abstention (%)": "abstention", "Accuracy of the kept (%)": "routing"},
+        dataset={"AMC": "amc", "AIME": "aime", "Average": "macro"},
+        metric={"Answered": "coverage", "Wrong": "risk", "Certified": "certified"},
+        rule={
+            "Most confident response (best of n)": "best-of-n",
+            "Confidence-weighted vote": "vote",
+            "First response": "first",
+            "Majority vote": "majority",
+            "Any of the responses (oracle)": "oracle",
+            "0 % sent": "0",
+            "20 % sent": "0.2",
+            "50 % sent": "0.5",
+        },
+    )
+    | {"30 × 4": {"questions": 30, "responses": 4}, "20 × 2": {"questions": 20, "responses": 2}}
+    | {"Mathematics, 350 questions": {"dataset": "mathematics", "questions": 350}}
+    | {"Factual QA, 150 questions": {"dataset": "factual", "questions": 150}},
+    "cost": said(
+        method={"CoCal": "CoCal", "PostCal": "PostCal", "SelfConsis": "SelfConsis"},
+        shows={
+            **{"Training LLM (h)": "training_llm", "Training Sampling (h)": "training_sampling"},
+            **{"Training States (min)": "training_states", "Training MLP (s)": "training_mlp"},
+            **{"Inference LLM (s)": "inference_llm", "Inference MLP (ms)": "inference_mlp"},
+        },
+    ),
+    "time_to_confidence": said(
+        dataset=DATASETS, shows={"Pre (ms)": "pre_seconds", "Post (s)": "post_seconds", "Post/Pre": "ratio"}
+    ),
+    "conditions": said(shows={"Paper": "paper", "This study": "value", "Ratio": "ratio"}),
+    "claims": {
+        "Paper's numbers": {"source": "paper", "shows": "verdict"},
+        "This study": {"source": "study", "shows": "verdict"},
+        "Margin": {"source": "study", "shows": "value lower upper"},
+        "Replicates": {"source": "replicates", "shows": "verdict"},
+    },
+    "hyperparameters": {"Value": {"shows": "value"}},
+}
+"""What the words of each table say; group titles and row names that are values of the CSV themselves are not listed."""
+ITSELF = {"conditions": ("condition", "of"), "claims": ("section", "title"), "hyperparameters": ("section", "setting")}
+"""The columns that a table prints as the titles of its groups and the names of its rows."""
+UNITS = {"(h)": 1 / 3600, "(min)": 1 / 60, "(ms)": 1000}
+MARKS = dict.fromkeys(("main", "main_step40", "main_step80", "scale", "ood", "proper_scores"), ("best", "second"))
+MARKS |= {"recalibrated": ("best", "second"), "token_aggregation": ("best",), "pre_generation": ()}
+"""The marks of the tables that rank the values of a column, in the direction of the arrow in its head."""
+
+
+# Inputs
+
+
+def inputs_of(one) -> dict:  # noqa: PLR0911
+    """Inputs of a table or figure of the paper study, with a number of its own in every place."""
+    name, layout = one.module, one.layout
+    if not one.inputs:
+        return {}
+    everything = list(METHODS.values())
+    if name in ("token_aggregation", "layers"):
+        sweep = {"layer": range(40), "pooling": ["last", "mean", "last+mean"]}
+        return {"metrics": [coded_cube(b, ["cocal-group", "cocal-binary"], **sweep) for b in ("qwen3-14b", "qwen3-8b")]}
+    if name in ("budgets", "early_steps", "cross_iteration", "composition"):
+        cube = coded_cube("qwen3-8b", everything, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
+        if name != "composition":
+            return {"metrics": cube}
+        cube["value"].loc[{"metric": "accuracy"}] = 0.583  # all methods score the same responses
+        return {"metrics": cube, "companions": coded_specs(layout.steps)}
+    if name == "recalibrated":
+        methods = [f"{rival}{after}" for after in ("", "+platt", "+isotonic") for rival in layout.rivals]
+        return {"metrics": coded_cube(layout.backbone, methods)}
+    if name == "conditions":
+        frame = sample_predictions(*SETS, methods=("base-verbal", "verbal", "rlcr", "dcpo"), step=120)
+        files = {"companions": coded_specs([120]), "published": read_published(ROOT / "config/paper")}
+        return {"metrics": coded_cube(layout.backbone, everything), "predictions": [frame], **files}
+    if name == "decisions":
+        return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
+    if name in ("cost", "time_to_confidence"):
+        return {kind: COSTS[kind] for kind in one.inputs}
+    if name == "online":
+        return {"scores": coded_scores(layout.windows, 60)}
+    if name in ("reliability", "reliability_all", "risk_coverage"):
+        names = [getattr(dataset, "name", dataset) for dataset in layout.datasets]
+        return {
+            "predictions": [sample_predictions(*names, methods=layout.methods, step=120).assign(backbone="qwen3-8b")]
+        }
+    found = {"metrics": coded_cube(layout.backbone, everything, ALL)}
+    resampled = {"resamples": coded_resamples(layout.backbone, everything)}
+    return {kind: (found | resampled)[kind] for kind in one.inputs}
+
+
+COSTS = {
+    "training": Cost(seconds=61_812, items=120, states_seconds=2460, device="A"),
+    "sampling": Cost(seconds=47_052, items=245_760, states_seconds=1740, device="A"),
+    "fit": Cost(seconds=15.31, items=10, device="A"),
+    "postcal_fit": Cost(seconds=12.87, items=8, device="B"),
+    "latency": Latency(
+        device="B",
+        questions=8,
+        engine="e",
+        generation_dataset="math500",
+        generation_questions=500,
+        generation_seconds=1.372,
+        pool=10,
+        pool_seconds=3.225,
+        predictions=1000,
+        prediction_ms=0.199,
+        time_to_confidence=[
+            TimeToConfidence(dataset=name, pre_ms=20 + 3 * place, post_s=31 + 17 * place)
+            for place, name in enumerate(reversed(DOMAINS["macro-mathematics"]))
+        ],
+    ),
+}
+PAPER = exhibits_of(load_study(ROOT / "config/paper.yaml"), {})
+TABLES = {one.name: one for one in PAPER if isinstance(one, TableExhibit)}
+FIGURES = {one.module: one for one in PAPER if one.name not in TABLES or one.module == "claims_forest"}
+
+
+def made(name: str):
+    """The numbers of a table, and what it prints."""
+    one = TABLES[name]
+    if name == "claims":
+        return judged()
+    layout = decided.LAYOUT if name == "decisions" else one.layout
+    inputs = inputs_of(one)
+    module = module_of(one.module)
+    numbers = module.prepare(layout, **inputs)
+    return numbers, module.grid(numbers, layout, source="here", **inputs), inputs
+
+
+def judged():
+    files = study_files(study_frame())
+    layout = claims.Layout(study="embedded", caption="Made up.", label="Tiny A", scope=SCOPE)
+    ledger = read_claims(ROOT / "config/paper/claims.yaml")
+    inputs = {"resamples": files.resamples, "published": read_published(ROOT / "config/paper"), "ledger": ledger}
+    inputs |= {"companions": files.companions, "predictions": files.predictions, **files.costs}
+    inputs |= {"latency": files.latency}
+    numbers = claims.prepare(layout, **inputs)
+    draw = np.random.default_rng(0)
+    places = numbers["source"].eq("replicates") & ~numbers["verdict"].eq("under-specified")
+    numbers.loc[places, "verdict"] = [f"in {draw.integers(6)} of 5" for _ in range(places.sum())]
+    return numbers, claims.grid(numbers, layout, source="here", **inputs), inputs
+
+
+# Tables

@@ -1,0 +1,78 @@
+"""The smoke study through the real workflow: run once a session, planned as often as a test likes."""
+
+import os
+import subprocess
+from copy import deepcopy
+from itertools import takewhile
+from pathlib import Path
+
+import yaml
+from filelock import FileLock
+
+import started
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "config/smoke.yaml"
+
+
+def flags_of(folder, config=None):
+    """How Snakemake is called in a folder."""
+    flags = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder), "--cores", "2"]
+    flags += ["--workflow-profile", str(ROOT / "profiles/default")]
+    return flags if config is None else [*flags, "--configfile", str(config)]
+
+
+def snakemake(folder, *flags, config=None, **environment):
+    """Runs Snakemake from the checkout, in a folder."""
+    return started.snakemake([*flags_of(folder, config), *flags], environment={**os.environ, **environment})
+
+
+def planned(output):
+    """Jobs per rule of a dry-run's table; none where there is nothing to be done."""
+    if "Nothing to be done" in output:
+        return {}
+    _, _, *lines = output.split("Job stats:\n")[1].splitlines()
+    rows = takewhile(lambda row: row[0] != "total", (line.split() for line in lines))
+    return {rule: int(jobs) for rule, jobs in rows}
+
+
+def finished(folder):
+    """The smoke study, run in `folder` unless it has been run there; one process does, others wait for it."""
+    with FileLock(folder.with_suffix(".lock")):
+        if not (folder / "done").exists():
+            folder.mkdir(exist_ok=True)
+            command = ["snakemake", *flags_of(folder, CONFIG)]
+            environment = {**os.environ}
+            done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment)
+            assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+            (folder / "done").touch()
+    return folder
+
+
+class Planner:
+    """Plans variants of the smoke study over its finished files.
+
+    Args:
+        folder: of the finished study.
+        scratch: for configurations.
+    """
+
+    def __init__(self, folder, scratch):
+        self._folder, self._scratch = folder, scratch
+        self._content = yaml.safe_load(CONFIG.read_text())
+
+    def rules(self, changes):
+        """Rules that would run after `changes`: dotted key -> new value."""
+        study = deepcopy(self._content)
+        for key, value in changes.items():
+            *path, last = key.split(".")
+            place = study
+            for part in path:
+                place = place.setdefault(part, {})
+            place[last] = value
+        config = self._scratch / "study.yaml"
+        config.write_text(yaml.safe_dump(study, sort_keys=False))
+        done = snakemake(self._folder, "--dry-run", "--quiet", "rules", config=config)
+        text = done.stdout + done.stderr
+        assert "Job stats:" in text or "Nothing to be done" in text, f"{changes}: {text[-3000:]}"
+        return {*planned(text)} - {"all"}

@@ -1,0 +1,55 @@
+"""Processes that tests start as users start them: Snakemake, commands, trainings of several processes."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
+    """The finished process of a command, as `subprocess.run` gives it with captured text.
+
+    Args:
+        words: The command.
+        cwd: Folder in which it runs.
+        environment: All of its variables; by default those of this process.
+    """
+    return subprocess.run(
+        list(map(str, words)), check=False, capture_output=True, text=True, cwd=cwd, env=environment and {**environment}
+    )
+
+
+def snakemake(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
+    """The finished process of `snakemake` with these words (`run`)."""
+    return run(["snakemake", *words], cwd, environment)
+
+
+def said(words: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
+    """The log of a command that succeeds."""
+    done = run(words, environment=environment)
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done.stderr
+
+
+def kill_when(found: Path, words: Sequence[object], environment: Mapping[str, str] | None = None) -> None:
+    """Kill a command, and all processes that it has started, as soon as it has written a file."""
+    process = subprocess.Popen(
+        list(map(str, words)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment and {**environment},
+        start_new_session=True,
+    )
+    waited = time.monotonic()
+    try:
+        while not found.exists():
+            assert process.poll() is None
+            assert time.monotonic() - waited < 300
+            time.sleep(0.02)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
