@@ -24,7 +24,8 @@ from cocal.store.owner import refuse_other_study
 from cocal.study import results
 from cocal.study.comparisons import RECALIBRATED
 from cocal.study.jobs import either, is_folder
-from cocal.study.rules import DOMAINS, Plan
+from cocal.study.given import DOMAINS
+from cocal.study.rules import Plan
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
 # Relative paths of a study start at the repository, also with --directory.
