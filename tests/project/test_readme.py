@@ -145,5 +145,5 @@ def test_the_example_of_an_imported_training_plans_as_written(repository, tmp_pa
     status, text = _run(tmp_path, command)
     assert status == 0, text[-3000:]
     planned = dict(re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE))
-    assert {"import_policy", "import_rollouts", "existing_backbone", "figure_reliability"} <= set(planned)
-    assert not {"train", "train_coupled", "figure_cross_policy", "table_cost", "table_scale"} & set(planned)
+    assert {"import_grpo", "import_rollouts", "existing_backbone", "figure_reliability"} <= set(planned)
+    assert not {"train_grpo", "train_rlcr", "figure_cross_policy", "table_cost", "table_scale"} & set(planned)

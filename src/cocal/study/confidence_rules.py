@@ -102,7 +102,7 @@ class ConfidenceRules(Given):
         settings = {
             "settings": plan.estimator_settings(study, one.methods),
             "samples": samples_of(study, one.domains),
-            "pool": study.generation.pool,
+            **({} if comparison else {"pool": study.generation.pool}),  # companions compare no answers
             "backbone": backbone,
             "algorithm": algorithm,
             "step": step,
