@@ -8,7 +8,7 @@ rule companions:
     log:
         "logs/companions/{backbone}-{variant}.log",
     benchmark:
-        "results/benchmarks/companions/{backbone}-{variant}.tsv"
+        results.benchmark_file("companions", "{backbone}-{variant}")
     conda:
         "../../envs/cocal.yaml"
     resources:
@@ -29,7 +29,7 @@ rule online:
     log:
         "logs/companions/{backbone}-online.log",
     benchmark:
-        "results/benchmarks/online/{backbone}.tsv"
+        results.benchmark_file("online", "{backbone}")
     conda:
         "../../envs/cocal.yaml"
     params:

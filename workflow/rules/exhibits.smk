@@ -24,7 +24,7 @@ for exhibit in EXHIBITS:
         log:
             f"logs/{kind}s/{exhibit.name}.log",
         benchmark:
-            f"results/benchmarks/{kind}s/{exhibit.name}.tsv"
+            results.benchmark_file(f"{kind}s", exhibit.name)
         localrule: True
         conda:
             "../../envs/cocal.yaml"
@@ -45,7 +45,7 @@ rule table_all:
     log:
         "logs/tables/all.log",
     benchmark:
-        "results/benchmarks/tables/all.tsv"
+        results.benchmark_file("tables", "all")
     localrule: True
     conda:
         "../../envs/cocal.yaml"

@@ -13,7 +13,7 @@ for name, cube in {"metrics": "{cube}", "recalibrated_metrics": RECALIBRATED}.it
         log:
             f"logs/metrics/{{backbone}}{cube}.log",
         benchmark:
-            f"results/benchmarks/{name}/{{backbone}}{cube}.tsv"
+            results.benchmark_file(name, f"{{backbone}}{cube}")
         conda:
             "../../envs/cocal.yaml"
         params:
@@ -33,7 +33,7 @@ rule checks:
     log:
         "logs/checks/{backbone}.log",
     benchmark:
-        "results/benchmarks/checks/{backbone}.tsv"
+        results.benchmark_file("checks", "{backbone}")
     conda:
         "../../envs/cocal.yaml"
     params:

@@ -1,48 +1,34 @@
 # Backbones, and the policies that reinforcement learning trains from them.
-rule backbone:
-    input:
-        unpack(inputs("backbone")),
-    output:
-        **outputs("backbone"),
-    log:
-        "logs/backbone/{backbone}.log",
-    benchmark:
-        "results/benchmarks/backbone/{backbone}.tsv"
-    wildcard_constraints:
-        **limits("backbone"),
-    conda:
-        "../../envs/cocal.yaml"
-    params:
-        **params("backbone"),
-    shell:
-        "cocal backbone {params.settings:q} --questions {input} --output {output} 2>&1 | tee {log}"
+# Those that exist already are made where Snakemake runs, since compute nodes often have no network.
+for name in ("backbone", "existing_backbone"):
 
-
-# A checkpoint that exists already. The rule runs where Snakemake does, since compute nodes often have no network.
-rule existing_backbone:
-    input:
-        unpack(inputs("existing_backbone")),
-    output:
-        **outputs("existing_backbone"),
-    log:
-        "logs/backbone/{backbone}.log",
-    benchmark:
-        "results/benchmarks/existing_backbone/{backbone}.tsv"
-    wildcard_constraints:
-        **limits("existing_backbone"),
-    localrule: True
-    conda:
-        "../../envs/cocal.yaml"
-    params:
-        **params("existing_backbone"),
-    shell:
-        "cocal backbone {params.settings:q} --output {output} 2>&1 | tee {log}"
+    rule:
+        name:
+            name
+        input:
+            unpack(inputs(name)),
+        output:
+            **outputs(name),
+        log:
+            "logs/backbone/{backbone}.log",
+        benchmark:
+            results.benchmark_file(name, "{backbone}")
+        wildcard_constraints:
+            **limits(name),
+        localrule: name == "existing_backbone"
+        conda:
+            "../../envs/cocal.yaml"
+        params:
+            **params(name),
+            questions=lambda wildcards, input: ["--questions", *input] if input else [],
+        shell:
+            "cocal backbone {params.settings:q} {params.questions} --output {output} 2>&1 | tee {log}"
 
 
 # Training by TRL, or by slime, the paper's engine, in its container. Snakemake deletes the outputs of a failed job, so
 # unfinished work lies in results/runs, from which the next attempt resumes.
 SCRIPTS = f"{workflow.basedir}/workflow/scripts"
-TRAINERS = {
+LAUNCHED = {
     "train": (
         train_command(STUDY.policy.trl, f"{SCRIPTS}/accelerate.sh"),
         TRAINING_ENVIRONMENT,
@@ -56,7 +42,7 @@ TRAINERS = {
 }
 for name in PLAN.rules:
     trainer, _, algorithm = name.partition("_")
-    if trainer in TRAINERS:
+    if trainer in LAUNCHED:
 
         rule:
             name:
@@ -68,16 +54,16 @@ for name in PLAN.rules:
             log:
                 f"logs/{trainer}/{{backbone}}-{algorithm}.log",
             benchmark:
-                f"results/benchmarks/{name}/{{backbone}}-{algorithm}.tsv"
+                results.benchmark_file(name, f"{{backbone}}-{algorithm}")
             wildcard_constraints:
                 **limits(name),
             conda:
-                TRAINERS[trainer][1]
+                LAUNCHED[trainer][1]
             resources:
-                gpus=TRAINERS[trainer][2].devices,
+                gpus=LAUNCHED[trainer][2].devices,
             params:
                 **params(name),
-                train=TRAINERS[trainer][0],
+                train=LAUNCHED[trainer][0],
                 run_folder=results.run_folder(trainer, "{backbone}", algorithm),
                 stages=results.training_folder("{backbone}", algorithm),
                 features=flagged("--output-features", "features"),
@@ -99,7 +85,7 @@ for name in PLAN.rules:
             log:
                 f"logs/import/{{backbone}}-{algorithm}-policy.log",
             benchmark:
-                f"results/benchmarks/{name}/{{backbone}}-{algorithm}-policy.tsv"
+                results.benchmark_file(name, f"{{backbone}}-{algorithm}-policy")
             wildcard_constraints:
                 **limits(name),
             conda:
@@ -121,7 +107,7 @@ if "import_rollouts" in PLAN.rules:
         log:
             "logs/import/{backbone}-grpo-rollouts.log",
         benchmark:
-            "results/benchmarks/import_rollouts/{backbone}-grpo-rollouts.tsv"
+            results.benchmark_file("import_rollouts", "{backbone}-grpo-rollouts")
         wildcard_constraints:
             **limits("import_rollouts"),
         conda:
@@ -162,7 +148,7 @@ rule resample:
     log:
         "logs/resample/{backbone}.log",
     benchmark:
-        "results/benchmarks/resample/{backbone}.tsv"
+        results.benchmark_file("resample", "{backbone}")
     conda:
         GENERATION_ENVIRONMENT
     resources:

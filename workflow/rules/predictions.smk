@@ -8,7 +8,7 @@ rule predictions:
     log:
         "logs/predictions/{backbone}-{algorithm}-{step}{comparison}.log",
     benchmark:
-        "results/benchmarks/predictions/{backbone}-{algorithm}-{step}{comparison}.tsv"
+        results.benchmark_file("predictions", "{backbone}-{algorithm}-{step}{comparison}")
     conda:
         "../../envs/cocal.yaml"
     params:
@@ -27,7 +27,7 @@ rule recalibrate:
     log:
         "logs/recalibration/{backbone}-{algorithm}.log",
     benchmark:
-        "results/benchmarks/recalibrate/{backbone}-{algorithm}.tsv"
+        results.benchmark_file("recalibrate", "{backbone}-{algorithm}")
     wildcard_constraints:
         **limits("recalibrate"),
     conda:
@@ -50,7 +50,7 @@ rule latency:
     log:
         "logs/latency/{backbone}.log",
     benchmark:
-        "results/benchmarks/latency/{backbone}.tsv"
+        results.benchmark_file("latency", "{backbone}")
     conda:
         GENERATION_ENVIRONMENT
     threads: 2

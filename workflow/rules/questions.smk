@@ -11,7 +11,7 @@ if "sources" in PLAN.rules:
         log:
             "logs/sources/{source}.log",
         benchmark:
-            "results/benchmarks/sources/{source}.tsv"
+            results.benchmark_file("sources", "{source}")
         localrule: True
         conda:
             "../../envs/cocal.yaml"
@@ -30,7 +30,7 @@ rule questions:
     log:
         "logs/questions/{dataset}.log",
     benchmark:
-        "results/benchmarks/questions/{dataset}.tsv"
+        results.benchmark_file("questions", "{dataset}")
     localrule: True
     conda:
         "../../envs/cocal.yaml"
@@ -50,7 +50,7 @@ rule overlap:
     log:
         "logs/checks/overlap.log",
     benchmark:
-        "results/benchmarks/checks/overlap.tsv"
+        results.benchmark_file("checks", "overlap")
     conda:
         "../../envs/cocal.yaml"
     params:

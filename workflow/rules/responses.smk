@@ -9,7 +9,7 @@ if "judge_checkpoint" in PLAN.rules:
         log:
             "logs/judge.log",
         benchmark:
-            "results/benchmarks/judge.tsv"
+            results.benchmark_file("judge_checkpoint", "judge")
         localrule: True
         conda:
             "../../envs/cocal.yaml"
@@ -34,7 +34,7 @@ for begin, domain in DOMAINS.items():
             log:
                 f"logs/responses/{LOG}.log",
             benchmark:
-                f"results/benchmarks/{begin}responses/{LOG}.tsv"
+                results.benchmark_file(f"{begin}responses", LOG)
             conda:
                 GENERATION_ENVIRONMENT
             resources:
@@ -63,7 +63,7 @@ for begin, domain in DOMAINS.items():
             log:
                 f"logs/features/{LOG}.log",
             benchmark:
-                f"results/benchmarks/{begin}features/{LOG}.tsv"
+                results.benchmark_file(f"{begin}features", LOG)
             conda:
                 "../../envs/cocal.yaml"
             resources:
@@ -75,48 +75,37 @@ for begin, domain in DOMAINS.items():
                 "cocal features {params.settings:q} --checkpoint {input.checkpoint} --output {params.folder} 2>&1 | tee {log}"
 
 
-# The prompts of the rollouts are read by the checkpoint of the stage that followed (appendix F.4).
-rule prompt_features:
-    input:
-        unpack(inputs("prompt_features")),
-    output:
-        **outputs("prompt_features"),
-    log:
-        "logs/features/{backbone}-prompts.log",
-    benchmark:
-        "results/benchmarks/prompt_features/{backbone}-prompts.tsv"
-    conda:
-        "../../envs/cocal.yaml"
-    resources:
-        gpus=1,
-    params:
-        **params("prompt_features"),
-    shell:
-        "cocal prompts {params.settings:q} --rollouts {input.rollouts} --output {output} 2>&1 | tee {log}"
+# The states of the rollouts' prompts, and of rollouts whose training kept none, are read afterwards: by the policies that
+# sampled them where these were kept, otherwise by the checkpoint of the stage that followed (appendix F.4).
+for name, command in {"prompt_features": "prompts", "replay": "replay"}.items():
+    if name in PLAN.rules:
+        read = "prompts" if name == "prompt_features" else "rollouts"
 
-
-# Rollouts whose training kept no features are read again: by the policies that sampled them where these were kept,
-# otherwise by the checkpoint of the stage that followed.
-if "replay" in PLAN.rules:
-
-    rule replay:
-        input:
-            unpack(inputs("replay")),
-        output:
-            **outputs("replay"),
-        log:
-            "logs/features/{backbone}-rollouts.log",
-        benchmark:
-            "results/benchmarks/replay/{backbone}-rollouts.tsv"
-        wildcard_constraints:
-            **limits("replay"),
-        conda:
-            "../../envs/cocal.yaml"
-        resources:
-            gpus=1,
-        params:
-            **params("replay"),
-            run_folder=results.run_folder("replay", "{backbone}"),
-        shell:
-            "cocal replay {params.settings:q} --rollouts {input.rollouts} --run-folder {params.run_folder}"
-            " --output {output} 2>&1 | tee {log}"
+        rule:
+            name:
+                name
+            input:
+                unpack(inputs(name)),
+            output:
+                **outputs(name),
+            log:
+                f"logs/features/{{backbone}}-{read}.log",
+            benchmark:
+                results.benchmark_file(name, f"{{backbone}}-{read}")
+            wildcard_constraints:
+                **limits(name),
+            conda:
+                "../../envs/cocal.yaml"
+            resources:
+                gpus=1,
+            params:
+                **params(name),
+                command=command,
+                run_folder=(
+                    ["--run-folder", results.run_folder("replay", "{backbone}")]
+                    if name == "replay"
+                    else []
+                ),
+            shell:
+                "cocal {params.command} {params.settings:q} --rollouts {input.rollouts} {params.run_folder}"
+                " --output {output} 2>&1 | tee {log}"

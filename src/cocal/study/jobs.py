@@ -31,7 +31,12 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """The settings as words of a command line: a flag that is True stands alone, and an empty list is left out."""
+        """The settings as words of a command line: a flag that is True stands alone, and an empty list is left out.
+
+        This is the only place where settings become text. They are words and no file that commands read, because a
+        file could change between the plan and a job that waits for hours in the queue of a cluster, and because the
+        printed command then says everything and can be typed again.
+        """
         words = []
         for name, value in self.settings.items():
             if isinstance(value, (list, tuple)):

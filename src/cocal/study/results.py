@@ -12,6 +12,15 @@ JUDGE = "results/judge.json"
 OVERLAP = "results/checks/overlap.csv"
 
 
+BENCHMARKS = "results/benchmarks"
+"""Times of jobs, as Snakemake measures them, in a folder for each rule."""
+
+
+def benchmark_file(rule: str, job: str) -> str:
+    """Time of a job."""
+    return f"{BENCHMARKS}/{rule}/{job}.tsv"
+
+
 def source_file(source: str) -> str:
     """The file that is written when a registered source has been downloaded."""
     return f"{SOURCES}/{source}.json"
