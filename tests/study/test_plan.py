@@ -1,4 +1,4 @@
-"""What follows from the embedded study: checkpoints, sets, methods, companions."""
+"""The plan of the embedded study: checkpoints, sets, methods, companions."""
 
 import pytest
 

@@ -46,7 +46,7 @@ def study_of(name: str, **changes: Any) -> Study:
 
 
 def jobs_of(configured: Study, prompts: Texts | None = None, judge_texts: str | None = None) -> dict[str, PlannedJob]:
-    """All jobs of a study by each of their outputs; with other texts of prompts and of the judge, where some are given."""
+    """All jobs of a study by each of their outputs; with other texts of prompts and of the judge, if they are given."""
     configured = counted(configured, ROOT)
     study = located(configured, ROOT, ROOT)
     registry = registry_of(study.question_sets.registered, study.sources.registry)
