@@ -67,7 +67,7 @@ def each(jobs):
 
 
 def reads(job) -> set[str]:
-    """The files of results/ that a job is given: its inputs, and the parts of folders among them that its command names."""
+    """The files of results/ that a job is given: its inputs, and parts of folders among them that its command names."""
     unsaid, found = {file for file in job.inputs if file.startswith("results/")}, set()
     for path in {word.rpartition("=")[2] for word in job.words}:
         if re.match(r"results/[^{]*$", path) and path != "results/sources":

@@ -45,7 +45,8 @@ def descent(
         output: Path of the product.
         stage: Command that makes it.
         settings: The slice of the configuration that the command uses.
-        sources: Files and folders that it is made from; a source that states no facts, such as a user's own file, is taken as it is.
+        sources: Files and folders that it is made from; one that states no facts, such as a user's own file, is taken
+            as it is.
         facts: Facts of the product, such as its backbone; None values are left out.
 
     Raises:

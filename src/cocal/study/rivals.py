@@ -13,7 +13,7 @@ from cocal.study.plan import available_methods, restricted, trainer_of
 from cocal.study.results import companion_folder, variant_folder
 
 Reader = Literal["linear", "one-layer", "rollouts"]
-"""The reader that scores hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
+"""The reader of hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
 ONE_LAYER = "one-layer"
 """Name of the companions of one hidden layer, as a reader and as a variant."""
 Calibration = Literal["raw", "platt", "isotonic"]
