@@ -13,14 +13,14 @@ for exhibit in EXHIBITS:
         input:
             unpack(exhibited(exhibit)),
         output:
-            place(exhibit.name, first),
-            report(
+            **({"csv": place(exhibit.name, "csv")} if exhibit.layout else {}),
+            main=place(exhibit.name, first),
+            shown=report(
                 place(exhibit.name, shown),
                 caption="../report/exhibit.rst",
                 category=category,
                 labels=labels,
             ),
-            *([place(exhibit.name, "csv")] if exhibit.layout else []),
         log:
             f"logs/{kind}s/{exhibit.name}.log",
         benchmark:
@@ -33,7 +33,7 @@ for exhibit in EXHIBITS:
             caption=exhibit.caption,
             code=exhibit_code(exhibit),
         shell:
-            "cocal exhibit {params.arguments:q} --output {output[0]} > {log} 2>&1"
+            "cocal exhibit {params.arguments:q} --output {output.main} > {log} 2>&1"
 
 
 # One document of all tables.

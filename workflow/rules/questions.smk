@@ -36,7 +36,7 @@ rule questions:
         "../../envs/cocal.yaml"
     params:
         **params("questions"),
-        folder=results.QUESTIONS,
+        folder=subpath(output[0], parent=True),
     shell:
         "cocal questions {params.settings:q} --output {params.folder} > {log} 2>&1"
 
