@@ -22,7 +22,7 @@ from cocal.store import (
     write_text,
 )
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
-from cocal.store.numbered import numbered
+from cocal.store.rows import numbered
 from cocal.store.run_folder import RunFolder
 from evaluated_study import responses
 

@@ -9,8 +9,7 @@ from cocal.errors import ContractError
 from cocal.policy import recorder as recorder_module
 from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.store import write_frame
-from cocal.store.behind import WriteBehind
-from cocal.store.run_folder import RunFolder
+from cocal.store.run_folder import RunFolder, WriteBehind
 from evaluated_study import responses
 
 
