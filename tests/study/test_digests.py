@@ -1,4 +1,4 @@
-"""Digests of a study's outputs: what they see, what they leave out, and what the verdict says."""
+"""Digests of a study's outputs: which ones are listed, and what the verdict says."""
 
 import json
 import shutil
@@ -7,7 +7,6 @@ import pytest
 
 from cocal import cli
 from cocal.errors import ContractError
-from cocal.store.content import content_digest
 from cocal.study.digests import Maker, StudyDigests, main_outputs, verdict
 
 MAKER = Maker(commit="abc", numerics="portable", processor="Some Processor", versions={"python": "3.11.7"})
@@ -108,35 +107,3 @@ def test_without_a_file_there_is_nothing_to_compare(tmp_path, capsys):
     assert "none.json: there are no such digests" in capsys.readouterr().out
     assert cli.main(["digests", "--results", str(tmp_path)]) == 2
     assert "no finished study" in capsys.readouterr().err
-
-
-def test_provenance_is_no_content_and_every_bit_is(tmp_path):
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    import xarray as xr
-    from safetensors.numpy import save_file
-
-    from cocal.store import write_dataset
-
-    def table(name, value, **metadata):
-        content = pa.table({"a": pa.array([0.5, value]), "b": [[1], None]}).replace_schema_metadata(metadata or None)
-        pq.write_table(content, tmp_path / name)
-
-    def arrays(name, value, **attributes):
-        write_dataset(tmp_path / name, xr.Dataset({"a": ("x", np.array([0.5, value]))}), attributes)
-
-    def tensors(name, value, **metadata):
-        save_file({"a": np.array([0.5, value])}, tmp_path / name, metadata=metadata)
-
-    for write, suffix in ((table, "parquet"), (arrays, "nc"), (tensors, "safetensors")):
-        write(f"one.{suffix}", 1.0, made_by="1")
-        write(f"same.{suffix}", 1.0, made_by="2")
-        write(f"other.{suffix}", np.nextafter(1.0, 2.0), made_by="1")
-        one, same, other = (content_digest(tmp_path / f"{name}.{suffix}") for name in ("one", "same", "other"))
-        assert one == same != other, suffix
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ContractError, match="no weights and no tables"):
-        content_digest(tmp_path / "empty")
-    with pytest.raises(ContractError, match="no such file"):
-        content_digest(tmp_path / "none")
