@@ -65,15 +65,18 @@ def damaged(world: Path, commands: dict[str, Command]) -> Iterator[Case]:
             if (kind := (name.split()[0], _kind(path))) in met:
                 continue
             met.add(kind)
-            faults = {f"{path}: {damage}": _changing(path, change) for damage, change in DAMAGES.items()}
-            faults[f"{path}: missing"] = lambda folder, path=path: (folder / path).unlink()
-            faults[f"{path}: a folder in its place"] = _folder(path)
+            faults = {
+                f"{path}: {damage}": lambda file, content, change=change: file.write_bytes(change(content))
+                for damage, change in DAMAGES.items()
+            }
+            faults[f"{path}: missing"] = lambda file, content: None
+            faults[f"{path}: a folder in its place"] = lambda file, content: file.mkdir()
             if twin := _twin(world, path):
-                faults[f"{twin} as {path}"] = lambda folder, path=path, twin=twin: _exchange(folder, twin, path)
-            for fault, prepare in faults.items():
+                faults[f"{twin} as {path}"] = lambda file, content, twin=twin: shutil.copy2(world / twin, file)
+            for fault, put in faults.items():
                 step = path.startswith("tables/") and "missing" not in fault
                 ours = path.startswith(("results/", "companion/")) or step
-                yield Case(f"damaged file, `cocal {name.split()[0]}`", fault, command, prepare, not ours)
+                yield Case(f"damaged file, `cocal {name.split()[0]}`", fault, command, _instead(path, put), not ours)
 
 
 def _kind(path: str) -> str:
@@ -111,26 +114,15 @@ def _twin(world: Path, path: str) -> str | None:
     return str(others[0].relative_to(world)) if others else None
 
 
-def _changing(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+def _instead(path: str, put: Callable[[Path, bytes], object]) -> Callable[[Path], None]:
+    """A fault that deletes a file and puts something in its place, knowing what it held."""
+
     def prepare(folder: Path) -> None:
         content = (folder / path).read_bytes()
         (folder / path).unlink()
-        (folder / path).write_bytes(change(content))
+        put(folder / path, content)
 
     return prepare
-
-
-def _folder(path: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        (folder / path).unlink()
-        (folder / path).mkdir()
-
-    return prepare
-
-
-def _exchange(folder: Path, source: str, target: str) -> None:
-    (folder / target).unlink()
-    shutil.copy2(folder / source, folder / target)
 
 
 VALUES = {
@@ -298,20 +290,10 @@ def _null_texts(folder: Path) -> None:
     frame.to_parquet(path)
 
 
-def _link_to_itself(path: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        (folder / path).unlink()
-        (folder / path).symlink_to(Path(path).name)
-
-    return prepare
-
-
-def _pipe(path: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        (folder / path).unlink()
-        os.mkfifo(folder / path)
-
-    return prepare
+PLACES = {
+    "a pipe": lambda file, content: os.mkfifo(file),
+    "a link to itself": lambda file, content: file.symlink_to(file.name),
+}
 
 
 NESTED = (
@@ -339,8 +321,7 @@ def hostile_files(commands: dict[str, Command]) -> Iterator[Case]:
         "a list as vocabulary": _settings(vocab_size=[1]),
         "half the vocabulary": _settings(vocab_size=100),
         "unknown architecture": _settings(model_type="unheard", architectures=["Unheard"]),
-        "a pipe as weights": _pipe("model/model.safetensors"),
-        "a link to itself as weights": _link_to_itself("model/model.safetensors"),
+        **{f"{word} as weights": _instead("model/model.safetensors", put) for word, put in PLACES.items()},
     }.items():
         for command in fits:
             yield Case("hostile model", f"{name}, {command.words[0]}", command, prepare)
@@ -353,8 +334,8 @@ def hostile_files(commands: dict[str, Command]) -> Iterator[Case]:
     ):
         yield Case("hostile dump", name, commands[command], prepare)
     for name, command in {"in.jsonl": "score", "lines/1.jsonl": "fit lines", "scored.jsonl": "evaluate"}.items():
-        for word, prepare in {"a pipe": _pipe(name), "a link to itself": _link_to_itself(name)}.items():
-            yield Case("hostile file", f"{word} as {name}", commands[command], prepare)
+        for word, put in PLACES.items():
+            yield Case("hostile file", f"{word} as {name}", commands[command], _instead(name, put))
 
 
 def outputs(commands: dict[str, Command]) -> Iterator[Case]:

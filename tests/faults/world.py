@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "tests/support")]
 
 SMALL = "--widths 16 8 --seeds 42 137 --passes 2"
 """Flags of a small companion."""
@@ -38,21 +38,20 @@ class Command:
 
 def make_own(folder: Path) -> dict[str, Command]:
     """A policy, its rollouts in every format, a companion and scored lines; the commands about them by name."""
-    import conftest
-
     import dumps
     from cocal.cli import main
     from cocal.models.loading import load_policy
     from cocal.store import write_frame
     from cocal.store.contracts import RESPONSES
+    from micro import MICRO_POLICY, MICRO_SETS, own_copy
     from own_rollouts import OwnPolicy, write_lines
 
     folder.mkdir(parents=True)
     questions = folder / "questions"
-    _run(main, ["questions", "--settings", json.dumps(conftest.MICRO_SETS), "--output", str(questions)])
-    words = ["backbone", "--settings", json.dumps(conftest.MICRO_POLICY), "--prompts", "tiny", "--output"]
+    _run(main, ["questions", "--settings", json.dumps(MICRO_SETS), "--output", str(questions)])
+    words = ["backbone", "--settings", json.dumps(MICRO_POLICY), "--prompts", "tiny", "--output"]
     _run(main, [*words, str(folder / "base"), "--questions", *map(str, sorted(questions.glob("*.parquet")))])
-    conftest.own_copy(folder / "base", folder / "model")
+    own_copy(folder / "base", folder / "model")
     own = OwnPolicy(folder / "model", load_policy(folder / "model"), questions / "micro-train.parquet", folder)
     rollouts, tokenizer = own.rollouts, own.policy.tokenizer
     assert own.verl
