@@ -27,7 +27,7 @@ class Case:
         name: The fault in words.
         command: The command that runs.
         prepare: Makes the fault in the folder of the world.
-        given: Whether the file is a user's own, which nobody can tell from the one that was meant if it is readable.
+        given: True of a user's own file, which nobody can tell from the one that was meant if it is readable.
     """
 
     kind: str

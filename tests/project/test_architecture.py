@@ -19,7 +19,7 @@ from sample_predictions import sample_predictions
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
 BLOCKS = dict(re.findall(r"^```(?:python|yaml)\n# ([^\n]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-"""What stands on the page, by the first line of each block."""
+"""The blocks of code on the page, by their first lines."""
 ENGINES = "src/cocal/config/engine.py"
 
 

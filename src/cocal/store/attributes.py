@@ -83,4 +83,4 @@ _KINDS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {
     ".zarr": ("feature store", _of_store),
     **dict.fromkeys((".tex", ".html", ".csv", ".pdf", ".png"), ("exhibit", _of_exhibit)),
 }
-"""What a file is called in errors and how its attributes are read, by its ending."""
+"""By the ending of a file: its name in errors, and the function that reads its attributes."""

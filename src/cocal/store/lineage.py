@@ -65,7 +65,7 @@ class Product:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the product is: its stage, and backbone, algorithm, step and so on as far as they apply."""
+        """The stage that made the product, and its backbone, algorithm, step and so on as far as they apply."""
         return {name: text for name, text in self.attributes.items() if name not in _APART}
 
     @property

@@ -135,7 +135,7 @@ def leave_refused() -> None:
 
 
 def _has_content(path: Path) -> bool:
-    """Whether a path is a file, or a folder with more than a killed process has left of a mark that it wrote."""
+    """True of a file, and of a folder with more than the half-written mark that a killed process has left."""
     return path.exists() and not (
         path.is_dir() and all(re.fullmatch(rf"\.{RUN_MARK}\.\w+\.partial", entry.name) for entry in path.iterdir())
     )
