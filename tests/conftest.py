@@ -18,11 +18,17 @@ os.environ.update(numerics.environment("portable"))
 import pytest
 from filelock import FileLock
 
+import started
 from cocal import cli
 from cocal.models.loading import load_policy
 from cocal.runtime.machine import fix_threads
 from micro import MICRO_POLICY, MICRO_SETS
 from smoke_study import finished
+
+
+def pytest_configure(config):
+    """Tests that start Snakemake are left out with the slow ones."""
+    started.slow_left_out = "not slow" in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items):

@@ -7,8 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+slow_left_out = False
+"""True if no test shall start Snakemake, which takes seconds each time (`tests/conftest.py`)."""
 
 
 def run(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
@@ -25,7 +28,9 @@ def run(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str
 
 
 def snakemake(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
-    """The finished process of `snakemake` with these words (`run`)."""
+    """The finished process of `snakemake` with these words (`run`); a test that asks for it is slow."""
+    if slow_left_out:
+        pytest.skip("starts Snakemake, and slow tests are left out")
     return run(["snakemake", *words], cwd, environment)
 
 
