@@ -13,33 +13,20 @@ report: "workflow/report/study.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/inputs/questions.smk"
-include: "workflow/inputs/policies.smk"
-include: "workflow/inputs/responses.smk"
-include: "workflow/inputs/companions.smk"
-include: "workflow/inputs/predictions.smk"
-include: "workflow/inputs/recalibration.smk"
-include: "workflow/inputs/checks.smk"
 include: "workflow/rules/cluster.smk"
-include: "workflow/rules/progress.smk"
 include: "workflow/rules/questions.smk"
 include: "workflow/rules/policies.smk"
 include: "workflow/rules/responses.smk"
-include: "workflow/rules/features.smk"
 include: "workflow/rules/companions.smk"
 include: "workflow/rules/predictions.smk"
 include: "workflow/rules/metrics.smk"
-include: "workflow/rules/recalibration.smk"
-include: "workflow/rules/checks.smk"
-include: "workflow/rules/costs.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/figures.smk"
+include: "workflow/rules/exhibits.smk"
 
 
 rule all:
     default_target: True
     input:
-        [f"results/tables/{table.name}.tex" for table in TABLES],
-        "results/tables/all.tex",
-        [f"results/figures/{figure.name}.pdf" for figure in FIGURES],
-        expand("results/checks/{backbone}.json", backbone=STUDY.backbones),
+        [results.table_file(table.name) for table in TABLES],
+        results.table_file("all"),
+        [results.figure_file(figure.name) for figure in FIGURES],
+        [results.checks_file(backbone) for backbone in STUDY.backbones],

@@ -7,7 +7,7 @@ inputs, outputs, commands and reasons. Warnings, errors and unknown messages are
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from logging import WARNING, LogRecord
 from pathlib import Path
@@ -40,6 +40,27 @@ _NUMBERED = (
 """Messages that give a job's number, and the text that follows its name instead."""
 _COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
 """A job's command in an error message, which may have kilobytes of settings; the log file has it, too."""
+
+
+@dataclass
+class _Expected:
+    """Expectations of the study that the workflow has read."""
+
+    seconds: Mapping[str, float]
+    backbones: Sequence[str]
+
+
+_EXPECTED = _Expected({}, ())
+
+
+def expect(seconds: Mapping[str, float], backbones: Sequence[str]) -> None:
+    """Say what is known of a run before it is planned; workflow/rules/common.smk does.
+
+    Args:
+        seconds: Expected seconds of a job by rule (`cocal.resources.durations`).
+        backbones: Backbones of the study.
+    """
+    _EXPECTED.seconds, _EXPECTED.backbones = seconds, backbones
 
 
 @dataclass
@@ -78,7 +99,6 @@ class LogHandler(LogHandlerBase):
         self._spoken = time.monotonic()
         self._over = Event()
         self._work = Work({})
-        self._backbones: list[str] = []
         self._words = DefaultFormatter(self.common_settings.quiet)
         self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
         self._colours = ColorizingTextHandler(nocolor=self.common_settings.nocolor, stream=self._stream)
@@ -136,9 +156,6 @@ class LogHandler(LogHandlerBase):
         }
         if event in events:
             return events[event](record)
-        if hasattr(record, "seconds_by_rule"):  # workflow/rules/progress.smk
-            self._work.assumed, self._backbones = record.seconds_by_rule, record.backbones
-            return ""
         silent = _SILENT - ({LogEvent.SHELLCMD} if self.common_settings.printshellcmds else set())
         return "" if event in silent else self._plain(self._words.format(record))
 
@@ -173,7 +190,8 @@ class LogHandler(LogHandlerBase):
         rules = {rule: count for rule, count in record.stats.items() if rule != "total"}
         again, count = bool(self._work.jobs), record.stats["total"]
         self._work.jobs = rules
-        self._work.earlier = earlier_seconds(BENCHMARKS, rules, self._backbones)
+        self._work.assumed = _EXPECTED.seconds
+        self._work.earlier = earlier_seconds(BENCHMARKS, rules, _EXPECTED.backbones)
         jobs = f"{count} job{'s' * (count > 1)}"
         if not self.common_settings.dryrun:
             Thread(target=self._watch, daemon=True).start()

@@ -36,7 +36,7 @@ from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check
 from cocal.errors import ContractError
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.plan import PlannedPredictions
+from cocal.study.comparisons import PlannedPredictions
 from cocal.study.prefix import Prefix
 from companion_run import GROUP, GROUPS, PER_STEP, SETTINGS, STEPS
 

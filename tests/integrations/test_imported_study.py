@@ -92,11 +92,11 @@ def test_only_what_is_not_imported_is_trained(repository, folder):
     assert done.returncode == 0, done.stderr
     text = done.stdout + done.stderr
     jobs = dict(line.split() for line in text.split("Job stats:\n")[1].split("\n\n")[0].splitlines()[2:])
-    assert "train" not in jobs
+    assert "train_grpo" not in jobs
     assert "backbone" not in jobs
-    expected = {"existing_backbone", "import_policy", "import_rollouts", "replay", "prompt_features"}
+    expected = {"existing_backbone", "import_grpo", "import_rollouts", "replay", "prompt_features"}
     assert {name: jobs[name] for name in expected} == dict.fromkeys(expected, "1")
-    assert jobs["train_coupled"] == "1"  # DCPO
+    assert jobs["train_dcpo"] == "1"  # DCPO
 
 
 def test_the_rules_give_what_companions_learn_from(repository, folder):

@@ -147,5 +147,5 @@ def test_the_example_of_an_imported_training_plans_as_written(tmp_path, flags):
         (tmp_path / folder).mkdir(parents=True)
     text = _said("snakemake", "--dry-run", "--configfile", "mine.yaml", "--cores", "1", *flags, cwd=tmp_path)
     planned = dict(re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE))
-    assert {"import_policy", "import_rollouts", "existing_backbone", "figure_reliability"} <= set(planned)
-    assert not {"train", "train_coupled", "figure_cross_policy", "table_cost", "table_scale"} & set(planned)
+    assert {"import_grpo", "import_rollouts", "existing_backbone", "figure_reliability"} <= set(planned)
+    assert not {"train_grpo", "train_rlcr", "figure_cross_policy", "table_cost", "table_scale"} & set(planned)

@@ -14,6 +14,8 @@ from cocal import cli
 from cocal.errors import ClusterError
 from cocal.runtime import slurm
 from cocal.runtime.slurm import Job, Partition, Site
+from cocal.study.policy_rules import ALGORITHMS
+from cocal.study.rules import RULES
 
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, minutes=1440, account="")
 # in the words of SLURM 22.05
@@ -25,26 +27,21 @@ mixed|infinite|gpu:h100:4,gpu:a100:2,nvme:1
 plain|4:00:00|gpu:2
 """
 SQUEUE = """\
-16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_wildcards_qwen3-8b_grpo|/home/a/cocal
+16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_grpo_wildcards_qwen3-8b|/home/a/cocal
 17|PENDING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/cocal
 18|RUNNING|cocal_77aa7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/other
 19|RUNNING|snakemake|(null)|/home/a/cocal
 """
 # what each rule asks for: partition, GPUs a node, CPUs
 GPU_RULES = {
-    **dict.fromkeys(["train", "train_coupled", "slime"], (8, 32)),
+    **dict.fromkeys([f"{trainer}_{name}" for trainer in ("train", "slime") for name in ALGORITHMS], (8, 32)),
     **dict.fromkeys(["responses", "factual_responses", "resample", "replay", "import_rollouts"], (1, 8)),
     **dict.fromkeys(["features", "factual_features", "prompt_features", "latency"], (1, 8)),
-    **dict.fromkeys(["companions", "postcal_companions", "prompt_companions", "ablation_companions"], (1, 8)),
-    **dict.fromkeys(["one_layer_companions", "online"], (1, 8)),
+    **dict.fromkeys(["companions", "online"], (1, 8)),
 }
 CPU_RULES = {
-    **dict.fromkeys(["predictions", "sweep_predictions", "budget_predictions", "ablation_predictions"], 2),
-    **dict.fromkeys(
-        ["metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"], 2
-    ),
-    **dict.fromkeys(["overlap", "import_policy"], 2),
-    "recalibrated_metrics": 2,
+    **dict.fromkeys(["predictions", "metrics", "recalibrated_metrics", "checks", "overlap"], 2),
+    **dict.fromkeys([f"import_{name}" for name in ALGORITHMS], 2),
     "recalibrate": 8,
     "backbone": 4,
 }
@@ -92,10 +89,9 @@ def test_every_rule_says_what_it_needs(requests):
         assert not any(resource.startswith("gres=") for resource in requests[rule]), rule
 
 
-@pytest.mark.parametrize("name", ["tables", "figures"])
-def test_tables_and_figures_are_made_where_snakemake_runs(repository, name):
+def test_tables_and_figures_are_made_where_snakemake_runs(repository):
     """Every rule has to say so: `use rule` does not hand it on."""
-    text = (repository / f"workflow/rules/{name}.smk").read_text()
+    text = (repository / "workflow/rules/exhibits.smk").read_text()
     rules = re.findall(r"^ *(?:use )?rule\b", text, re.MULTILINE)
     assert rules
     assert len(re.findall(r"^ +localrule: True$", text, re.MULTILINE)) == len(rules)
@@ -105,8 +101,7 @@ def test_profile_names_rules_that_exist_and_grows_with_attempts(repository, monk
     monkeypatch.setattr(os, "environ", dict(os.environ))
     profile = yte.process_yaml((repository / "workflow/profiles/slurm/config.yaml").read_text(), require_use_yte=True)
     assert set(profile["set-resources"]) == {*GPU_RULES, *CPU_RULES}
-    rules = "".join(path.read_text() for path in (repository / "workflow/rules").glob("*.smk"))
-    assert set(profile["set-resources"]) <= set(re.findall(r"^ *(?:rule|use rule \w+ as) (\w+)", rules, re.MULTILINE))
+    assert set(profile["set-resources"]) <= set(RULES)
     for name, resources in profile["set-resources"].items():
         assert {"slurm_partition", "cpus_per_task", "mem_mb", "runtime"} <= set(resources), name
         assert "attempt" in resources["mem_mb"], name
@@ -138,9 +133,9 @@ def test_the_environment_names_the_site(repository, tmp_path):
     done = _dry_run(repository, tmp_path, "--configfile", "config/smoke.yaml", **site)
     assert done.returncode == 0, done.stderr
     requests = _requests(done.stdout + done.stderr)
-    assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train"]
-    assert {"cpus_per_task=16", "mem_mb=200000"} <= requests["train"], "half of a node of eight"
-    assert not any(resource.startswith("nodes=") for resource in requests["train"]), "SLURM's own default is one"
+    assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train_grpo"]
+    assert {"cpus_per_task=16", "mem_mb=200000"} <= requests["train_grpo"], "half of a node of eight"
+    assert not any(resource.startswith("nodes=") for resource in requests["train_grpo"]), "SLURM's own default is one"
     assert {"slurm_partition=dgx", "gres=gpu:h200:1", "runtime=240"} <= requests["responses"]
     assert {"slurm_partition=short", "runtime=60", "slurm_account=nlp"} <= requests["metrics"]
 
@@ -152,7 +147,7 @@ def test_a_training_may_take_several_nodes(repository, tmp_path):
     done = _dry_run(repository, tmp_path, *flags, **site)
     assert done.returncode == 0, done.stderr
     requests = _requests(done.stdout + done.stderr)
-    for rule in ("train", "train_coupled"):
+    for rule in ("train_grpo", "train_rlcr", "train_dcpo"):
         assert {"nodes=2", "gres=gpu:a100:4", "cpus_per_task=16", "mem_mb=200000"} <= requests[rule]
     assert not any(resource.startswith("nodes=") for resource in requests["responses"])
     assert slurm.site_of({**os.environ, **_SITE_DEFAULTS, **site}).nodes == 2
@@ -241,7 +236,7 @@ def test_jobs_of_this_folder_are_found_in_the_queue():
     """Not those of other folders, nor a job in which Snakemake itself runs."""
     jobs = slurm.parse_queue(SQUEUE, Path("/home/a/cocal"))
     assert jobs == [
-        Job("16", "RUNNING", "rule_train_wildcards_qwen3-8b_grpo"),
+        Job("16", "RUNNING", "rule_train_grpo_wildcards_qwen3-8b"),
         Job("17", "PENDING", "rule_questions"),
     ]
     with pytest.raises(

@@ -14,7 +14,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 import started
 from cocal.runtime.progress import progress_line
-from snakemake_logger_plugin_cocal import LogHandler
+from snakemake_logger_plugin_cocal import LogHandler, expect
 from snakemake_logger_plugin_cocal.text import LONGEST, called, reason_line, summary
 from snakemake_logger_plugin_cocal.work import UNKNOWN, Running, Work, assumed_seconds, earlier_seconds, seconds_left
 
@@ -289,7 +289,7 @@ def test_a_cluster_that_is_silent_for_long_is_reported_on(tmp_path, monkeypatch,
     job = {"rule_name": "train", "wildcards": {}, "shellcmd": command, "reason": "Forced execution"}
     job |= {"output": ["a"], "log": []}
     handler.handle(_record(None, event=LogEvent.RESOURCES_INFO, nodes=16))
-    handler.handle(_record("Study: x", seconds_by_rule={"train": 7200.0}, backbones=["tiny"]))
+    expect({"train": 7200.0}, ["tiny"])
     handler.handle(_record("Job stats", event=LogEvent.RUN_INFO, stats={"train": 2, "total": 2}))
     handler.handle(_record(None, event=LogEvent.JOB_INFO, jobid=5, **job))
     handler.handle(_record("Job 5 has been submitted with SLURM jobid 77 (log: logs/slurm/77.log)."))

@@ -1,139 +1,181 @@
-"""The digest of code: what a result depends on changes it, what computes nothing does not."""
+"""The digest of code: what a result depends on changes the jobs that follow, what computes nothing changes none."""
 
+import ast
 import shutil
 
 import pytest
 
-from cocal.config import load_study
-from cocal.exhibits.base.registry import exhibit_code
 from cocal.store import code
-from cocal.store.code import code_digest
-from exhibits_by_name import exhibits_by_name
+from cocal.store.code import OUTSIDE, code_digest, definitions
+from planned_jobs import jobs_of, study_of
 
 COMMANDS = [
-    "backbone",
-    "companions",
-    "features",
-    "metrics",
-    "predictions",
-    "questions",
-    "resample",
-    "responses",
-    "train",
+    f"cocal.commands.{name}"
+    for name in (
+        *("sources", "questions", "overlap", "hub", "backbone", "train", "slime", "import_checkpoints"),
+        *("import_rollouts", "resample", "responses", "features", "prompts", "replay", "companions", "online"),
+        *("predictions", "recalibrate", "latency", "metrics", "checks"),
+    )
 ]
-FIGURES = ["layers", "reliability", "overview"]
-SHOWN = [*FIGURES, "main"]
-"""Exhibits of the embedded study."""
+ROOMS = {
+    *("answers", "checks", "commands", "companion", "config", "evidence", "exhibits", "features", "generation"),
+    *("integrations", "methods", "metrics", "models", "own_policy", "policy", "questions", "resources", "runtime"),
+    *("store", "study"),
+}
 
-
-@pytest.fixture(scope="module")
-def study(repository):
-    return load_study(repository / "config/config.yaml")
-
-
-@pytest.fixture(scope="module")
-def before(study):
-    return _digests(study)
+SLIME = {"engine": "slime", "slime": {"torch_dist": {"smoke": "/converted", "smoke-deep": "/converted"}}}
 
 
 @pytest.fixture
 def package(repository, tmp_path, monkeypatch):
     """A copy of the package that may be edited."""
     root = tmp_path / "cocal"
-    shutil.copytree(repository / "src/cocal", root)
+    shutil.copytree(repository / "src/cocal", root, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(code, "_ROOT", root)
-    _forget()
     yield root
-    _forget()
+    forget()
 
 
-def _forget():
-    code._module.cache_clear()
-    code._looked_up.cache_clear()
-    code.code_digest.cache_clear()
+def forget():
+    for cached in (code._module, code._looked_up, code.code_digest):
+        cached.cache_clear()
 
 
-def _digests(study):
-    _forget()
-    found = {name: code_digest(f"cocal.commands.{name}") for name in COMMANDS}
-    found["p-true"] = code_digest("cocal.commands.predictions", "cocal.methods.p_true:estimate")
-    found["look"] = code_digest("cocal.methods.p_true:METHOD")
-    shown = exhibits_by_name(study)
-    return found | {name: exhibit_code(shown[name]) for name in SHOWN}
+def stated(study):
+    """What each job of a study states of its code and texts, by its label and what it makes."""
+    forget()
+    chosen = study_of("smoke", policy=SLIME) if study == "slime" else study_of(study)
+    return {(job.label, output): job.parameters for output, job in jobs_of(chosen).items()}
 
 
-def _edit(root, file, old, new):
-    path = root / file
-    text = path.read_text()
-    assert old in text, "the test edits a line that is no longer there"
-    path.write_text(text.replace(old, new, 1))
+@pytest.fixture(scope="module")
+def before():
+    return {name: stated(name) for name in ("smoke", "paper", "slime")}
 
 
-TRAINS = {"train"}
-READS_STATES = {"features", "resample", "train"}
-EDITS = {
-    "a comment": ("policy/rewards.py", "def group_advantages", "# words\ndef group_advantages", set()),
-    "a docstring": ("policy/rewards.py", '"""', '"""More words. ', set()),
-    "an annotation": ("study/plan.py", "def domains_of(study: Study,", "def domains_of(study: object,", set()),
-    "an error's text": ("companion/supervision.py", "rollouts must be in chron", "rollouts have to be in chron", set()),
-    "a line of the log": ("commands/predictions.py", '"%s: %d rows"', '"%s: %d lines"', set()),
-    "a settings model": ("config/evaluation.py", "passes: Count = 10", "passes: Count = 11", set()),
-    "an estimator": (
-        "methods/p_true.py",
-        'responses.evaluated["p_true"]',
-        '1 - responses.evaluated["p_true"]',
-        {"p-true"},
-    ),
-    "a method's label": ("methods/p_true.py", 'label="P(True)"', 'label="P(T)"', {"look", "main"}),
-    "a method's colour, which a diagram has too": (
-        "methods/cocal_binary.py",
-        "#3035c4",
-        "#3035c5",
-        {*SHOWN} - {"layers"},
-    ),
-    "a reward": ("policy/rewards.py", "invalid_confidence) ** 2)", "invalid_confidence) ** 4)", TRAINS),
-    "the split": ("companion/split.py", "blake2b", "blake2s", {"companions"}),
-    "the states": ("features/forward.py", "running = None", "running = False", READS_STATES),
-    "a definition that nothing uses": (
-        "exhibits/drawing/diagrams.py",
-        "def page",
-        "_NEW = 1\n\n\ndef page",
-        set(),
-    ),
-    "a figure": (
-        "exhibits/overview.py",
-        'def draw() -> "Figure":',
-        'def draw(_new: int = 1) -> "Figure":',
-        {"overview"},
-    ),
-    "figures' style": ("exhibits/drawing/style.py", '"Creator": "CoCal"', '"Creator": "cocal"', {*FIGURES}),
-    "the marks of tables": ("exhibits/typesetting/rank.py", "kinds, strict=False", "kinds, strict=True", {"main"}),
-    "the bins": ("metrics/calibration.py", 'side="left"', 'side="right"', {"metrics", "reliability"}),
-}
+class Reworded(ast.NodeTransformer):
+    """Adds words to docstrings, to the texts of errors and of the log and, in rooms of words, to every text."""
+
+    def __init__(self, words_alone: bool):
+        self._everything, self.count = words_alone, 0
+
+    def visit_Constant(self, node):
+        if self._everything and isinstance(node.value, str) and " " in node.value:
+            return self._more(node)
+        return node
+
+    def visit_Expr(self, node):
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            self._more(node.value)
+        elif code._is_log_call(node.value):
+            self._texts(node)
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node):
+        self._texts(node)
+        return self.generic_visit(node)
+
+    def _texts(self, node):
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                self._more(part)
+
+    def _more(self, node):
+        node.value += " More words."
+        self.count += 1
+        return node
 
 
-def test_the_same_code_gives_the_same_digest(before, study, package):
-    assert _digests(study) == before
-    assert len(set(before.values())) == len(before)
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_changes_the_digests_of_what_it_computes(before, study, package, edit):
-    file, old, new, changed = EDITS[edit]
-    _edit(package, file, old, new)
-    assert {name for name, digest in _digests(study).items() if digest != before[name]} == changed
-
-
-def test_code_is_followed_through_packages_and_imports_inside_functions(before, study, package):
-    _edit(package, "store/frames.py", 'compression="zstd"', 'compression="snappy"')
-    after = _digests(study)
-    assert {name for name in before if after[name] != before[name]} >= {
-        "train",
-        "responses",
-        "predictions",
-        "questions",
+def test_reworded_texts_in_every_room_rerun_nothing(before, package):
+    """Docstrings and the texts of errors and logs everywhere; every text of the rooms that give and take words."""
+    outside = {
+        package.joinpath(*name.split(".")[1:]) for name in (*OUTSIDE, "cocal.commands") if name != "cocal.config"
     }
-    assert after["metrics"] == before["metrics"], "it reads tables and writes none"
+    rooms = set()
+    for file in package.rglob("*.py"):
+        words_alone = any(place in (*file.parents, file.with_suffix("")) for place in outside)
+        reworded = Reworded(words_alone)
+        file.write_text(ast.unparse(reworded.visit(ast.parse(file.read_text()))))
+        if reworded.count:
+            rooms.add(file.relative_to(package).parts[0])
+    assert rooms >= ROOMS
+    for study, stated_before in before.items():
+        assert stated(study) == stated_before
+
+
+TRAINS = {"train_grpo", "train_rlcr", "train_dcpo"}
+READS = {"features", "factual_features", "prompt_features"}
+SAMPLES = {"resample", "responses", "factual_responses"}
+FITS = {f"{name} companions" for name in ("grpo", "postcal", "prompts", "ablations", "one-layer")} | {"online"}
+PREDICTIONS = {"predictions", *(f"{kind} predictions" for kind in ("sweep", "budgets", "ablations"))}
+CUBES = {"metrics", *(f"{kind} metrics" for kind in ("sweep", "budgets", "ablations", "cross-policy"))}
+CUBES |= {"recalibrated_metrics"}
+STATES = {*READS, *TRAINS, "resample", "latency"}
+FIGURES_OF_BINS = {"figure_reliability", "figure_reliability_all", "figure_claims", "table_claims", "table_conditions"}
+TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
+"""What is a table of rows."""
+THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
+CHANGES = {
+    "questions": ("questions/mathematics.py", "problem", {"questions", "overlap", "backbone"}),
+    "answers": ("answers/normalise.py", "normalise_text", SAMPLES),
+    "models": ("models/pretraining.py", "pretrain", {"backbone"}),
+    "features": ("features/forward.py", "score", STATES),
+    "generation": ("generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),
+    "metrics": ("metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online"}),
+    "companion": ("companion/split.py", "in_validation", {*FITS, "recalibrate", "checks"}),
+    "companions inside a training": ("policy/online.py", "OnlineLearner", set()),
+    "one method": ("methods/p_true.py", "estimate", {"predictions"}),
+    "checks": ("checks/companions.py", "check_disjoint", {"checks"}),
+    "policy": ("policy/rewards.py", "dcpo_rewards", TRAINS),
+    "one figure": ("exhibits/overview.py", "draw", {"figure_overview"}),
+    "store": ("store/frames.py", "write_frame", TABLES),
+    "runtime": ("runtime/machine.py", "fix_threads", THREADS),
+    "what nothing uses": ("exhibits/drawing/diagrams.py", None, set()),
+    "commands": ("commands/train.py", "run", set()),
+    "settings": ("config/load.py", "validate", set()),
+    "locks": ("runtime/lock.py", "busy", set()),
+    "preflight": ("resources/preflight.py", "check", set()),
+}
+"""Room -> module, definition, and the jobs of the smoke study that run again by what changed in them."""
+
+
+def change(file, definition):
+    """Change a number of a definition, or add a definition."""
+    tree = ast.parse(file.read_text())
+    added = ast.parse("number_of_a_test = 2").body
+    if definition is None:
+        tree.body += added
+    else:
+        (node,) = [node for node in tree.body if getattr(node, "name", None) == definition]
+        node.body += added
+    file.write_text(ast.unparse(tree))
+
+
+@pytest.mark.parametrize("room", CHANGES)
+def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
+    file, definition, expected = CHANGES[room]
+    change(package / file, definition)
+    after = stated("smoke")
+    changed = {label for (label, output), parameters in after.items() if parameters != before["smoke"][label, output]}
+    assert changed == expected
+
+
+def test_rules_of_training_by_slime_follow_its_hooks(before, package):
+    change(package / "integrations/slime/hooks.py", "advantages")
+    after = stated("slime")
+    changed = {label for (label, output), parameters in after.items() if parameters != before["slime"][label, output]}
+    assert changed == {"slime_grpo", "slime_rlcr", "slime_dcpo"}
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_every_module_that_a_command_uses_is_in_the_digest(module):
+    """The commands themselves are followed, so that nothing they import can be missing but what is outside."""
+    covered = {one.module for one in definitions(f"{module}:run")}
+    tree = ast.parse(code._file(module).read_text())
+    used = {
+        node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("cocal.")
+    }
+    assert {name for name in used if not name.startswith(("cocal.commands", *OUTSIDE))} <= covered
 
 
 def test_a_name_that_does_not_exist_is_an_error():

@@ -4,14 +4,18 @@ import csv
 import filecmp
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 import started
+from cocal.config import load_study
 from cocal.config.methods import METHODS
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.registry import exhibits_of
+from planned_jobs import jobs_of, study_of
 
 FIGURES_OF_GRPO = ["budgets", "composition", "cross_iteration", "early_steps", "online", "overview", "paradigms"]
 MADE_TWICE = [
@@ -21,36 +25,64 @@ MADE_TWICE = [
 """What does not depend on the other policies and the other backbone, in results."""
 
 
-def _grpo(content: dict) -> None:
-    content["policy"]["algorithms"] = ["grpo"]
+GRPO = {"policy": {"algorithms": ["grpo"]}}
+FEW = {**GRPO, "estimators": {"methods": ["p-true", "rlcr"]}}
 
 
-def _rlcr(content: dict) -> None:
-    content["policy"]["algorithms"] = ["grpo", "rlcr"]
+def _without(study: Study, *, backbone: str = "", domain: str = "") -> Study:
+    """The study without a backbone, or without the sets of a domain."""
+    backbones = {name: one for name, one in study.backbones.items() if name != backbone}
+    datasets = {name: one for name, one in study.datasets.items() if one.domain != domain}
+    return study.model_copy(update={"backbones": backbones, "datasets": datasets})
 
 
-def _mathematics(content: dict) -> None:
-    content["datasets"] = {n: d for n, d in content["datasets"].items() if d["domain"] == "mathematics"}
+@pytest.mark.parametrize(
+    ("study", "missing", "present"),
+    [
+        (
+            study_of("smoke", **GRPO),
+            {"train_rlcr", "train_dcpo", "figure_cross_policy"},
+            {"table_ood", "table_scale", "figure_reliability"},
+        ),
+        (
+            study_of("smoke", policy={"algorithms": ["grpo", "rlcr"]}),
+            {"train_dcpo"},
+            {"train_rlcr", "figure_cross_policy", "table_ood", "table_scale"},
+        ),
+        (
+            _without(study_of("smoke"), domain="factual"),
+            {"factual_responses", "factual_features", "table_ood"},
+            {"table_pre_generation", "figure_cross_policy"},
+        ),
+        (
+            _without(study_of("smoke"), backbone="smoke-deep"),
+            {"table_scale"},
+            {"table_token_aggregation", "figure_layers", "table_claims"},
+        ),
+        (
+            _without(study_of("smoke", **FEW), backbone="smoke-deep"),
+            {"figure_reliability", "figure_training_dynamics", "figure_cross_policy", "table_cost"}
+            | {"table_claims", "figure_claims", "table_comparisons"},
+            {"table_main", "table_ood"},
+        ),
+    ],
+)
+def test_what_a_study_cannot_have_is_not_planned(study, missing, present):
+    planned = {job.rule for job in jobs_of(study).values()}
+    assert present <= planned
+    assert not missing & planned
 
 
-def _one_backbone(content: dict) -> None:
-    content["backbones"] = {"smoke": content["backbones"]["smoke"]}
-
-
-def _few_methods(content: dict) -> None:
-    _grpo(content)
-    _one_backbone(content)
-    content["estimators"] = {"methods": ["p-true", "rlcr"]}
-
-
-def _study(repository: Path, folder: Path, *changes) -> Path:
-    """The smoke study, changed; every algorithm's response length stays, as in a study that is edited by hand."""
+@pytest.fixture(scope="module")
+def folder(repository, tmp_path_factory) -> Path:
+    """The study of GRPO alone with one backbone, made from nothing in a folder of its own."""
+    folder = tmp_path_factory.mktemp("grpo")
     content = yaml.safe_load((repository / "config/smoke.yaml").read_text())
-    for change in changes:
-        change(content)
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    return path
+    content["policy"]["algorithms"] = ["grpo"]
+    content["backbones"] = {"smoke": content["backbones"]["smoke"]}
+    (folder / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    _snakemake(repository, folder)
+    return folder
 
 
 def _snakemake(repository: Path, folder: Path, *flags: str) -> str:
@@ -61,68 +93,12 @@ def _snakemake(repository: Path, folder: Path, *flags: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    ("changes", "missing", "present"),
-    [
-        ([_grpo], {"train_coupled", "figure_cross_policy"}, {"table_ood", "table_scale", "figure_reliability"}),
-        ([_rlcr], set(), {"train_coupled", "figure_cross_policy", "table_ood", "table_scale"}),
-        (
-            [_mathematics],
-            {"factual_responses", "factual_features", "table_ood"},
-            {"table_pre_generation", "figure_cross_policy"},
-        ),
-        ([_one_backbone], {"table_scale"}, {"table_token_aggregation", "figure_layers", "table_claims"}),
-        (
-            [_few_methods],
-            {"figure_reliability", "figure_training_dynamics", "figure_cross_policy", "table_cost"}
-            | {"table_claims", "figure_claims", "table_comparisons"},
-            {"table_main", "table_ood"},
-        ),
-    ],
-)
-def test_what_a_study_cannot_have_is_not_planned(repository, tmp_path, changes, missing, present):
-    _study(repository, tmp_path, *changes)
-    planned = set(re.findall(r"^(\w+) +\d+$", _snakemake(repository, tmp_path, "--dry-run"), re.MULTILINE))
-    assert present <= planned
-    assert not missing & planned
-
-
-@pytest.fixture(scope="module")
-def folder(repository, tmp_path_factory) -> Path:
-    """The study of GRPO alone with one backbone, made from nothing in a folder of its own."""
-    folder = tmp_path_factory.mktemp("grpo")
-    _study(repository, folder, _grpo, _one_backbone)
-    _snakemake(repository, folder)
-    return folder
-
-
 @pytest.mark.slow
 def test_grpo_alone_gives_all_tables_figures_checks_and_the_report(folder, repository):
-    tables = {path.stem for path in (folder / "results/tables").glob("*.tex")}
-    expected = {
-        "main",
-        "main_step2",
-        "proper_scores",
-        "recalibrated",
-        "decisions",
-        "cost",
-        "hyperparameters",
-        "token_aggregation",
-        "pre_generation",
-        "ood",
-    }
-    assert tables == expected | {"claims", "comparisons", "conditions", "time_to_confidence", "all"}
-    figures = {path.stem for path in (folder / "results/figures").glob("*.pdf")}
-    expected = {"paradigms", "overview", "reliability", "reliability_all", "training_dynamics", "cross_iteration"}
-    assert figures == expected | {
-        "claims",
-        "risk_coverage",
-        "early_steps",
-        "online",
-        "budgets",
-        "composition",
-        "layers",
-    }
+    shown = exhibits_of(load_study(folder / "study.yaml"), {})
+    wanted = {f"{'tables' if isinstance(one, TableExhibit) else 'figures'}/{one.name}" for one in shown}
+    made = [*(folder / "results/tables").glob("*.tex"), *(folder / "results/figures").glob("*.pdf")]
+    assert {f"{path.parent.name}/{path.stem}" for path in made} == wanted | {"tables/all"}
     assert json.loads((folder / "results/checks/smoke.json").read_text())
     assert (folder / "results/study.json").exists()
     assert "Nothing to be done" in _snakemake(repository, folder, "--dry-run")

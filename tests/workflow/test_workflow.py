@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -14,97 +15,68 @@ from test_tables_commands import missing_of_tex
 import started
 from cocal.config import load_study
 from cocal.config.methods import METHODS
+from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.registry import exhibits_of
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.owner import claim
+from planned_jobs import jobs_of, study_of
 from smoke_study import planned, snakemake
 
-TABLES = [
-    "claims",
-    "main",
-    "comparisons",
-    "proper_scores",
-    "recalibrated",
-    "decisions",
-    "cost",
-    "ood",
-    "hyperparameters",
-    "conditions",
-    "scale",
-    "token_aggregation",
-    "pre_generation",
-    "time_to_confidence",
-]
-TIMES = ["cost", "time_to_confidence"]
-"""Tables of measured times: no two runs agree."""
-DIAGRAMS = ["paradigms", "overview"]
-FIGURES = ["claims", "reliability", "reliability_all", "training_dynamics", "early_steps", "budgets", "composition"]
-FIGURES += ["risk_coverage", "online", "cross_iteration", "cross_policy", "layers"]
-STUDIES = {"config.yaml": {"questions": 11}, "smoke.yaml": {"questions": 4}, "rehearsal.yaml": {"questions": 11}}
-STUDIES |= {
-    "paper.yaml": {"questions": 11, "sources": 11, "judge_checkpoint": 1, "existing_backbone": 2, "backbone": 0},
-    "single-gpu-rehearsal.yaml": {"questions": 11},
-    "single-gpu.yaml": {"questions": 11, "sources": 11, "existing_backbone": 2, "backbone": 0},
-}
-"""Studies, and jobs of theirs that no other study has."""
-# of both backbones; what is not listed here runs once
-JOBS = dict.fromkeys(
-    [
-        *("ablation_companions", "ablation_metrics", "ablation_predictions", "backbone", "checks", "companions"),
-        *("metrics", "postcal_companions", "resample", "train"),
-    ],
-    2,
-)
-JOBS |= dict.fromkeys(
-    [
-        *("all", "latency", "overlap", "prompt_companions", "prompt_features"),
-        *("budget_metrics", "budget_predictions", "cross_policy_metrics", "sweep_metrics", "table_all"),
-        *("one_layer_companions", "online", "recalibrated_metrics"),
-        *(f"table_{name}" for name in TABLES),
-        *(f"figure_{name}" for name in (*FIGURES, *DIAGRAMS)),
-    ],
-    1,
-)
-JOBS |= {"recalibrate": 3, "factual_features": 3, "factual_responses": 5, "train_coupled": 4}
-BY_STAGES = {
-    3: {"features": 10, "predictions": 14, "responses": 16, "sweep_predictions": 3},
-    2: {"features": 7, "predictions": 11, "responses": 13, "sweep_predictions": 2},
-}
+STUDIES = ["config", "smoke", "rehearsal", "paper", "single-gpu", "single-gpu-rehearsal"]
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_dry_run_plans_the_whole_study(repository, tmp_path, name):
-    done = snakemake(tmp_path, "--dry-run", config=repository / "config" / name)
+@pytest.fixture(scope="module")
+def shown(repository):
+    """The tables and figures of the smoke study."""
+    return exhibits_of(load_study(repository / "config/smoke.yaml"), {})
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_rules_of_a_study_are_its_plan(repository, tmp_path, study):
+    """Snakemake plans the same jobs, with the same inputs, and gives every setting to their commands."""
+    flags = ["--dry-run", "--forceall", "--printshellcmds", "--directory", tmp_path]
+    done = snakemake(tmp_path, *flags, config=repository / f"config/{study}.yaml")
     assert done.returncode == 0, done.stderr
-    stages = load_study(repository / "config" / name).policy.stages
-    expected = JOBS | BY_STAGES[len(stages)] | {f"table_main_step{step}": 1 for step in stages[:-1]} | STUDIES[name]
-    assert planned(done.stdout + done.stderr) == {rule: jobs for rule, jobs in expected.items() if jobs}
+    wanted, seen = jobs_of(study_of(study)), set()
+    for block in (done.stdout + done.stderr).split("\n\n"):
+        heading = re.search(r"^(?:local)?rule (\w+):$", block, re.M)
+        if not heading or heading[1] in ("all", "table_all"):
+            continue
+        fields = dict(re.findall(r"^    (input|output): (.*)$", block, re.M))
+        inputs, outputs = (fields.get(key, "").split(", ") for key in ("input", "output"))
+        job = wanted[outputs[0]]
+        assert job.rule == heading[1]
+        assert {file for file in inputs if file.startswith("results/")} == set(filter(in_results, job.inputs))
+        assert set(job.outputs) <= set(outputs)
+        words = shlex.split(re.search(r"^Shell command: (.*)", block, re.M | re.S)[1])
+        assert [word for word in job.words if word not in words and not outside(word)] == [], job.label
+        seen.update(job.outputs)
+    assert seen == wanted.keys()
 
 
-@pytest.mark.parametrize("profile", ["default", "slurm"])
-def test_documented_commands_plan_without_a_cluster(repository, tmp_path, profile):
-    """`snakemake results/tables/main.tex` and `snakemake --profile slurm`, typed in the repository."""
-    flags = ["--profile", "slurm"] if profile == "slurm" else ["results/tables/main.tex"]
-    done = started.snakemake(["--dry-run", "--forceall", "--directory", tmp_path, *flags], repository)
-    assert done.returncode == 0, done.stderr
-    jobs = planned(done.stdout + done.stderr)
-    assert jobs["train"] >= 1
-    assert jobs["train_coupled"] >= 2
-    assert jobs["table_main"] >= 1
+def in_results(path):
+    return path.startswith("results/")
 
 
-def test_the_paper_study_is_planned_beside_the_embedded_one(repository, tmp_path):
-    """`snakemake --profile slurm` after `make reproduce`, typed as documented."""
+def outside(word):
+    """True of the words that name the repository, whose path depends on where a test runs, and of the registry's."""
+    return "config/paper" in word or word == "--cost"
+
+
+@pytest.mark.parametrize("flags", [["--profile", "slurm"], ["results/tables/main.tex"]])
+def test_the_paper_study_is_planned_beside_the_embedded_one(repository, tmp_path, flags):
+    """`snakemake --profile slurm` and `snakemake results/tables/main.tex`, typed as documented after `make reproduce`,
+    without a cluster."""
     for name in ("config", "workflow", "profiles", "envs"):
         shutil.copytree(repository / name, tmp_path / name, symlinks=True)
     shutil.copy(repository / "Snakefile", tmp_path)
     (tmp_path / "slurm").symlink_to("workflow/profiles/slurm")
     claim(tmp_path / "results", "embedded", "config/config.yaml")
-    for flags in (["--profile", "slurm"], ["results/tables/main.tex"]):
-        done = started.snakemake(["--dry-run", *flags], tmp_path)
-        assert done.returncode == 0, done.stderr
-    assert [path.name for path in (tmp_path / "studies").iterdir()] == ["paper"]
+    done = started.snakemake(["--dry-run", *flags], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {"train_grpo", "train_rlcr", "train_dcpo", "table_main"} <= planned(done.stdout + done.stderr).keys()
+    assert [path.name for path in (tmp_path / "studies").glob("*")] == (["paper"] if "slurm" in flags else [])
 
 
 @pytest.mark.parametrize(
@@ -127,21 +99,12 @@ def test_a_wrong_study_stops_before_any_job(repository, tmp_path, change, messag
     assert not (tmp_path / "results").exists()
 
 
-def test_a_study_replaces_the_default_and_never_merges(repository, tmp_path):
-    flags = ["--dry-run", "--printshellcmds"]
-    done = snakemake(tmp_path, *flags, config=repository / "config/smoke.yaml")
-    text = done.stdout + done.stderr
-    assert "smoke-small" in text
-    assert "syn-math500" not in text
-    assert "policies/tiny" not in text
-
-
 @pytest.mark.slow
-def test_smoke_study_gives_the_tables_and_figures(smoke):
+def test_smoke_study_gives_the_tables_and_figures(smoke, shown):
     table = (smoke / "results/tables/main.tex").read_text()
     assert "Smoke study" in table
-    shown = [method.label for method in METHODS.values() if method.group is not None]
-    for label in (*shown, "Macro Average"):
+    labels = [method.label for method in METHODS.values() if method.group is not None]
+    for label in (*labels, "Macro Average"):
         assert label in table
     assert "Smoke-Facts" in (smoke / "results/tables/ood.tex").read_text()
     assert "Smoke-Qwen3-Deep" in (smoke / "results/tables/scale.tex").read_text()
@@ -151,13 +114,12 @@ def test_smoke_study_gives_the_tables_and_figures(smoke):
     numbers = pd.read_csv(smoke / "results/tables/main.csv")
     assert set(numbers["dataset"]) == {"smoke-large", "smoke-small", "macro-mathematics"}
     assert numbers["value"].notna().any()
-    for name in TABLES:
-        for suffix in ("tex", "csv", "html"):
-            assert (smoke / f"results/tables/{name}.{suffix}").stat().st_size > 0
-        assert rf"\input{{{name}.tex}}" in (smoke / "results/tables/all.tex").read_text()
-    for figure in (*FIGURES, *DIAGRAMS):
-        for suffix in ("pdf", "png", *(["csv"] if figure in FIGURES else [])):
-            assert (smoke / f"results/figures/{figure}.{suffix}").stat().st_size > 0
+    for one in shown:
+        table = isinstance(one, TableExhibit)
+        endings = ("tex", "csv", "html") if table else ("pdf", "png", *(["csv"] if one.layout else []))
+        for ending in endings:
+            assert (smoke / f"results/{'tables' if table else 'figures'}/{one.name}.{ending}").stat().st_size > 0
+        assert not table or rf"\input{{{one.name}.tex}}" in (smoke / "results/tables/all.tex").read_text()
     assert not list((smoke / "results/runs").rglob("*.parquet"))
     assert not list(smoke.rglob("*.partial"))
 
@@ -216,46 +178,24 @@ def test_all_tables_compile_in_one_document(smoke, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repository):
+def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repository, shown):
     flags = ["--report", str(smoke / "report.html")]
     done = snakemake(smoke, *flags, config=repository / "config/smoke.yaml")
     assert done.returncode == 0, done.stderr[-3000:]
     page = (smoke / "report.html").read_text()
-    for name in TABLES:
-        assert f"results/tables/{name}.html" in page
-    for name in (*FIGURES, *DIAGRAMS):
-        assert f"results/figures/{name}.png" in page
-    entries = re.findall(r'"labels": \{"table or figure": "(.+?)"\}', page)
-    assert len(entries) == len([*TABLES, "main_step2", *FIGURES, *DIAGRAMS])
-    claims, *_ = sorted(entry for entry in entries if entry.startswith("1."))
-    assert claims == "1.1 Which claims of the paper hold"
-    first, *_, step2, scale = sorted(entry for entry in entries if entry.startswith("2."))
+    for one in shown:
+        file = f"tables/{one.name}.html" if isinstance(one, TableExhibit) else f"figures/{one.name}.png"
+        assert f"results/{file}" in page
+    entries = sorted(re.findall(r'"labels": \{"table or figure": "(.+?)"\}', page))
+    assert len(entries) == len(shown)
+    assert entries[0] == "1.1 Which claims of the paper hold"
+    first, *_, step2, scale = (entry for entry in entries if entry.startswith("2."))
     assert [first, step2] == ["2.01 Main table, step 4", "2.10 Main table, step 2"]
     assert scale == "2.11 Main table of Smoke-Qwen3-Deep"
-    assert sum(entry.startswith("5.") for entry in entries) == len(TIMES)
-    texts = [exhibit.caption for exhibit in exhibits_of(load_study(repository / "config/smoke.yaml"), {})]
-    for text in [*texts, (repository / "workflow/report/study.rst").read_text()]:
+    for text in [*(one.caption for one in shown), (repository / "workflow/report/study.rst").read_text()]:
         words = re.split(r"[\n*'(]", text)[0].strip()
         assert len(words) > 20, text
         assert words in page, text
-
-
-@pytest.mark.slow
-def test_finished_study_has_nothing_left_to_do(smoke, repository):
-    done = snakemake(smoke, "--dry-run", config=repository / "config/smoke.yaml")
-    assert "Nothing to be done" in done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_an_edit_reruns_what_it_touches_and_no_more(smoke, repository, tmp_path):
-    content = yaml.safe_load((repository / "config/smoke.yaml").read_text())
-    content["companion"]["passes"] = 3
-    (tmp_path / "edited.yaml").write_text(yaml.safe_dump(content))
-    done = snakemake(smoke, "--dry-run", config=tmp_path / "edited.yaml")
-    jobs = planned(done.stdout + done.stderr)
-    assert jobs["companions"] == jobs["postcal_companions"] == jobs["ablation_companions"] == 2
-    assert jobs["predictions"] == 7, "every checkpoint that a companion scores: all of them but the bases"
-    assert not {"questions", "backbone", "train", "resample", "responses", "features"} & set(jobs)
 
 
 @pytest.mark.slow

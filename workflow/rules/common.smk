@@ -1,36 +1,31 @@
-# The study, and definitions that the rules of several stages share.
+# The study, its plan, and what the rules of all stages take from it.
 import os
-import re
 import sys
 from pathlib import Path
 
+import snakemake_logger_plugin_cocal
 from snakemake.logging import logger
 
-from cocal.exhibits.base.exhibit import FigureExhibit, TableExhibit
-from cocal.exhibits.base.layouts import MATHEMATICS
-from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
-from cocal.study import online, plan, rivals
 from cocal.config.load import configured_study
 from cocal.config.paths import located
-from cocal.config.methods import METHODS
+from cocal.exhibits.base.exhibit import FigureExhibit, TableExhibit
+from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
 from cocal.generation.judging.prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.questions.prompts import Prompts
 from cocal.questions.files import counted
+from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
+from cocal.resources.durations import seconds_by_rule
 from cocal.runtime import numerics
 from cocal.runtime.slurm import site_of
 from cocal.store.code import code_digest
 from cocal.store.owner import refuse_other_study
-from cocal.store.provenance import canonical, digest
-from cocal.study.results import companion_folder, predictions_file
-
-# `.venv/bin/snakemake` works without activating the environment: its `cocal` is found first. A rule's own
-# environment (--sdm conda), activated later, still comes before it.
-os.environ.update(
-    PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-)
+from cocal.study import results
+from cocal.study.comparisons import RECALIBRATED
+from cocal.study.jobs import either, is_folder
+from cocal.study.given import DOMAINS
+from cocal.study.rules import Plan
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
 # Relative paths of a study start at the repository, also with --directory.
@@ -39,20 +34,6 @@ CONFIGURED = counted(
     configured_study(workflow.configfiles or [STUDY_FILE], config), workflow.basedir
 )
 STUDY = located(CONFIGURED, workflow.basedir, Path.cwd())
-# With these flags Snakemake neither plans nor changes results. A Snakefile learns of them only from sys.argv.
-if {"--unlock", "--lint"}.isdisjoint(sys.argv):
-    refuse_other_study("results", STUDY.study, STUDY_FILE)
-
-# Without its record, which a copy of results/ may lack, Snakemake compares times alone.
-if (
-    workflow.is_main_process
-    and any(Path("results/questions").glob("*.parquet"))
-    and not any(Path(".snakemake/metadata").glob("*"))
-):
-    logger.warning(
-        "results/ has files, but .snakemake/, the record of what made them, is missing, so a change of settings or code "
-        "would rerun nothing: copy that folder too, or run everything again with --forceall."
-    )
 
 # A machine that cannot compute portable numerics computes natively. The nodes of a cluster may differ, so they refuse.
 OBSTACLE = numerics.obstacle() if STUDY.numerics == "portable" and not site_of(os.environ) else ""
@@ -62,14 +43,52 @@ if OBSTACLE and workflow.is_main_process:
         f"{OBSTACLE}; this machine computes with native numerics, so its results will not be the same bytes as those "
         "of another processor."
     )
-# Numerical libraries read these when they are loaded. Jobs inherit them; those of a cluster read this file again.
-os.environ.update(numerics.environment(NUMERICS))
 
-# Environments (--sdm conda) install the package of this checkout, wherever the results lie.
-os.environ.setdefault("COCAL_CHECKOUT", str(workflow.basedir))
+# Without its record, which a copy of results/ may lack, Snakemake compares times alone.
+if (
+    workflow.is_main_process
+    and any(Path(results.QUESTIONS).glob("*.parquet"))
+    and not any(Path(".snakemake/metadata").glob("*"))
+):
+    logger.warning(
+        "results/ has files, but .snakemake/, the record of what made them, is missing, so a change of settings or code "
+        "would rerun nothing: copy that folder too, or run everything again with --forceall."
+    )
 
-# The slice of the dataset registry that the study uses.
+# The only place that changes the environment. A prefix of the shell commands would be too late for all of it: conda
+# reads COCAL_CHECKOUT before there is a job, and a rule's own environment (--sdm conda), activated before such a prefix,
+# must find its `cocal` first. Jobs of a cluster read this file again.
+os.environ.update(
+    {
+        # `.venv/bin/snakemake` works without activating the environment
+        "PATH": os.pathsep.join(
+            [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        ),
+        # environments install the package of this checkout, wherever the results lie
+        "COCAL_CHECKOUT": os.environ.get("COCAL_CHECKOUT", str(workflow.basedir)),
+        # where a verified file came from, and where it is kept, changes no result and is no parameter of a rule
+        "COCAL_MIRROR": os.environ.get("COCAL_MIRROR", STUDY.sources.mirror or ""),
+        "COCAL_SOURCES": STUDY.sources.cache,
+        # numerical libraries read these when they are loaded
+        **numerics.environment(NUMERICS),
+    }
+)
+
+JUDGE_TEXTS = ""
+if STUDY.judge.kind == "llm":
+    JUDGE_TEXTS = (
+        f"prompts:{JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest}"
+    )
+# The slice of the dataset registry that the study uses, and the plan of all jobs but those of tables and figures.
 REGISTRY = registry_of(STUDY.question_sets.registered, STUDY.sources.registry)
+PLAN = Plan(
+    STUDY,
+    numerics=NUMERICS,
+    prompts=Prompts(STUDY.prompts),
+    formats=PROMPT_FORMATS,
+    registry=REGISTRY,
+    judge_texts=JUDGE_TEXTS,
+)
 # The tables and figures of the study, each with its layout and the files that it reads.
 EXHIBITS = exhibits_of(
     CONFIGURED,
@@ -78,55 +97,79 @@ EXHIBITS = exhibits_of(
 )
 TABLES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, TableExhibit)]
 FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)]
-# These are no parameters of rules: where a verified file came from, and where it is kept, changes no result.
-if STUDY.sources.mirror:
-    os.environ.setdefault("COCAL_MIRROR", STUDY.sources.mirror)
-os.environ.update(COCAL_SOURCES=STUDY.sources.cache)
 
-MAIN = STUDY.main_backbone
-SETS = {domain: STUDY.evaluation_sets(domain) for domain in ("mathematics", "factual")}
-FINAL = STUDY.policy.steps
-EARLIER_STAGES = STUDY.policy.stages[:-1]
-TRAINING_SET = f"results/questions/{STUDY.policy.dataset}.parquet"
+# The terminal shows the share of the work and the time left, which start from these seconds.
+snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY), list(STUDY.backbones))
 
-
+ENGINES = [STUDY.generation.engine, *([STUDY.judge.engine] if STUDY.judge.kind == "llm" else [])]
+WITH_VLLM = any(engine.kind == "vllm" for engine in ENGINES)
+GENERATION_ENVIRONMENT = f"../../envs/{'vllm' if WITH_VLLM else 'cocal'}.yaml"
+# The environment of TRL's trainer holds vLLM if the trainer samples with it.
+TRAINING_ENVIRONMENT = f"../../envs/{'train' if STUDY.policy.trl.vllm else 'cocal'}.yaml"
 # GPUs of a job that samples. `--resources gpus=N` bounds those of all jobs at a time, where Snakemake runs them itself;
 # SLURM's jobs ask for theirs in the profile. Without a GPU, the number means nothing.
 SAMPLING_GPUS = getattr(STUDY.generation.engine, "tensor_parallel", 1)
 
-PROMPTS = Prompts(STUDY.prompts)
-
-
-def prompt_texts(*prompt_formats, **domain):
-    """Digest of prompt texts, which is a parameter of every job that gives them to a policy."""
-    return f"prompts:{PROMPTS.digest(*prompt_formats, **domain)}"
-
-
-def computing(*modules):
-    """The parameter `code` of a job whose results depend on the numerics of the study: the digest of its code, and these
-    numerics."""
-    return f"{code_digest(*modules)} {canonical({'numerics': NUMERICS})}"
-
 
 wildcard_constraints:
-    dataset="|".join(map(re.escape, STUDY.datasets)),
-    backbone="|".join(map(re.escape, STUDY.backbones)),
-    algorithm="|".join(["base", *STUDY.policy.algorithms]),
-    step=r"\d+",
-    prompt_format=r"[a-z_]+",
+    **PLAN.wildcards,
 
 
-def either(names):
-    """Constraint that lets a wildcard be one of these names."""
-    return "|".join(map(re.escape, names)) or "(?!)"
+def inputs(rule):
+    """A function from the wildcards to what a job of a rule of the plan reads. Sources of questions have checksums, so
+    their time stamps rerun nothing."""
+
+    def files(wildcards):
+        found = PLAN.rules[rule].job(**wildcards).inputs
+        return {
+            name: [ancient(file) for file in given] if name == "sources" else given
+            for name, given in found.items()
+        }
+
+    return ours(files)
 
 
-def samples_of(*domains):
-    """JSON of the number of evaluated responses per question, by question set."""
-    names = [name for domain in domains for name in SETS[domain]]
-    return canonical({name: STUDY.datasets[name].samples for name in names})
+def ours(files):
+    """The same function, which first refuses results of another study. It is called when jobs are planned, so that
+    --unlock and --lint, which plan none, need not be of the study."""
+
+    def of_this_study(wildcards):
+        refuse_other_study("results", STUDY.study, STUDY_FILE)
+        return files(wildcards)
+
+    return of_this_study
 
 
-def cell_of(wildcards):
-    """Backbone, algorithm and step, as the functions of cocal.study.plan take them."""
-    return wildcards.backbone, wildcards.algorithm, int(wildcards.step)
+def exhibited(exhibit):
+    """A function from the wildcards, which an exhibit has none of, to what it waits for."""
+    return ours(lambda wildcards: exhibit.waits_for)
+
+
+def outputs(rule):
+    """What a job of a rule of the plan makes."""
+
+    def marked(files):
+        if isinstance(files, list):
+            return [marked(file) for file in files]
+        return directory(files) if is_folder(files) else files
+
+    return {name: marked(files) for name, files in PLAN.rules[rule].outputs.items()}
+
+
+def limits(rule):
+    """Values of the wildcards to which a rule of the plan is limited."""
+    return {name: either(values) for name, values in PLAN.rules[rule].limits.items()}
+
+
+def params(rule):
+    """Everything but files on which the result of a job depends: what differs from the last run's reruns it."""
+
+    def of(name):
+        return lambda wildcards: PLAN.rules[rule].job(**wildcards).parameters[name]
+
+    return {name: of(name) for name in ("settings", "code", "texts")}
+
+
+def flagged(flag, name):
+    """The parameter that gives an output of this name to the command, if the rule makes it."""
+    return lambda wildcards, output: [flag, output[name]] if name in output.keys() else []

@@ -1,81 +1,64 @@
-# Confidences in a checkpoint's evaluation responses, by every method that is evaluated on them.
+# Confidences in a checkpoint's evaluation responses: by every method that is evaluated on them, or by companions that a
+# comparison of the plan applies to them (cocal.study.comparisons).
 rule predictions:
     input:
-        unpack(prediction_inputs),
+        unpack(inputs("predictions")),
     output:
-        "results/predictions/{backbone}/{algorithm}/step-{step}.parquet",
+        **outputs("predictions"),
     log:
-        "logs/predictions/{backbone}-{algorithm}-{step}.log",
+        "logs/predictions/{backbone}-{algorithm}-{step}{comparison}.log",
     benchmark:
-        "results/benchmarks/predictions/{backbone}-{algorithm}-{step}.tsv"
+        results.benchmark_file("predictions", "{backbone}-{algorithm}-{step}{comparison}")
     conda:
         "../../envs/cocal.yaml"
     params:
-        settings=prediction_settings,
-        samples=prediction_samples,
-        pool=STUDY.generation.pool,
-        flags=prediction_flags,
-        code=prediction_code,
+        **params("predictions"),
     shell:
-        "CUDA_VISIBLE_DEVICES= cocal predictions --settings {params.settings:q} --samples {params.samples:q} --pool {params.pool}"
-        " --backbone {wildcards.backbone} --algorithm {wildcards.algorithm} --step {wildcards.step} {params.flags}"
+        "CUDA_VISIBLE_DEVICES= cocal predictions {params.settings:q} --output {output} > {log} 2>&1"
+
+
+# Rivals that learn from the same rollouts as the companions: Platt scaling and isotonic regression of the scores on one
+# policy, and their confidences in its evaluation responses.
+rule recalibrate:
+    input:
+        unpack(inputs("recalibrate")),
+    output:
+        **outputs("recalibrate"),
+    log:
+        "logs/recalibration/{backbone}-{algorithm}.log",
+    benchmark:
+        results.benchmark_file("recalibrate", "{backbone}-{algorithm}")
+    wildcard_constraints:
+        **limits("recalibrate"),
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        **params("recalibrate"),
+    shell:
+        "CUDA_VISIBLE_DEVICES= cocal recalibrate {params.settings:q} --rollouts {input.rollouts}"
+        " --questions {input.questions} --evaluated {input.evaluated}"
+        " --output-calibrators {output.calibrators} --output {output.predictions} > {log} 2>&1"
+
+
+# Inference times of the main backbone's final policy and its companions. All other rules take one thread; this one
+# takes two, so that on a machine of two cores nothing runs beside it. The times differ from run to run.
+rule latency:
+    input:
+        unpack(inputs("latency")),
+    output:
+        **outputs("latency"),
+    log:
+        "logs/latency/{backbone}.log",
+    benchmark:
+        results.benchmark_file("latency", "{backbone}")
+    conda:
+        GENERATION_ENVIRONMENT
+    threads: 2
+    resources:
+        gpus=SAMPLING_GPUS,
+    params:
+        **params("latency"),
+        questions=results.QUESTIONS,
+    shell:
+        "cocal latency {params.settings:q} --questions {params.questions} --checkpoint {input.checkpoint}"
         " --output {output} > {log} 2>&1"
-
-
-# Companions of several stages and early steps on the same responses.
-rule sweep_predictions:
-    input:
-        unpack(sweep_inputs),
-    output:
-        "results/predictions/{backbone}/grpo/step-{step}-sweep.parquet",
-    log:
-        "logs/predictions/{backbone}-grpo-{step}-sweep.log",
-    benchmark:
-        "results/benchmarks/sweep_predictions/{backbone}-grpo-{step}-sweep.tsv"
-    conda:
-        "../../envs/cocal.yaml"
-    params:
-        settings=estimators_with(plan.sweep_methods(STUDY)),
-        samples=samples_of("mathematics"),
-        companions=sweep_companions,
-        code=estimator_code(plan.sweep_methods(STUDY)),
-    shell:
-        "CUDA_VISIBLE_DEVICES= cocal predictions --settings {params.settings:q} --samples {params.samples:q}"
-        " --backbone {wildcards.backbone} --algorithm grpo --step {wildcards.step}"
-        " --responses answer=results/responses/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
-        " --features answer=results/features/{wildcards.backbone}/grpo/step-{wildcards.step}/answer"
-        " --companions {params.companions} --output {output} > {log} 2>&1"
-
-
-# CoCal and PostCal at matched budgets, validated on a fixed pool.
-use rule sweep_predictions as budget_predictions with:
-    input:
-        unpack(budget_inputs),
-    output:
-        "results/predictions/{backbone}/grpo/step-{step}-budgets.parquet",
-    log:
-        "logs/predictions/{backbone}-grpo-{step}-budgets.log",
-    benchmark:
-        "results/benchmarks/budget_predictions/{backbone}-grpo-{step}-budgets.tsv"
-    params:
-        settings=estimators_with(plan.budget_methods(STUDY)),
-        samples=samples_of("mathematics"),
-        companions=budget_companions,
-        code=estimator_code(plan.budget_methods(STUDY)),
-
-
-# Companions that read other layers and poolings.
-use rule sweep_predictions as ablation_predictions with:
-    input:
-        unpack(ablation_inputs),
-    output:
-        "results/predictions/{backbone}/grpo/step-{step}-ablations.parquet",
-    log:
-        "logs/predictions/{backbone}-grpo-{step}-ablations.log",
-    benchmark:
-        "results/benchmarks/ablation_predictions/{backbone}-grpo-{step}-ablations.tsv"
-    params:
-        settings=estimators_with(["cocal-binary"]),
-        samples=samples_of("mathematics"),
-        companions=ablation_companions,
-        code=estimator_code(["cocal-binary"]),

@@ -1,73 +1,60 @@
 # Question sets, each in a job of its own: registered sets come from their sources, a user's sets from files, and
-# synthetic sets from a seed.
-if REGISTRY.sets:
+# synthetic sets from a seed. The registry's entry of a set determines its content by checksums, so the time stamps and
+# places of the files rerun nothing.
+if "sources" in PLAN.rules:
 
     # This runs where Snakemake does, since compute nodes often have no network. Files are kept in the cache and not
     # among the outputs, which Snakemake deletes when a job fails, so that a broken download resumes.
-    localrules:
-        sources,
-
     rule sources:
         output:
-            "results/sources/{source}.json",
+            **outputs("sources"),
         log:
             "logs/sources/{source}.log",
         benchmark:
-            "results/benchmarks/sources/{source}.tsv"
-        wildcard_constraints:
-            source=either(REGISTRY.sets),
+            results.benchmark_file("sources", "{source}")
+        localrule: True
         conda:
             "../../envs/cocal.yaml"
         params:
-            entry=entry_of_source,
-            cache=STUDY.sources.cache,
-            code=code_digest("cocal.commands.sources"),
+            **params("sources"),
         shell:
-            "cocal sources --registry {params.entry:q} --cache {params.cache:q} --output {output} > {log} 2>&1"
+            "cocal sources {params.settings:q} --output {output} > {log} 2>&1"
 
 
-# These jobs take seconds and run where Snakemake does. The registry's entry of a set determines its content by
-# checksums, so the time stamps and places of the files rerun nothing.
+# These jobs take seconds and run where Snakemake does.
 rule questions:
     input:
-        source=ancient(source_of_set),
-        file=user_file_of_set,
-        others=other_sets,
+        unpack(inputs("questions")),
     output:
-        "results/questions/{dataset}.parquet",
+        **outputs("questions"),
     log:
         "logs/questions/{dataset}.log",
     benchmark:
-        "results/benchmarks/questions/{dataset}.tsv"
+        results.benchmark_file("questions", "{dataset}")
     localrule: True
     conda:
         "../../envs/cocal.yaml"
     params:
-        settings=set_settings,
-        entry=entry_of_set,
-        others=others_flag,
-        code=code_digest("cocal.commands.questions"),
+        **params("questions"),
+        folder=results.QUESTIONS,
     shell:
-        "cocal questions --settings {params.settings:q} --registry {params.entry:q} {params.others} --output results/questions > {log} 2>&1"
+        "cocal questions {params.settings:q} --output {params.folder} > {log} 2>&1"
 
 
 # The evaluation questions that also occur in the sources of training, and whether they were excluded.
 rule overlap:
     input:
-        sources=ancient(source_files(*TRAINING_SETS)),
-        files=user_files(*TRAINING_SETS),
-        questions=expand("results/questions/{dataset}.parquet", dataset=STUDY.datasets),
+        unpack(inputs("overlap")),
     output:
-        "results/checks/overlap.csv",
+        **outputs("overlap"),
     log:
         "logs/checks/overlap.log",
     benchmark:
-        "results/benchmarks/checks/overlap.tsv"
+        results.benchmark_file("checks", "overlap")
     conda:
         "../../envs/cocal.yaml"
     params:
-        settings=canonical(QUESTION_SETS.bare()),
-        entries=training_entries,
-        code=code_digest("cocal.commands.overlap"),
+        **params("overlap"),
+        folder=results.QUESTIONS,
     shell:
-        "cocal overlap --settings {params.settings:q} --registry {params.entries:q} --questions results/questions --output {output} > {log} 2>&1"
+        "cocal overlap {params.settings:q} --questions {params.folder} --output {output} > {log} 2>&1"

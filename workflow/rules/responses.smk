@@ -1,88 +1,111 @@
-# Evaluation responses of a checkpoint, with one job per prompt format. The job samples and verifies them and asks
-# P(True).
-rule responses:
-    input:
-        checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
-        questions=expand("results/questions/{dataset}.parquet", dataset=SETS["mathematics"]),
-    output:
-        expand(
-            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.parquet",
-            dataset=SETS["mathematics"],
-        ),
-    log:
-        "logs/responses/{backbone}-{algorithm}-{step}-{prompt_format}.log",
-    benchmark:
-        "results/benchmarks/responses/{backbone}-{algorithm}-{step}-{prompt_format}.tsv"
-    conda:
-        GENERATION_ENVIRONMENT
-    resources:
-        gpus=SAMPLING_GPUS,
-    params:
-        settings=canonical(STUDY.generation),
-        verifier=canonical(STUDY.verifier),
-        # the judge of factual answers has no part in mathematics, so another one does not touch these files
-        judge='{"kind":"exact-match"}',
-        plan=response_plan("mathematics"),
-        prompts=STUDY.prompts,
-        texts=response_texts("mathematics"),
-        domain="mathematics",
-        folder=subpath(output[0], parent=True),
-        code=computing("cocal.commands.responses", *ENGINE_CODE),
-    shell:
-        "cocal responses --settings {params.settings:q} --verifier {params.verifier:q} --judge {params.judge:q}"
-        " --judgements results/judgements --plan {params.plan:q} --prompt-format {wildcards.prompt_format} --questions results/questions"
-        " --checkpoint {input.checkpoint} --backbone {wildcards.backbone} --algorithm {wildcards.algorithm}"
-        " --step {wildcards.step} --prompts {params.prompts} --output {params.folder} --run-folder"
-        " results/runs/responses/{wildcards.backbone}/{wildcards.algorithm}-{wildcards.step}-{wildcards.prompt_format}-{params.domain}"
-        " 2>&1 | tee {log}"
+# Evaluation responses of a checkpoint and their hidden states, with a job for each prompt format and domain. Factual
+# questions are out of domain for every companion and every policy.
+if "judge_checkpoint" in PLAN.rules:
 
-
-# A judge from the hub is downloaded where Snakemake runs, since compute nodes often have no network.
-if JUDGE:
-
-    localrules:
-        judge_checkpoint,
-
+    # A judge from the hub is downloaded where Snakemake runs, since compute nodes often have no network.
     rule judge_checkpoint:
         output:
-            JUDGE,
+            **outputs("judge_checkpoint"),
         log:
             "logs/judge.log",
         benchmark:
-            "results/benchmarks/judge.tsv"
+            results.benchmark_file("judge_checkpoint", "judge")
+        localrule: True
         conda:
             "../../envs/cocal.yaml"
         params:
-            name=STUDY.judge.checkpoint,
-            revision=STUDY.judge.revision,
-            code=code_digest("cocal.commands.hub"),
+            **params("judge_checkpoint"),
         shell:
-            "cocal hub --name {params.name:q} --revision {params.revision} --output {output} > {log} 2>&1"
+            "cocal hub {params.settings:q} --output {output} > {log} 2>&1"
 
 
-# Responses to factual questions, which are out of domain for every companion and every policy.
-use rule responses as factual_responses with:
-    input:
-        checkpoint="results/policies/{backbone}/{algorithm}/step-{step}",
-        questions=expand("results/questions/{dataset}.parquet", dataset=SETS["factual"]),
-        judge=JUDGE,
-    output:
-        expand(
-            "results/responses/{{backbone}}/{{algorithm}}/step-{{step}}/{{prompt_format}}/{dataset}.parquet",
-            dataset=SETS["factual"],
-        ),
-    log:
-        "logs/responses/{backbone}-{algorithm}-{step}-{prompt_format}-factual.log",
-    benchmark:
-        "results/benchmarks/factual_responses/{backbone}-{algorithm}-{step}-{prompt_format}-factual.tsv"
-    params:
-        settings=canonical(STUDY.generation),
-        verifier=canonical(STUDY.verifier),
-        judge=canonical(STUDY.judge),
-        plan=response_plan("factual"),
-        prompts=STUDY.prompts,
-        texts=response_texts("factual"),
-        judge_texts=JUDGE_TEXTS,
-        domain="factual",
-        folder=subpath(output[0], parent=True),
-        code=computing("cocal.commands.responses", *ENGINE_CODE),
+for begin, domain in DOMAINS.items():
+    if f"{begin}responses" in PLAN.rules:
+        LOG = "{backbone}-{algorithm}-{step}-{prompt_format}" + "-factual" * (domain == "factual")
+
+        # The job samples the responses, verifies them and asks P(True).
+        rule:
+            name:
+                f"{begin}responses"
+            input:
+                unpack(inputs(f"{begin}responses")),
+            output:
+                **outputs(f"{begin}responses"),
+            log:
+                f"logs/responses/{LOG}.log",
+            benchmark:
+                results.benchmark_file(f"{begin}responses", LOG)
+            conda:
+                GENERATION_ENVIRONMENT
+            resources:
+                gpus=SAMPLING_GPUS,
+            params:
+                **params(f"{begin}responses"),
+                judgements=results.JUDGEMENTS,
+                questions=results.QUESTIONS,
+                folder=subpath(output[0], parent=True),
+                run_folder=results.run_folder(
+                    "responses",
+                    "{backbone}",
+                    f"{{algorithm}}-{{step}}-{{prompt_format}}-{domain}",
+                ),
+            shell:
+                "cocal responses {params.settings:q} --judgements {params.judgements} --questions {params.questions}"
+                " --checkpoint {input.checkpoint} --output {params.folder} --run-folder {params.run_folder} 2>&1 | tee {log}"
+
+        rule:
+            name:
+                f"{begin}features"
+            input:
+                unpack(inputs(f"{begin}features")),
+            output:
+                **outputs(f"{begin}features"),
+            log:
+                f"logs/features/{LOG}.log",
+            benchmark:
+                results.benchmark_file(f"{begin}features", LOG)
+            conda:
+                "../../envs/cocal.yaml"
+            resources:
+                gpus=1,
+            params:
+                **params(f"{begin}features"),
+                folder=subpath(output[0], parent=True),
+            shell:
+                "cocal features {params.settings:q} --checkpoint {input.checkpoint} --output {params.folder} 2>&1 | tee {log}"
+
+
+# The states of the rollouts' prompts, and of rollouts whose training kept none, are read afterwards: by the policies that
+# sampled them where these were kept, otherwise by the checkpoint of the stage that followed (appendix F.4).
+for name, command in {"prompt_features": "prompts", "replay": "replay"}.items():
+    if name in PLAN.rules:
+        read = "prompts" if name == "prompt_features" else "rollouts"
+
+        rule:
+            name:
+                name
+            input:
+                unpack(inputs(name)),
+            output:
+                **outputs(name),
+            log:
+                f"logs/features/{{backbone}}-{read}.log",
+            benchmark:
+                results.benchmark_file(name, f"{{backbone}}-{read}")
+            wildcard_constraints:
+                **limits(name),
+            conda:
+                "../../envs/cocal.yaml"
+            resources:
+                gpus=1,
+            params:
+                **params(name),
+                command=command,
+                run_folder=(
+                    ["--run-folder", results.run_folder("replay", "{backbone}")]
+                    if name == "replay"
+                    else []
+                ),
+            shell:
+                "cocal {params.command} {params.settings:q} --rollouts {input.rollouts} {params.run_folder}"
+                " --output {output} 2>&1 | tee {log}"

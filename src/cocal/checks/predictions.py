@@ -16,7 +16,7 @@ from cocal.methods.responses import Estimator
 from cocal.metrics.quality import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.plan import PlannedPredictions
+from cocal.study.comparisons import PlannedPredictions
 from cocal.study.prefix import Prefix
 
 logger = logging.getLogger(__name__)

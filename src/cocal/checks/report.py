@@ -20,7 +20,7 @@ from cocal.companion.spec import Experience
 from cocal.companion.split import in_validation
 from cocal.config.evaluation import CompanionSettings, QualitySettings
 from cocal.errors import ContractError
-from cocal.study.plan import PlannedPredictions
+from cocal.study.comparisons import PlannedPredictions
 
 
 def check_protocol(

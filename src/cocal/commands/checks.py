@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> None:
     from cocal.config.evaluation import CompanionSettings, QualitySettings
     from cocal.store import write_document
     from cocal.store.lineage import trace
+    from cocal.study.comparisons import PlannedFiles
     from cocal.study.lineage import Source, descent
-    from cocal.study.plan import PlannedFiles
 
     settings = parse_settings(CompanionSettings, options.settings)
     kinds = dict.fromkeys(ORDERS, settings)

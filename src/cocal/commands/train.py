@@ -2,7 +2,6 @@
 
 import argparse
 from functools import partial
-from importlib import import_module
 
 from cocal.commands.flags import add_output, add_training
 from cocal.commands.outputs import FOLDER
@@ -76,9 +75,9 @@ def run(options: argparse.Namespace) -> None:
     )
     open_learner = None
     if online:
-        # It is found by its name: the policies of the workflow train without it, and an edit of companions must not
-        # train them anew.
-        open_learner = partial(import_module("cocal.policy.online").OnlineLearner, online)
+        from cocal.policy.online import OnlineLearner
+
+        open_learner = partial(OnlineLearner, online)
     with Verifier(bounds) as verifier:
         train_policy(
             settings,

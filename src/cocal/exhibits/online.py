@@ -12,8 +12,9 @@ from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import MethodsLayout, Steps, figure_facts, of_backbone
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
 from cocal.exhibits.drawing.style import INK
-from cocal.study.online import online_file, windows
+from cocal.study.online import windows
 from cocal.study.plan import has_methods
+from cocal.study.results import online_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

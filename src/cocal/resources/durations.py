@@ -44,7 +44,7 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
         hours[work.rule] += work.hours
         jobs[work.rule] += work.jobs
     seconds = {rule: 3600 * hours[rule] / jobs[rule] for rule in hours if jobs[rule]}
-    seconds |= {"train_coupled": seconds["train"], "slime": seconds["train"]}
+    seconds["slime_"] = seconds["train_"]
     if "resample" in seconds:
         seconds["replay"] = _READING * seconds["resample"]
     made = [one for one in study.backbones.values() if isinstance(one, PretrainingSettings)]

@@ -14,21 +14,12 @@ Stage = Literal["questions", "policies", "responses", "features", "companions", 
 
 STAGES: dict[Stage, tuple[str, ...]] = {
     "questions": ("sources", "questions", "overlap"),
-    "policies": ("backbone", "existing_backbone", "train", "train_coupled", "slime", "import_", "resample"),
+    "policies": ("backbone", "existing_backbone", "train_", "slime_", "import_", "resample"),
     "responses": ("judge_checkpoint", "responses", "factual_responses"),
     "features": ("features", "factual_features", "prompt_features", "replay"),
-    "companions": (
-        *("companions", "postcal_companions", "prompt_companions", "ablation_companions", "one_layer_companions"),
-        "online",
-    ),
-    "predictions": (
-        *("predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "recalibrate", "latency"),
-    ),
-    "results": (
-        *("metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"),
-        "recalibrated_metrics",
-        *("table_", "figure_", "all"),
-    ),
+    "companions": ("companions", "online"),
+    "predictions": ("predictions", "recalibrate", "latency"),
+    "results": ("metrics", "recalibrated_metrics", "checks", "table_", "figure_", "all"),
 }
 """Names of the rules of each stage; a name that ends with an underscore stands for all rules that begin with it."""
 
@@ -178,7 +169,7 @@ class _Backbone:
         # two resumable checkpoints, each with float32 weights and both moments of Adam
         transient = 2 * runs * self._parameters * 3 * _SINGLE
         stored += self._state_bytes(self._rollouts, len(self._layers))
-        return Workload("train", hours, gpus, stored, transient, jobs=runs)
+        return Workload("train_", hours, gpus, stored, transient, jobs=runs)
 
     def resampling(self) -> Workload:
         """Resampling for PostCal: as many responses as rollouts, with the features of the final block."""
@@ -233,13 +224,14 @@ class _Backbone:
             steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
             targets = 1 if experience == "prompts" else len(study.companion.targets)
             size = study.policy.responses_per_question if experience == "prompts" else 1
-            rule = {"rollouts": "companions", "resampled": "postcal_companions"}.get(experience, "prompt_companions")
-            yield self._fits(rule, [step / size for step in steps], targets, width=1 if experience == "prompts" else 2)
+            yield self._fits(
+                "companions", [step / size for step in steps], targets, width=1 if experience == "prompts" else 2
+            )
         states = len(plan.ablation_states(study, self._name))
-        yield self._fits("ablation_companions", [study.policy.steps] * states, 1, width=2)
+        yield self._fits("companions", [study.policy.steps] * states, 1, width=2)
         if self._name == study.main_backbone and rivals.reads_states(study, "grpo"):
             # as long as a whole companion, for the time of one of its layers is not known
-            yield self._fits("one_layer_companions", [study.policy.steps], len(study.companion.targets), width=2)
+            yield self._fits("companions", [study.policy.steps], len(study.companion.targets), width=2)
         if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):
             # a window of one step is one of the replay's passes, and one of as many steps as passes is as long
             share = sum(online.windows(study)) / study.companion.passes

@@ -6,7 +6,7 @@ and kernels waste is in `OVERHEAD`.
 
 from collections.abc import Collection, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from cocal.config.backbone import BackboneSettings, DecoderSettings, PretrainingSettings
 from cocal.config.policy import Algorithm
@@ -16,10 +16,10 @@ from cocal.resources.estimate import parameters_of
 GIB = 2**30
 _HALF, _SINGLE = 2, 4
 """Bytes of a number in half and in single precision."""
-_TRAINING = ("train", "train_coupled")
+_TRAINING = tuple(f"train_{algorithm}" for algorithm in get_args(Algorithm))
 SAMPLING = ("resample", "responses", "factual_responses", "latency")
 """Rules whose jobs start the engine of `generation.engine`."""
-_FITS = ("companions", "postcal_companions", "prompt_companions", "ablation_companions", "one_layer_companions")
+_FITS = ("companions",)
 OVERHEAD = 1.5 * GIB
 """Bytes of the context of CUDA, of CUDA graphs and of what the allocator cannot use, for each process."""
 PROMPT = 512

@@ -61,6 +61,11 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
         raise ConfigError("\n  ".join([f"the GPUs do not suit the study {study.study!r}:", *found]))
 
 
+def _trains(run: Run) -> bool:
+    """True if TRL is to train a policy."""
+    return any(rule.startswith("train_") for rule in run.gpus)
+
+
 def _for_gpus(study: Study, run: Run) -> bool:
     made_here = all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values())
     return study.policy.trl.vllm or (not made_here and (run.allowed is not None or study.card is not None))
@@ -81,7 +86,7 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
 def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
     """A sentence for each reason why the GPUs that the profile asks for do not suit the study."""
     trl, found = study.policy.trl, []
-    if {"train", "train_coupled"} & run.gpus.keys():
+    if _trains(run):
         for key, wanted, variable, asked in (
             ("devices", trl.devices, "COCAL_SLURM_NODE_GPUS", site.node_gpus),
             ("nodes", trl.nodes, "COCAL_SLURM_NODES", site.nodes),
@@ -111,7 +116,7 @@ def _software(study: Study, run: Run, machine: Machine) -> list[str]:
             f"PyTorch for CUDA {cuda} needs NVIDIA's driver {oldest} or newer, and this machine has {machine.driver}: "
             "update the driver, or install a build of PyTorch for its CUDA"
         )
-    trains = study.policy.trl.vllm and bool({"train", "train_coupled"} & run.gpus.keys())
+    trains = study.policy.trl.vllm and _trains(run)
     samples = study.generation.engine.kind == "vllm" and bool({*run.gpus} & {*SAMPLING})
     if not run.conda:
         if trains and not machine.training_vllm:
@@ -149,7 +154,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
     rule = max(run.gpus, key=run.gpus.__getitem__)
     key = "policy.trl.devices" if rule.startswith("train") else "the number of its GPUs in the study"
     found = []
-    if study.policy.trl.nodes > 1 and {"train", "train_coupled"} & run.gpus.keys():
+    if study.policy.trl.nodes > 1 and _trains(run):
         found.append(
             f"the training takes policy.trl.nodes = {study.policy.trl.nodes}: run it with --profile slurm, or lower it"
         )

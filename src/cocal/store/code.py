@@ -2,8 +2,8 @@
 
 The digest follows the names that a command uses, from definition to definition through the package, and hashes those
 definitions. It imports and runs nothing. Comments, docstrings, annotations of functions, error texts and log lines
-compute nothing and are left out. The settings models of `cocal.config` are left out too: their values reach a rule as
-its parameters, and a new key must not rerun a training.
+compute nothing and are left out. So are whole modules: those of `OUTSIDE`, and the commands. These are followed, so
+that no dependency can be forgotten, but they only say what the user gives and is told.
 
 If a command puts a module's name together and imports it, the digest cannot follow it, so the caller names such modules
 beside the command. They may belong to another package that brings a method; then the digest follows that package, too.
@@ -19,11 +19,28 @@ from typing import NamedTuple
 
 _PACKAGE = "cocal"
 _ROOT = Path(__file__).resolve().parents[1]
-_SETTINGS = "cocal.config"
+OUTSIDE = (
+    "cocal.cli",
+    # the values of settings reach a rule as its parameters, and a new key must not rerun a training
+    "cocal.config",
+    "cocal.errors",
+    "cocal.resources",
+    "cocal.runtime.gpus",
+    "cocal.runtime.joblog",
+    "cocal.runtime.lock",
+    "cocal.runtime.machine_errors",
+    "cocal.runtime.progress",
+    "cocal.runtime.slurm",
+    "cocal.store.damage",
+    "cocal.store.owner",
+)
+"""Rooms and modules that compute no result: messages, locks, progress and what is checked before a run."""
+_FOLLOWED = "cocal.commands"
+"""The room whose definitions are followed but not hashed."""
 _LOGS = {"logging", "logger"}
 
 
-class _Name(NamedTuple):
+class Definition(NamedTuple):
     """A definition at the top of a module, or the whole module if `name` is None."""
 
     module: str
@@ -31,12 +48,13 @@ class _Name(NamedTuple):
 
 
 @cache
-def code_digest(*modules: str) -> str:
+def code_digest(*modules: str, without: tuple[str, ...] = ()) -> str:
     """Digest of the definitions that these modules use, directly or through others.
 
     Args:
         modules: Names of modules, such as "cocal.commands.train", or of definitions, such as
             "cocal.study.plan:layers_of".
+        without: Further modules that the result does not depend on.
 
     Returns:
         "code:" and the first 16 hexadecimal digits of a SHA-256.
@@ -44,30 +62,41 @@ def code_digest(*modules: str) -> str:
     Raises:
         ValueError: if there is no such module or definition.
     """
-    found: dict[_Name, str] = {}
-    todo = [_Name(module, name or None) for module, _, name in (words.partition(":") for words in modules)]
-    while todo:
-        one = todo.pop()
-        if one not in found and not one.module.startswith(_SETTINGS):
-            found[one], used = _looked_up(one)
-            todo += used
+    found = definitions(*modules, without=without)
     text = "\n".join(f"{one.module}:{one.name}\n{found[one]}" for one in sorted(found, key=str) if found[one])
     return f"code:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+def definitions(*modules: str, without: tuple[str, ...] = ()) -> dict[Definition, str]:
+    """The definitions that `code_digest` covers, each with its code; no code for those that are followed alone."""
+    found: dict[Definition, str] = {}
+    todo = [Definition(module, name or None) for module, _, name in (words.partition(":") for words in modules)]
+    while todo:
+        one = todo.pop()
+        if one not in found and not _inside(one.module, *OUTSIDE, *without):
+            code, used = _looked_up(one)
+            found[one] = "" if _inside(one.module, _FOLLOWED) else code
+            todo += used
+    return found
+
+
+def _inside(module: str, *rooms: str) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+
+
 @cache
-def _looked_up(one: _Name) -> tuple[str, tuple[_Name, ...]]:
+def _looked_up(one: Definition) -> tuple[str, tuple[Definition, ...]]:
     """The code of a definition and the definitions that it uses; no code for a module or an imported name."""
     source = _module(one.module)
     if one.name is None:
-        return "", tuple(_Name(one.module, name) for name in source.definitions)
+        return "", tuple(Definition(one.module, name) for name in source.definitions)
     if one.name in source.definitions:
         nodes = [*source.body, *source.definitions[one.name]]
         return "\n".join(map(ast.unparse, nodes)), tuple(used for node in nodes for used in source.names_in(node))
     if one.name in source.imports:
         return "", (source.imports[one.name],)
     if _file(f"{one.module}.{one.name}") is not None:
-        return "", (_Name(f"{one.module}.{one.name}"),)
+        return "", (Definition(f"{one.module}.{one.name}"),)
     raise ValueError(f"{one.module} defines no {one.name}")
 
 
@@ -85,7 +114,7 @@ class _Source:
         self._parent = module if path.stem == "__init__" else module.rpartition(".")[0]
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         self.definitions: dict[str, list[ast.stmt]] = {}
-        self.imports: dict[str, _Name] = {}
+        self.imports: dict[str, Definition] = {}
         self.body: list[ast.stmt] = []
         for node in _computing(tree.body):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -96,7 +125,7 @@ class _Source:
             elif not _computes_nothing(node):
                 self.body.append(node)
 
-    def names_in(self, node: ast.AST) -> Iterator[_Name]:
+    def names_in(self, node: ast.AST) -> Iterator[Definition]:
         """The definitions of this package, or of the module's own package, that a statement uses."""
         parts = list(ast.walk(node))
         local = {
@@ -109,22 +138,22 @@ class _Source:
         for part in parts:
             if isinstance(part, ast.Name) and part.id not in local:
                 if part.id in self.definitions:
-                    yield _Name(self._module, part.id)
+                    yield Definition(self._module, part.id)
                 elif part.id in self.imports:
                     yield self.imports[part.id]
 
-    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, _Name]]:
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Definition]]:
         """Names that a statement imports from this package or the module's own, each with its definition."""
         followed = {_PACKAGE, self._module.split(".")[0]}
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] in followed:
-                    yield (alias.asname or alias.name).split(".")[0], _Name(alias.name)
+                    yield (alias.asname or alias.name).split(".")[0], Definition(alias.name)
         else:
             module = resolve_name("." * node.level + (node.module or ""), self._parent)
             if module.split(".")[0] in followed:
                 for alias in node.names:
-                    yield alias.asname or alias.name, _Name(module, alias.name)
+                    yield alias.asname or alias.name, Definition(module, alias.name)
 
 
 def _computing(statements: list[ast.stmt]) -> list[ast.stmt]:

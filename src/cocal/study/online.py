@@ -5,11 +5,6 @@ from cocal.study.plan import companion_prefixes
 from cocal.study.results import companion_folder
 
 
-def online_file(backbone: str) -> str:
-    """Scores of the online and of the replayed companions on the step after those that they have learnt from."""
-    return f"results/online/{backbone}.parquet"
-
-
 def windows(study: Study) -> tuple[int, ...]:
     """Numbers of rollout steps that online companions learn from together: one alone, and those of the buffer."""
     return tuple(sorted({1, study.reports.online_window or study.companion.passes}))

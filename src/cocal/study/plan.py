@@ -4,8 +4,6 @@ The first backbone is that of the main table and has every part of the study. Th
 the end of training only, for tables/scale, tables/token_aggregation and figures/layers.
 """
 
-from pydantic import RootModel
-
 from cocal.config.base import Count, Model, Name
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings, FeatureSettings, PostCalSettings
 from cocal.config.methods import METHODS
@@ -36,20 +34,6 @@ class ResponsePlan(Model):
     def formats(self, prompt_format: str) -> tuple[str, ...]:
         """Prompt formats that the policy is given: that of the responses, and "p_true" if a set needs it."""
         return (prompt_format, "p_true") if any(how.p_true for how in self.sets.values()) else (prompt_format,)
-
-
-class PlannedPredictions(Model):
-    """What a table of predictions must hold."""
-
-    methods: tuple[Name, ...]
-    samples: dict[Name, Count]
-    """Number of evaluated responses per question, by question set."""
-    prefixes: dict[Name, tuple[str, ...]]
-    """Steps of the companions, as `Prefix` writes them, by the experience that they learnt from."""
-
-
-class PlannedFiles(RootModel[dict[str, PlannedPredictions]]):
-    """What each table of predictions must hold, by its path."""
 
 
 def available_methods(study: Study) -> list[str]:
@@ -160,39 +144,6 @@ def has_methods(study: Study, *names: str) -> bool:
 def _learnt_from(study: Study, *experiences: str) -> list[str]:
     """Companion methods with these kinds of experience that are evaluated on GRPO's responses."""
     return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
-
-
-def planned_predictions(study: Study, backbone: str) -> dict[str, PlannedPredictions]:
-    """The tables of predictions of a backbone, by their paths: of each checkpoint, and of each comparison."""
-
-    def planned(methods: list[str], domains: list[str], prefixes: dict[str, list[Prefix]]) -> PlannedPredictions:
-        sets = [name for domain in domains for name in study.evaluation_sets(domain)]
-        return PlannedPredictions(
-            methods=tuple(methods),
-            samples={name: study.datasets[name].samples for name in sets},
-            prefixes={experience: tuple(map(str, given)) for experience, given in prefixes.items()},
-        )
-
-    found, final = {}, study.policy.steps
-    for algorithm, step in evaluated_cells(study, backbone):
-        methods = methods_of(study, backbone, algorithm, step)
-        prefixes = {experience: [restricted(step)] for experience in experiences_of(methods)}
-        domains = domains_of(study, backbone, algorithm, step)
-        found[predictions_file(backbone, algorithm, step)] = planned(methods, domains, prefixes)
-    if backbone == study.main_backbone:
-        if methods := sweep_methods(study):
-            for step in study.policy.stages:
-                prefixes = {"rollouts": sweep_prefixes(study, step)}
-                file = predictions_file(backbone, "grpo", step, "-sweep")
-                found[file] = planned(methods, ["mathematics"], prefixes)
-        if has_methods(study, "cocal-binary", "postcal-binary"):
-            methods = budget_methods(study)
-            prefixes = {experience: budget_prefixes(study) for experience in experiences_of(methods)}
-            file = predictions_file(backbone, "grpo", final, "-budgets")
-            found[file] = planned(methods, ["mathematics"], prefixes)
-    file = predictions_file(backbone, "grpo", final, "-ablations")
-    found[file] = planned(["cocal-binary"], ["mathematics"], {"rollouts": [restricted(final)]})
-    return found
 
 
 def layers_of(study: Study, backbone: str) -> list[int]:

@@ -10,10 +10,12 @@ from cocal.config.evaluation import CompanionSettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.study.plan import available_methods, restricted, trainer_of
-from cocal.study.results import companion_folder
+from cocal.study.results import companion_folder, variant_folder
 
 Reader = Literal["linear", "one-layer", "rollouts"]
 """What scores hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
+ONE_LAYER = "one-layer"
+"""Name of the companions of one hidden layer, as a reader and as a variant."""
 Calibration = Literal["raw", "platt", "isotonic"]
 CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
 """What is done to a score: nothing, Platt scaling, or isotonic regression."""
@@ -98,14 +100,4 @@ def reader_folders(study: Study) -> dict[Reader, str]:
         return {}
     backbone, steps = study.main_backbone, restricted(study.policy.steps).folder
     own = companion_folder(backbone, "rollouts")
-    return {"one-layer": f"{one_layer_folder(backbone)}/{steps}", "rollouts": f"{own}/{steps}"}
-
-
-def one_layer_folder(backbone: str) -> str:
-    """Folder of the companions of one hidden layer."""
-    return f"results/companions/{backbone}/one-layer"
-
-
-def calibrators_file(backbone: str, algorithm: str, step: int) -> str:
-    """The fitted calibrators of the rivals on a policy."""
-    return f"results/recalibration/{backbone}/{algorithm}/step-{step}.json"
+    return {"one-layer": f"{variant_folder(backbone, ONE_LAYER)}/{steps}", "rollouts": f"{own}/{steps}"}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from cocal.exhibits.base.layouts import Layout
+from cocal.study.results import checks_file
 
 Chapter = Literal["Claims", "Main results", "Transfer", "Analysis", "Cost", "Study"]
 CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
@@ -61,7 +62,7 @@ class Exhibit:
     @property
     def waits_for(self) -> dict[str, Files]:
         """The inputs of its rule, by kind, with the reports of the checks."""
-        checks = {"checks": [f"results/checks/{name}.json" for name in self.backbones]} if self.backbones else {}
+        checks = {"checks": [checks_file(name) for name in self.backbones]} if self.backbones else {}
         return {**self.inputs, **self.products, **checks}
 
 

@@ -1,0 +1,170 @@
+"""Rules of backbones, of the policies that reinforcement learning trains from them, and of their rollouts."""
+
+from typing import Any
+
+from cocal.config.backbone import BackboneSettings
+from cocal.study import plan, results
+from cocal.study.given import Given
+from cocal.study.jobs import Files, Job, Rule
+
+ALGORITHMS = ("grpo", "rlcr", "dcpo")
+TRAINERS = {"train": "trl", "slime": "slime", "import": "imported"}
+"""Who trains a policy (`plan.trainer_of`), by the beginning of the names of the rules, one for each algorithm."""
+
+
+class PolicyRules(Given):
+    """Rules of backbones, of the policies that reinforcement learning trains from them, and of their rollouts."""
+
+    def trained_by(self, trainer: str, algorithm: str) -> list[str]:
+        """The backbones whose policies of an algorithm are trained by "trl" or "slime", or are "imported"."""
+        if algorithm not in self.study.policy.algorithms:
+            return []
+        return [name for name in self.study.backbones if plan.trainer_of(self.study, name, algorithm) == trainer]
+
+    def _policy_rules(self) -> list[Rule]:
+        made = [name for name, backbone in self.study.backbones.items() if backbone.source == "pretraining"]
+        existing = [name for name in self.study.backbones if name not in made]
+        base = {"policy": results.policy_folder("{backbone}", "base", 0)}
+        rules = [
+            Rule(name="backbone", outputs=base, job=self._backbone, limits={"backbone": made}),
+            Rule(name="existing_backbone", outputs=base, job=self._existing, limits={"backbone": existing}),
+        ]
+        for rule, trainer in TRAINERS.items():
+            for algorithm in ALGORITHMS:
+                if self.trained_by(trainer, algorithm):
+                    rules += [self._training(f"{rule}_{algorithm}", trainer, algorithm)]
+        if imported := self.trained_by("imported", "grpo"):
+            limits = {"backbone": imported}
+            rollouts = {"rollouts": results.rollouts_folder("{backbone}", "grpo")}
+            cost = {"cost": results.cost_file("{backbone}", "train-grpo")}
+            rules.append(Rule(name="import_rollouts", outputs=rollouts, job=self._imported_rollouts, limits=limits))
+            rules.append(Rule(name="import_cost", outputs=cost, job=self._imported_cost, limits=limits))
+        if elsewhere := [*imported, *self.trained_by("slime", "grpo")]:
+            states = {"states": results.states_file("{backbone}", "grpo")}
+            rules.append(Rule(name="replay", outputs=states, job=self._replay, limits={"backbone": elsewhere}))
+        resampled = {
+            "rollouts": results.rollouts_folder("{backbone}", "postcal"),
+            "features": results.states_file("{backbone}", "postcal"),
+            "cost": results.cost_file("{backbone}", "resample"),
+        }
+        prompts = {"states": results.states_file("{backbone}", "grpo", "prompts")}
+        rules.append(Rule(name="resample", outputs=resampled, job=self._resample))
+        return [*rules, Rule(name="prompt_features", outputs=prompts, job=self._prompt_features)]
+
+    def _training(self, name: str, trainer: str, algorithm: str) -> Rule:
+        """The rule of an algorithm. Companions learn from GRPO alone, so TRL keeps the features of its rollouts."""
+        stages = [results.policy_folder("{backbone}", algorithm, step) for step in self.study.policy.stages]
+        outputs = {"stages": stages}
+        if trainer != "imported":
+            outputs["rollouts"] = results.rollouts_folder("{backbone}", algorithm)
+            outputs["cost"] = results.cost_file("{backbone}", f"train-{algorithm}")
+        if (trainer, algorithm) == ("trl", "grpo"):
+            outputs["features"] = results.states_file("{backbone}", algorithm)
+        of = {"trl": self._train, "slime": self._slime, "imported": self._imported}[trainer]
+        job = lambda backbone: of(backbone, algorithm)  # noqa: E731
+        return Rule(name=name, outputs=outputs, job=job, limits={"backbone": self.trained_by(trainer, algorithm)})
+
+    def _backbone_settings(self, backbone: str) -> BackboneSettings:
+        """The backbone without its name in print and imported trainings, which concern other rules alone."""
+        return self.study.backbones[backbone].model_copy(update={"imported": {}, "label": backbone})
+
+    def _backbone(self, backbone: str) -> Job:
+        study = self.study
+        settings = {"name": backbone, "settings": self._backbone_settings(backbone), "world": study.world}
+        settings |= {"prompts": study.prompts, "seed": study.seed}
+        code = self._code("cocal.commands.backbone:run")
+        questions = [results.questions_file(name) for name in study.datasets]
+        return Job(inputs={"questions": questions}, settings=settings, code=code, texts=self._texts())
+
+    def _existing(self, backbone: str) -> Job:
+        settings = {"name": backbone, "settings": self._backbone_settings(backbone)}
+        return Job(settings=settings, code=self._code("cocal.commands.backbone:run"))
+
+    def _base(self, backbone: str) -> dict[str, str]:
+        return {"base": results.policy_folder(backbone, "base", 0), "questions": self._training_set}
+
+    def _trained(self, algorithm: str) -> dict[str, Any]:
+        policy = self.study.policy.for_training(algorithm)
+        settings = {"algorithm": algorithm, "settings": policy, "verifier": self.study.verifier}
+        return settings | {"prompts": self.study.prompts}
+
+    def _train(self, backbone: str, algorithm: str) -> Job:
+        features = {"features": plan.live_features(self.study)} if algorithm == "grpo" else {}
+        # companions that learn inside a training are a flag that no study gives
+        code = self._code("cocal.commands.train:run", without=("cocal.policy.online",))
+        texts = self._texts(self._formats[algorithm])
+        return Job(inputs=self._base(backbone), settings=self._trained(algorithm) | features, code=code, texts=texts)
+
+    def _slime(self, backbone: str, algorithm: str) -> Job:
+        own = {"backbone": self._backbone_settings(backbone), "backbone-name": backbone}
+        code = self._code("cocal.commands.slime:run", "cocal.integrations.slime.hooks", computed=False)
+        texts = self._texts(self._formats[algorithm])
+        return Job(inputs=self._base(backbone), settings=self._trained(algorithm) | own, code=code, texts=texts)
+
+    def _imported(self, backbone: str, algorithm: str) -> Job:
+        """Policies that another engine trained elsewhere."""
+        stages = self.study.backbones[backbone].imported[algorithm].stages
+        inputs = {"base": results.policy_folder(backbone, "base", 0), "stages": list(stages.values())}
+        settings = {"algorithm": algorithm, "backbone": self._backbone_settings(backbone)}
+        settings["stages"] = [f"{step}={folder}" for step, folder in stages.items()]
+        code = self._code("cocal.commands.import_checkpoints:run", computed=False)
+        return Job(inputs=inputs, settings=settings, code=code)
+
+    def _readers(self, backbone: str) -> tuple[dict[str, Files], dict[str, Any]]:
+        """The checkpoints that read stored rollouts, as inputs and as flags: those of every step, where they were kept,
+        otherwise those of the stages."""
+        stages = [results.policy_folder(backbone, "grpo", step) for step in self.study.policy.stages]
+        imported = self.study.backbones[backbone].imported
+        dumps = imported["grpo"].rollouts if "grpo" in imported else None
+        exact = dumps.weights if dumps else None
+        inputs = {"checkpoints": stages, "exact": [exact] if exact else []}
+        return inputs, {"exact": exact} if exact else {"checkpoints": stages}
+
+    def _imported_rollouts(self, backbone: str) -> Job:
+        study, dumps = self.study, self.study.backbones[backbone].imported["grpo"].rollouts
+        inputs, readers = self._readers(backbone)
+        base = results.policy_folder(backbone, "base", 0)
+        inputs |= {"policy": base, "dumps": dumps.path, "questions": self._training_set}
+        settings = {"settings": study.policy.rollout_settings("grpo"), "algorithm": "grpo", "verifier": study.verifier}
+        settings |= {"features": study.features, "format": dumps.format, "correctness": dumps.correctness}
+        settings |= {"reward-key": dumps.reward_key}
+        settings |= {"tokenise": study.prompts} if dumps.tokenise else {}
+        texts = self._texts(self._formats["grpo"]) if dumps.tokenise else ""
+        code = self._code("cocal.commands.import_rollouts:run", computed=False)
+        return Job(inputs=inputs, settings=settings | readers, code=code, texts=texts)
+
+    def _imported_cost(self, backbone: str) -> Job:
+        training = self.study.backbones[backbone].imported["grpo"]
+        return Job(settings={"cost": {"seconds": training.seconds, "items": self._final, "device": training.device}})
+
+    def _resample(self, backbone: str) -> Job:
+        """For PostCal, the final policy answers the questions of every rollout step again."""
+        study = self.study
+        inputs = {
+            "checkpoint": results.policy_folder(backbone, "grpo", self._final),
+            "questions": self._training_set,
+            "asked": results.rollouts_folder(backbone, "grpo"),
+        }
+        settings = {
+            "settings": plan.resampling(study),
+            "policy": study.policy.rollout_settings("grpo"),
+            "features": self._final_states(),
+            "verifier": study.verifier,
+            "prompts": study.prompts,
+            "engine": study.generation.engine,
+            "backbone": backbone,
+        }
+        code = self._engine_code("resample", study.generation.engine)
+        return Job(inputs=inputs, settings=settings, code=code, texts=self._texts("answer"))
+
+    def _replay(self, backbone: str) -> Job:
+        inputs, readers = self._readers(backbone)
+        inputs["rollouts"] = results.rollouts_folder(backbone, "grpo")
+        settings = {"settings": self.study.features, **readers}
+        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.replay:run"))
+
+    def _prompt_features(self, backbone: str) -> Job:
+        """The prompts of the rollouts are read by the checkpoint of the stage that followed (appendix F.4)."""
+        job = self._replay(backbone)
+        settings = {**job.settings, "settings": self._final_states()}
+        return Job(inputs=job.inputs, settings=settings, code=self._code("cocal.commands.prompts:run"))

@@ -1,0 +1,119 @@
+"""The jobs of a study as the workflow plans them, without Snakemake: from the targets back to what has no maker."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cocal.config.load import configured_study
+from cocal.config.paths import located
+from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import Exhibit, TableExhibit
+from cocal.exhibits.base.registry import exhibit_code, exhibits_of
+from cocal.generation.judging.prompts import JudgePrompts
+from cocal.policy.objectives import PROMPT_FORMATS
+from cocal.questions.files import counted
+from cocal.questions.prompts import Prompts
+from cocal.questions.registry import known_wrong, registry_of
+from cocal.study import results
+from cocal.study.jobs import Files, either
+from cocal.study.rules import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job with what it makes, reads and depends on."""
+
+    rule: str
+    label: str
+    """Its rule, with the variant, the comparison or the cube where the rule has one: "postcal companions"."""
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    settings: dict[str, Any]
+    words: tuple[str, ...]
+    parameters: str
+
+    def flag(self, name: str) -> list[str]:
+        """The words after a flag."""
+        after = self.words[self.words.index(f"--{name}") + 1 :]
+        return list(after[: next((i for i, word in enumerate(after) if word.startswith("--")), len(after))])
+
+
+def study_of(name: str, **changes: Any) -> Study:
+    """A study of config/, with other values of some keys (nested mappings)."""
+    return configured_study([ROOT / f"config/{name}.yaml"], changes)
+
+
+def jobs_of(configured: Study) -> dict[str, PlannedJob]:
+    """All jobs of a study by each of their outputs."""
+    configured = counted(configured, ROOT)
+    study = located(configured, ROOT, ROOT)
+    registry = registry_of(study.question_sets.registered, study.sources.registry)
+    judge = JudgePrompts(study.judge.prompts).digest if study.judge.kind == "llm" else ""
+    prompts = Prompts(study.prompts)
+    plan = Plan(
+        study,
+        numerics=study.numerics,
+        prompts=prompts,
+        formats=PROMPT_FORMATS,
+        registry=registry,
+        judge_texts=judge,
+    )
+    shown = exhibits_of(configured, known_wrong(study.question_sets.registered, registry), os.path.relpath(ROOT))
+    found = {output: job for job in map(_of_exhibit, shown) for output in job.outputs}
+    patterns = [
+        (rule, _pattern(path, plan.wildcards, rule.limits)) for rule in plan.rules.values() for path in rule.paths
+    ]
+    todo = [results.checks_file(backbone) for backbone in study.backbones]
+    todo += [file for job in found.values() for file in job.inputs]
+    while todo:
+        file = todo.pop()
+        if file in found:
+            continue
+        matches = [(rule, match.groupdict()) for rule, pattern in patterns if (match := pattern.fullmatch(file))]
+        assert len(matches) < 2, f"{file} has several rules: {matches}"
+        for rule, wildcards in matches:
+            job = rule.job(**wildcards)
+            outputs = tuple(path.format(**wildcards) for path in rule.paths)
+            inputs = tuple(
+                path for files in job.inputs.values() for path in ([files] if isinstance(files, str) else files)
+            )
+            kind = "".join(wildcards.get(name, "") for name in ("variant", "comparison", "cube")).strip("-")
+            label = f"{kind} {rule.name}".strip()
+            planned = PlannedJob(
+                rule.name, label, outputs, inputs, dict(job.settings), tuple(job.words), str(job.parameters)
+            )
+            found |= dict.fromkeys(outputs, planned)
+            todo += inputs
+    return found
+
+
+def flat(files: Iterable[Files]) -> list[str]:
+    """All paths, of which some are in lists."""
+    return [path for one in files for path in ([one] if isinstance(one, str) else one)]
+
+
+def _of_exhibit(exhibit: Exhibit) -> PlannedJob:
+    place = results.table_file if isinstance(exhibit, TableExhibit) else results.figure_file
+    name = f"{'table' if isinstance(exhibit, TableExhibit) else 'figure'}_{exhibit.name}"
+    inputs = flat(exhibit.waits_for.values())
+    parameters = str([exhibit.arguments, exhibit.caption, exhibit_code(exhibit)])
+    words = tuple(exhibit.arguments)
+    return PlannedJob(name, name, (place(exhibit.name),), tuple(inputs), {}, words, parameters)
+
+
+def _pattern(path: str, wildcards: dict[str, str], limits: dict) -> re.Pattern:
+    """The regular expression of an output; a wildcard that occurs twice has one value."""
+    allowed, seen, parts = {**wildcards, **{name: either(values) for name, values in limits.items()}}, set(), []
+    for part in re.split(r"(\{\w+\})", path):
+        name = part[1:-1]
+        if not part.startswith("{"):
+            parts.append(re.escape(part))
+        else:
+            parts.append(f"(?P={name})" if name in seen else f"(?P<{name}>{allowed[name]})")
+            seen.add(name)
+    return re.compile("".join(parts))

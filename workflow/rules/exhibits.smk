@@ -1,0 +1,55 @@
+# Tables and figures of the paper. Their captions name the configured study; none is made of a study that broke the
+# protocol. A table is LaTeX, numbers and a page of the report; a figure is vector PDF, PNG and the numbers drawn, of which
+# a diagram has none.
+for exhibit in EXHIBITS:
+    kind = "table" if exhibit in TABLES else "figure"
+    place = results.table_file if exhibit in TABLES else results.figure_file
+    first, shown = ("tex", "html") if exhibit in TABLES else ("pdf", "png")
+    category, labels = report_entry(exhibit, EXHIBITS)
+
+    rule:
+        name:
+            f"{kind}_{exhibit.name}"
+        input:
+            unpack(exhibited(exhibit)),
+        output:
+            place(exhibit.name, first),
+            report(
+                place(exhibit.name, shown),
+                caption="../report/exhibit.rst",
+                category=category,
+                labels=labels,
+            ),
+            *([place(exhibit.name, "csv")] if exhibit.layout else []),
+        log:
+            f"logs/{kind}s/{exhibit.name}.log",
+        benchmark:
+            results.benchmark_file(f"{kind}s", exhibit.name)
+        localrule: True
+        conda:
+            "../../envs/cocal.yaml"
+        params:
+            arguments=exhibit.arguments,
+            caption=exhibit.caption,
+            code=exhibit_code(exhibit),
+        shell:
+            "cocal exhibit {params.arguments:q} --output {output[0]} > {log} 2>&1"
+
+
+# One document of all tables.
+rule table_all:
+    input:
+        [results.table_file(table.name) for table in TABLES],
+    output:
+        results.table_file("all"),
+    log:
+        "logs/tables/all.log",
+    benchmark:
+        results.benchmark_file("tables", "all")
+    localrule: True
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        code=code_digest("cocal.commands.document:run"),
+    shell:
+        "cocal document --tables {input} --output {output} > {log} 2>&1"
