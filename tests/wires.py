@@ -134,25 +134,32 @@ WIRES = [
 
 def main(numbers: list[str]) -> int:
     """Prints for every wire the first test that fails; returns the number of wires that none notices."""
+    assert not (failed := _first_failure()), f"without any wire, {failed} fails"
     unnoticed = 0
     for number in map(int, numbers or range(1, len(WIRES) + 1)):
-        words, file, right, wrong = WIRES[number - 1]
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder)
-            for name in COPIED:
-                (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copy / name)
-            source = copy / "src/cocal/study" / file
-            text = source.read_text()
-            assert text.count(right) == 1, f"wire {number}: {file} has {text.count(right)} times: {right}"
-            source.write_text(text.replace(right, wrong))
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
-            environment = os.environ | {"PYTHONPATH": str(copy / "src")}
-            done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=copy, env=environment)
-        failed = re.search(r"^_+ (\S.*?) _+$", done.stdout, re.MULTILINE)
-        assert done.returncode in (0, 1), done.stdout[-3000:] + done.stderr[-3000:]
-        unnoticed += done.returncode == 0
-        print(f"{number:2} {words}: {failed[1] if failed else 'NO TEST NOTICES'}", flush=True)
+        words, *wire = WIRES[number - 1]
+        failed = _first_failure(*wire)
+        unnoticed += not failed
+        print(f"{number:2} {words}: {failed or 'NO TEST NOTICES'}", flush=True)
     return unnoticed
+
+
+def _first_failure(file: str = "plan.py", right: str = "", wrong: str = "") -> str | None:
+    """Name of the first test that fails in a copy of the checkout; None if all pass."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copy / name)
+        source = copy / "src/cocal/study" / file
+        text = source.read_text()
+        assert not right or text.count(right) == 1, f"{file} has {text.count(right)} times: {right}"
+        source.write_text(text.replace(right, wrong) if right else text)
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
+        environment = os.environ | {"PYTHONPATH": str(copy / "src")}
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=copy, env=environment)
+    assert done.returncode in (0, 1), done.stdout[-3000:] + done.stderr[-3000:]
+    failed = re.search(r"^_+ (\S.*?) _+$", done.stdout, re.MULTILINE)
+    return failed[1] if failed else None
 
 
 if __name__ == "__main__":
