@@ -75,7 +75,7 @@ def test_a_study_with_every_addition_is_planned(package, micro_checkpoint, tmp_p
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
     flags = ["--dry-run", "--directory", tmp_path, "--configfile", tmp_path / "study.yaml"]
     said = run(package, "snakemake", *flags)
-    for words in ("existing_backbone", "figure_seeds", "questions/trivia.parquet"):
+    for words in ("existing_backbone", "figure_seeds", "questions trivia"):
         assert words in said
 
 
