@@ -71,35 +71,27 @@ def test_the_parents_of_one_product_serve_those_made_with_it(family):
 def test_a_file_in_the_place_of_another_is_refused_whatever_it_is(family):
     """One table of a folder among its own, and a spec beside the weights of other companions."""
     child, left, right, _ = family
+    rollouts, companions = Path("results/rollouts/tiny"), Path("results/companions/tiny/grpo")
     for step, algorithm in product((1, 2), ("dcpo", "rlcr")):
-        folder = f"results/rollouts/tiny/{algorithm}"
+        folder = rollouts / algorithm
         made = descent(folder, "train", {}, [], backbone="tiny", algorithm=algorithm, experience="rollouts")
-        write_frame(f"{folder}/step-{step}.parquet", REPLIES, JUDGEMENTS, made)
-    for step in (1, 2):
-        folder = Path(f"results/companions/tiny/grpo/steps-{step}")
+        write_frame(folder / f"step-{step}.parquet", REPLIES, JUDGEMENTS, made)
+    for folder in (companions / "steps-1", companions / "steps-2"):
         folder.mkdir(parents=True)
-        made = {"cocal": json.dumps({"provenance": descent(folder, "companions", {}, [], source_step=step)})}
-        save_file({}, folder / "companions.safetensors", made)
-        write_document(folder / "spec.json", {}, json.loads(made["cocal"])["provenance"])
-    rollouts, companions = "results/rollouts/tiny/rlcr", "results/companions/tiny/grpo/steps-2"
-    swaps = {
-        "results/rollouts/tiny/dcpo/step-2.parquet": (f"{rollouts}/step-2.parquet", rollouts),
-        "results/companions/tiny/grpo/steps-1/spec.json": (f"{companions}/spec.json", companions),
-        "results/companions/tiny/grpo/steps-1/companions.safetensors": (
-            f"{companions}/companions.safetensors",
-            companions,
-        ),
-        left: (right, right),
-    }
-    for other, (file, product_) in swaps.items():
-        whole = Path(file).read_bytes()
-        descent(child, "check", {}, [Source(product_)])
+        made = descent(folder, "companions", {}, [], source_step=int(folder.name[-1]))
+        save_file({}, folder / "companions.safetensors", {"cocal": json.dumps({"provenance": made})})
+        write_document(folder / "spec.json", {}, made)
+    names = ("spec.json", "companions.safetensors")
+    swaps = [(companions / "steps-1" / name, companions / "steps-2" / name, companions / "steps-2") for name in names]
+    swaps += [(rollouts / "dcpo/step-2.parquet", rollouts / "rlcr/step-2.parquet", rollouts / "rlcr")]
+    for other, file, whole in [*swaps, (left, right, right)]:
+        content = Path(file).read_bytes()
+        descent(child, "check", {}, [Source(whole)])
         shutil.copy(other, file)
-        with pytest.raises(ContractError, match=f"^{file}: was made as .*, and lies in the place of another; delete "):
-            descent(child, "check", {}, [Source(product_)])
-        with pytest.raises(ContractError, match=f"^{file}: was made as "):
-            list(trace(product_))
-        Path(file).write_bytes(whole)
+        for look in (lambda: descent(child, "check", {}, [Source(whole)]), lambda: list(trace(whole))):  # noqa: B023
+            with pytest.raises(ContractError, match=f"^{file}: was made as .*, and lies in the place of another; del"):
+                look()
+        Path(file).write_bytes(content)
 
 
 def test_a_product_may_lie_anywhere_outside_a_study(family, tmp_path):
