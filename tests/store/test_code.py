@@ -42,7 +42,7 @@ def forget():
 
 
 def stated(study):
-    """What each job of a study states of its code and texts, by its label and what it makes."""
+    """The parameters of each job of a study, by its label and what it makes."""
     forget()
     chosen = study_of("smoke", policy=SLIME) if study == "slime" else study_of(study)
     return {(job.label, output): job.parameters for output, job in jobs_of(chosen).items()}
@@ -113,7 +113,7 @@ CUBES |= {"recalibrated_metrics"}
 STATES = {*READS, *TRAINS, "resample", "latency"}
 FIGURES_OF_BINS = {"figure_reliability", "figure_reliability_all", "figure_claims", "table_claims", "table_conditions"}
 TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
-"""What is a table of rows."""
+"""Jobs that write a table of rows."""
 THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
 CHANGES = {
     "questions": ("questions/mathematics.py", "problem", {"questions", "overlap", "backbone"}),

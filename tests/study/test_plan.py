@@ -1,4 +1,4 @@
-"""What follows from the embedded study: checkpoints, sets, methods, companions."""
+"""The plan of the embedded study: checkpoints, sets, methods, companions."""
 
 import pytest
 
@@ -43,24 +43,6 @@ def test_the_final_policy_is_judged_by_everything(study):
     assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
 
 
-def test_predictions_are_made_by_the_companions_of_their_comparison(study):
-    """A policy by the companions of its own steps; the sweep of a stage, and the budgets, by all that they compare."""
-    planned = plan.planned_predictions(study, "tiny")
-
-    def prefixes(name):
-        return {
-            kind: list(given)
-            for kind, given in planned[f"results/predictions/tiny/grpo/{name}.parquet"].prefixes.items()
-        }
-
-    assert prefixes("step-40")["rollouts"] == ["40"]
-    assert prefixes("step-40-sweep") == {"rollouts": ["5", "10", "20", "30", "40", "80", "120"]}
-    assert prefixes("step-120-sweep") == {"rollouts": ["40", "80", "120"]}
-    budgets = list(map(str, plan.budget_prefixes(study)))
-    assert prefixes("step-120-budgets") == {"rollouts": budgets, "resampled": budgets}
-    assert prefixes("step-120-ablations") == {"rollouts": ["120"]}
-
-
 def test_sweeps_compare_stages_prefixes_and_budgets(study):
     def words(prefixes):
         return list(map(str, prefixes))
@@ -90,15 +72,6 @@ def test_layers(study):
     assert plan.feature_settings(study, "grpo", 120, "mathematics").layers == "all"
     for cell in (("grpo", 80, "mathematics"), ("grpo", 120, "factual"), ("dcpo", 120, "mathematics")):
         assert plan.feature_settings(study, *cell).layers == "final"
-
-
-def test_answers_are_compared_where_self_consistency_is_asked_for(study):
-    def asked(algorithm, prompt_format):
-        sets = plan.response_plan(study, "tiny", algorithm, 120, prompt_format, ["syn-squad", "syn-amc23"]).sets
-        return [how.pool for how in sets.values()]
-
-    assert asked("grpo", "answer") == [True, True]
-    assert asked("grpo", "verbal") == asked("dcpo", "dcpo") == [False, False]
 
 
 def test_the_table_of_factual_answers_names_the_judge(study):
@@ -179,45 +152,6 @@ def test_companions_of_ablations_and_prompts_have_settings_of_their_own(study):
     assert prompts.batch_size == study.companion.batch_size // study.policy.responses_per_question
 
 
-def test_settings_that_a_stage_does_not_read_do_not_rerun_it(study):
-    postcal = study.postcal.model_copy(update={"shuffle_seed": 99})
-    assert plan.resampling(study.model_copy(update={"postcal": postcal})) == plan.resampling(study)
-    other = study.model_copy(update={"estimators": study.estimators.model_copy(update={"missing_answer": "invalid"})})
-    for methods, same in ((["verbal", "p-true"], True), (["verbal", "self-consistency"], False)):
-        assert (plan.estimator_settings(other, methods) == plan.estimator_settings(study, methods)) == same
-
-
-def test_macro_averages_hold_the_sets_of_their_domain(study):
-    groups = plan.macro_averages(study, "tiny")
-    assert groups == {f"macro-{domain}": study.evaluation_sets(domain) for domain in FACTUAL}
-    assert not set(groups["macro-mathematics"]) & set(groups["macro-factual"])
-    assert list(plan.macro_averages(study, "small")) == ["macro-mathematics"]
-
-
 def test_the_largest_mathematical_set_is_timed(study):
     sizes = {name: study.datasets[name].size for name in study.evaluation_sets("mathematics")}
     assert sizes[plan.generated_set(study)] == max(sizes.values()) > min(sizes.values())
-
-
-def test_the_reliability_diagrams_follow_the_settings_of_reports_and_metrics(study):
-    other = study.model_copy(
-        update={
-            "reports": study.reports.model_copy(update={"reliability_seed": study.companion.seeds[-1]}),
-            "metrics": study.metrics.model_copy(update={"bins": 7}),
-        }
-    )
-    for name in ("reliability", "reliability_all"):
-        layout = exhibit_of(other, name).layout
-        assert (layout.seed, layout.bins) == (study.companion.seeds[-1], 7)
-    assert study.companion.seeds[-1] != study.reports.reliability_seed
-
-
-def test_a_training_depends_on_no_setting_of_another_algorithm(study):
-    policy = study.policy.model_copy(update={"invalid_confidence": 0.3, "dcpo_group_weight": 0.7})
-    grpo, rlcr, dcpo = (policy.for_training(algorithm) for algorithm in ("grpo", "rlcr", "dcpo"))
-    assert grpo == study.policy.for_training("grpo")
-    assert (rlcr.invalid_confidence, rlcr.dcpo_group_weight) == (0.3, study.policy.dcpo_group_weight)
-    assert (dcpo.invalid_confidence, dcpo.dcpo_group_weight) == (0.3, 0.7)
-    assert rlcr.learning_rate == policy.own["rlcr"].learning_rate != dcpo.learning_rate == policy.learning_rate
-    for algorithm, settings in (("grpo", grpo), ("rlcr", rlcr), ("dcpo", dcpo)):
-        assert settings.max_response_length == {algorithm: policy.max_response_length[algorithm]}

@@ -67,7 +67,7 @@ def each(jobs):
 
 
 def reads(job) -> set[str]:
-    """What a job is given of results/: its inputs, and the parts of folders among them that its command names."""
+    """The files of results/ that a job is given: its inputs, and parts of folders among them that its command names."""
     unsaid, found = {file for file in job.inputs if file.startswith("results/")}, set()
     for path in {word.rpartition("=")[2] for word in job.words}:
         if re.match(r"results/[^{]*$", path) and path != "results/sources":
@@ -131,6 +131,30 @@ def test_every_planned_product_stands_in_the_table(study, jobs):
 
 def test_every_rule_has_a_name_in_the_list(each):
     assert {job.rule for job in each if not job.rule.startswith(("table_", "figure_"))} <= set(RULES)
+
+
+class Named:
+    """Prompt texts whose digest is the names of their formats."""
+
+    def digest(self, *formats, domain="mathematics"):
+        return f"{'+'.join(formats)}@{domain}"
+
+
+def test_jobs_depend_on_the_texts_that_they_give_to_a_policy_or_a_judge(study):
+    for job in jobs_of(study_of(study), Named(), "judge").values():
+        expected, told = "", job.settings
+        if job.rule == "backbone":
+            expected = "prompts:@mathematics"  # all texts
+        elif job.rule.startswith("train_"):
+            expected = f"prompts:{told['algorithm'].replace('grpo', 'answer')}@mathematics"
+        elif job.rule in ("resample", "latency"):
+            expected = "prompts:answer@mathematics"
+        elif job.rule in ("responses", "factual_responses"):
+            asked = "+p_true" * next(iter(told["plan"].sets.values())).p_true
+            factual = job.rule == "factual_responses"
+            expected = f"prompts:{told['prompt-format']}{asked}@{'factual' if factual else 'mathematics'}"
+            expected += " judge" * factual
+        assert job.texts == expected, job.label
 
 
 # What commands are told: numbers of the paper's protocol (appendices A and B) that no path carries.

@@ -18,6 +18,7 @@ from cocal.questions.files import counted
 from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.study import results
+from cocal.study.given import Texts
 from cocal.study.jobs import Files, either
 from cocal.study.rules import Plan
 
@@ -35,12 +36,8 @@ class PlannedJob:
     inputs: tuple[str, ...]
     settings: dict[str, Any]
     words: tuple[str, ...]
+    texts: str
     parameters: str
-
-    def flag(self, name: str) -> list[str]:
-        """The words after a flag."""
-        after = self.words[self.words.index(f"--{name}") + 1 :]
-        return list(after[: next((i for i, word in enumerate(after) if word.startswith("--")), len(after))])
 
 
 def study_of(name: str, **changes: Any) -> Study:
@@ -48,20 +45,20 @@ def study_of(name: str, **changes: Any) -> Study:
     return configured_study([ROOT / f"config/{name}.yaml"], changes)
 
 
-def jobs_of(configured: Study) -> dict[str, PlannedJob]:
-    """All jobs of a study by each of their outputs."""
+def jobs_of(configured: Study, prompts: Texts | None = None, judge_texts: str | None = None) -> dict[str, PlannedJob]:
+    """All jobs of a study by each of their outputs; with other texts of prompts and of the judge, if they are given."""
     configured = counted(configured, ROOT)
     study = located(configured, ROOT, ROOT)
     registry = registry_of(study.question_sets.registered, study.sources.registry)
-    judge = JudgePrompts(study.judge.prompts).digest if study.judge.kind == "llm" else ""
-    prompts = Prompts(study.prompts)
+    if judge_texts is None:
+        judge_texts = JudgePrompts(study.judge.prompts).digest if study.judge.kind == "llm" else ""
     plan = Plan(
         study,
         numerics=study.numerics,
-        prompts=prompts,
+        prompts=prompts or Prompts(study.prompts),
         formats=PROMPT_FORMATS,
         registry=registry,
-        judge_texts=judge,
+        judge_texts=judge_texts,
     )
     shown = exhibits_of(configured, known_wrong(study.question_sets.registered, registry), os.path.relpath(ROOT))
     found = {output: job for job in map(_of_exhibit, shown) for output in job.outputs}
@@ -85,7 +82,7 @@ def jobs_of(configured: Study) -> dict[str, PlannedJob]:
             kind = "".join(wildcards.get(name, "") for name in ("variant", "comparison", "cube")).strip("-")
             label = f"{kind} {rule.name}".strip()
             planned = PlannedJob(
-                rule.name, label, outputs, inputs, dict(job.settings), tuple(job.words), str(job.parameters)
+                rule.name, label, outputs, inputs, dict(job.settings), tuple(job.words), job.texts, str(job.parameters)
             )
             found |= dict.fromkeys(outputs, planned)
             todo += inputs
@@ -103,7 +100,7 @@ def _of_exhibit(exhibit: Exhibit) -> PlannedJob:
     inputs = flat(exhibit.waits_for.values())
     parameters = str([exhibit.arguments, exhibit.caption, exhibit_code(exhibit)])
     words = tuple(exhibit.arguments)
-    return PlannedJob(name, name, (place(exhibit.name),), tuple(inputs), {}, words, parameters)
+    return PlannedJob(name, name, (place(exhibit.name),), tuple(inputs), {}, words, "", parameters)
 
 
 def _pattern(path: str, wildcards: dict[str, str], limits: dict) -> re.Pattern:

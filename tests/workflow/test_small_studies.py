@@ -22,7 +22,7 @@ MADE_TWICE = [
     *("questions/*", "policies/**/*", "rollouts/**/*", "responses/**/*", "features/**/*", "companions/**/*"),
     *("online/**/*", "predictions/**/*", "tables/pre_generation.csv", *(f"figures/{n}.*" for n in FIGURES_OF_GRPO)),
 ]
-"""What does not depend on the other policies and the other backbone, in results."""
+"""Files of results/ that do not depend on the other policies and the other backbone."""
 
 
 GRPO = {"policy": {"algorithms": ["grpo"]}}
@@ -126,7 +126,7 @@ def test_methods_of_other_policies_are_in_no_table_or_figure(folder):
 
 @pytest.mark.slow
 def test_a_second_run_gives_the_same_bytes(smoke, folder):
-    """What the study of GRPO alone shares with the smoke study, from the questions to figures, has been made twice."""
+    """All that the study of GRPO alone shares with the smoke study, from questions to figures, has been made twice."""
     first, second = smoke / "results", folder / "results"
     names = [
         str(path.relative_to(second))

@@ -35,8 +35,9 @@ def shown(repository):
 @pytest.mark.parametrize("study", STUDIES)
 def test_the_rules_of_a_study_are_its_plan(repository, tmp_path, study):
     """Snakemake plans the same jobs, with the same inputs, and gives every setting to their commands."""
-    flags = ["--dry-run", "--forceall", "--printshellcmds", "--directory", tmp_path]
-    done = snakemake(tmp_path, *flags, config=repository / f"config/{study}.yaml")
+    flags = ["--dry-run", "--forceall", "--printshellcmds", "--cores", "2", "--directory", tmp_path]
+    flags += ["--workflow-profile", "none"]  # whose terminal lines name no files
+    done = started.snakemake([*flags, "--configfile", repository / f"config/{study}.yaml"])
     assert done.returncode == 0, done.stderr
     wanted, seen = jobs_of(study_of(study)), set()
     for block in (done.stdout + done.stderr).split("\n\n"):

@@ -183,7 +183,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_log_call(node: ast.expr) -> bool:
-    """Whether an expression calls a function of a logger: `logging.info(...)`, `logging.getLogger(...).info(...)`."""
+    """True if an expression calls a function of a logger: `logging.info(...)`, `logging.getLogger(...).info(...)`."""
     if not isinstance(node, ast.Call):
         return False
     while not isinstance(node, ast.Name):
@@ -203,7 +203,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
 
 
 def _computes_nothing(node: ast.stmt) -> bool:
-    """Whether a statement is `if TYPE_CHECKING:` or `pass`."""
+    """True if a statement is `if TYPE_CHECKING:` or `pass`."""
     of_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return of_types or isinstance(node, ast.Pass)
 

@@ -18,7 +18,7 @@ RECALIBRATED = "-recalibrated"
 
 
 class PlannedPredictions(Model):
-    """What a table of predictions must hold."""
+    """The content that a table of predictions must have."""
 
     methods: tuple[Name, ...]
     samples: dict[Name, Count]
@@ -28,7 +28,7 @@ class PlannedPredictions(Model):
 
 
 class PlannedFiles(RootModel[dict[str, PlannedPredictions]]):
-    """What each table of predictions must hold, by its path."""
+    """The content of each table of predictions, by its path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ def samples_of(study: Study, domains: list[str]) -> dict[str, int]:
 
 
 def planned_predictions(study: Study, backbone: str) -> dict[str, PlannedPredictions]:
-    """What the tables of predictions of a backbone must hold, by their paths."""
+    """The content of the tables of predictions of a backbone, by their paths."""
     return {
         one.file: PlannedPredictions(
             methods=tuple(one.methods),

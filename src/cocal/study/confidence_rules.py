@@ -8,7 +8,6 @@ from cocal.study import online, plan, results, rivals
 from cocal.study.comparisons import (
     CUBES,
     RECALIBRATED,
-    Comparison,
     comparison_of,
     comparisons,
     groups_of,
@@ -78,31 +77,22 @@ class ConfidenceRules(Given):
         inputs = {**own.inputs, "replayed": results.companion_folder(backbone, "rollouts")}
         return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.online:run"))
 
-    def _files_of(self, one: Comparison) -> dict[str, Files]:
-        """The responses and states that a comparison reads, with the folders of its companions."""
-        methods = [METHODS[name] for name in one.methods]
-        cell = one.backbone, one.algorithm, one.step
-        sets = list(samples_of(self.study, one.domains))
-        formats = dict.fromkeys(method.prompt_format for method in methods)
-        read = dict.fromkeys(method.prompt_format for method in methods if method.experience)
-        fitted = [results.companion_folder(one.backbone, experience) for experience in one.prefixes]
-        fitted += [results.variant_folder(one.backbone, ABLATIONS)] if one.beside else []
-        return {
-            "responses": [results.responses_file(*cell, kind, name) for kind in formats for name in sets],
-            "features": [results.features_file(*cell, kind, name) for kind in read for name in sets],
-            "companions": fitted,
-        }
-
     def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str) -> Job:
-        study = self.study
-        one = comparison_of(study, backbone, algorithm, int(step), comparison)
+        one = comparison_of(self.study, backbone, algorithm, int(step), comparison)
         methods, cell = [METHODS[name] for name in one.methods], (backbone, algorithm, one.step)
         formats = dict.fromkeys(method.prompt_format for method in methods)
         read = dict.fromkeys(method.prompt_format for method in methods if method.experience)
+        samples = samples_of(self.study, one.domains)
+        fitted = [results.companion_folder(backbone, experience) for experience in one.prefixes]
+        inputs = {
+            "responses": [results.responses_file(*cell, kind, name) for kind in formats for name in samples],
+            "features": [results.features_file(*cell, kind, name) for kind in read for name in samples],
+            "companions": fitted + [results.variant_folder(backbone, ABLATIONS)] * bool(one.beside),
+        }
         settings = {
-            "settings": plan.estimator_settings(study, one.methods),
-            "samples": samples_of(study, one.domains),
-            **({} if comparison else {"pool": study.generation.pool}),  # companions compare no answers
+            "settings": plan.estimator_settings(self.study, one.methods),
+            "samples": samples,
+            **({} if comparison else {"pool": self.study.generation.pool}),  # companions compare no answers
             "backbone": backbone,
             "algorithm": algorithm,
             "step": step,
@@ -113,7 +103,7 @@ class ConfidenceRules(Given):
         # the methods' estimates are imported by name; of their declarations, only what is not their looks counts
         code = self._code("cocal.commands.predictions:run", *sorted({method.estimate for method in methods}))
         declared = digest([[method.name, method.target, method.columns] for method in methods])
-        return Job(inputs=self._files_of(one), settings=settings, code=f"{code} {declared}")
+        return Job(inputs=inputs, settings=settings, code=f"{code} {declared}")
 
     def _recalibrate(self, backbone: str, algorithm: str) -> Job:
         """Platt scaling and isotonic regression of the rivals on one policy, fitted on its rollouts."""

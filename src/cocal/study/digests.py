@@ -96,7 +96,7 @@ def maker_of(results: Path) -> Maker:
 
 
 def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
-    """Whether two machines computed the same bytes, in plain words: what differs by stage, why, and what to expect.
+    """Say whether two machines computed the same bytes, what differs by stage, why, and what to expect.
 
     Args:
         here: Digests of the present results.
@@ -180,7 +180,7 @@ _EXPECTATIONS = {
     **dict.fromkeys(("features", "companions", "predictions"), _FITTED),
     **dict.fromkeys(("metrics", "tables", "figures"), _SHOWN),
 }
-"""What to expect of a study, by the first stage that differs."""
+"""The sentence on what to expect of a study, by the first stage that differs."""
 
 
 def _flat(digests: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -54,8 +54,8 @@ class EvaluationRules(Given):
             "step": step,
             "prompts": study.prompts,
         }
-        # the judge's engine belongs to both, for one job may need its environment
-        engines = [study.generation.engine, *([study.judge.engine] if study.judge.kind == "llm" else [])]
+        engines = [study.generation.engine]
+        engines += [study.judge.engine] if judged and study.judge.kind == "llm" else []
         texts = self._texts(*planned.formats(prompt_format), domain=domain) + f" {self._judge_texts}" * judged
         return Job(inputs=inputs, settings=settings, code=self._engine_code("responses", *engines), texts=texts)
 

@@ -1,4 +1,4 @@
-"""What the rules of all stages are given: a study and what its texts and registry say."""
+"""The study, its texts and its registry, as the rules of all stages are given them."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""What a job of the workflow reads and depends on, and how a rule says so."""
+"""Jobs and rules of the workflow as data: what a job reads and depends on, and what a rule makes."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping

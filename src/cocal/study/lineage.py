@@ -1,4 +1,4 @@
-"""What a stage may be made from: a product and its sources must agree on backbone, policy, step, prompts and set."""
+"""The lineage of products: a product and its sources must agree on backbone, policy, step, prompts and set."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -45,8 +45,9 @@ def descent(
         output: Path of the product.
         stage: Command that makes it.
         settings: The slice of the configuration that the command uses.
-        sources: What it is made from; a source that states no facts, such as a user's own file, is taken as it is.
-        facts: What the product is; None values are left out.
+        sources: Files and folders that it is made from; one that states no facts, such as a user's own file, is taken
+            as it is.
+        facts: Facts of the product, such as its backbone; None values are left out.
 
     Raises:
         ContractError: if a source states another fact than the product needs; the message names both.

@@ -21,9 +21,9 @@ class SetPlan(Model):
     """Number of sampled responses per question: the evaluated ones and the rest of the self-consistency pool."""
     max_response_length: Count
     pool: bool = False
-    """Whether the answers to a question are sorted into equivalence classes, for self-consistency."""
+    """True if the answers to a question are sorted into equivalence classes, for self-consistency."""
     p_true: bool = False
-    """Whether the policy is asked if the evaluated responses are correct."""
+    """True if the policy is asked whether the evaluated responses are correct."""
 
 
 class ResponsePlan(Model):
@@ -62,7 +62,7 @@ def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
 
 
 def _is_transfer(method: str) -> bool:
-    """Whether a method applies the companion of one policy to the responses of another (appendix D)."""
+    """True if a method applies the companion of one policy to the responses of another (appendix D)."""
     return METHODS[method].experience is not None and METHODS[method].policy != "grpo"
 
 
@@ -137,7 +137,7 @@ def budget_methods(study: Study) -> list[str]:
 
 
 def has_methods(study: Study, *names: str) -> bool:
-    """Whether the study can have all of these methods."""
+    """True if the study can have all of these methods."""
     return set(names) <= set(available_methods(study))
 
 

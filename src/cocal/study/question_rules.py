@@ -24,7 +24,7 @@ class QuestionRules(Given):
         return Job(settings=settings, code=self._code("cocal.commands.sources:run", computed=False))
 
     def _entries(self, names: list[str]) -> Any:
-        """What the registry says of the content of these sets."""
+        """The slice of the registry that determines the content of these sets."""
         registered = self.study.question_sets.registered
         return self._registry.slice([registered[name].name for name in names if name in registered]).content()
 

@@ -23,7 +23,7 @@ _VALUE = "value"
 
 
 class Gathered(Model):
-    """What a folder of gathered replicates holds, as its file `gathered.json` tells."""
+    """The file `gathered.json` of a folder of gathered replicates, which says what the folder holds."""
 
     study: str | None
     replicates: int

@@ -13,12 +13,12 @@ from cocal.study.plan import available_methods, restricted, trainer_of
 from cocal.study.results import companion_folder, variant_folder
 
 Reader = Literal["linear", "one-layer", "rollouts"]
-"""What scores hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
+"""The reader of hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
 ONE_LAYER = "one-layer"
 """Name of the companions of one hidden layer, as a reader and as a variant."""
 Calibration = Literal["raw", "platt", "isotonic"]
 CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
-"""What is done to a score: nothing, Platt scaling, or isotonic regression."""
+"""The calibration of a score: none, Platt scaling, or isotonic regression."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class Rival:
     """Method of the registry whose responses it scores, and whose target it learns if it reads hidden states. A study
     without this method does not have the rival."""
     reader: Reader | None = None
-    """What gives the score if it reads hidden states; None if it does not."""
+    """The reader that gives the score if it reads hidden states; None if it does not."""
     ranks_only: bool = False
-    """Whether the score as it is only ranks responses, so that its calibration error means nothing."""
+    """True if the score as it is only ranks responses, so that its calibration error means nothing."""
 
 
 RIVALS = {
@@ -84,7 +84,7 @@ def all_rivals(study: Study) -> list[Rival]:
 
 
 def reads_states(study: Study, algorithm: str) -> bool:
-    """Whether a rival on the policy of an algorithm reads hidden states."""
+    """True if a rival on the policy of an algorithm reads hidden states."""
     return any(one.reader for one in rivals_of(study, algorithm))
 
 
