@@ -11,7 +11,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
-	@echo "make check       set up .venv, run the linters and the tests that take no process of Snakemake: while one works"
+	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
 	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
