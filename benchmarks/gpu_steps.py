@@ -19,7 +19,7 @@ width, vocabulary, rows and tokens a row of a micro-batch."""
 
 
 def device(side: int, size: int) -> None:
-    """What the machine states of its GPU, and how fast it multiplies and copies."""
+    """The properties of the GPU as the machine states them, and how fast it multiplies and copies."""
     if shutil.which("nvidia-smi"):
         query = "--query-gpu=name,driver_version,memory.total,compute_cap,power.limit"
         command = ["nvidia-smi", query, "--format=csv"]

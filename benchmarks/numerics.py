@@ -1,4 +1,4 @@
-"""What portable numerics cost: jobs of the embedded study with portable and with native numerics.
+"""The cost of portable numerics: jobs of the embedded study with portable and with native numerics.
 
 Each variant runs in a process of its own, since libraries read their variables when they are loaded. The third variant
 has the variables alone, so that MKL computes the products; it is why `cocal.runtime.products` exists. All have one

@@ -1,4 +1,4 @@
-"""What seals and page checksums cost: tables and weights read with and without them."""
+"""The cost of seals and page checksums: tables and weights read with and without them."""
 
 import tempfile
 import time

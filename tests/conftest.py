@@ -18,9 +18,24 @@ os.environ.update(numerics.environment("portable"))
 import pytest
 from filelock import FileLock
 
+import started
 from cocal import cli
+from cocal.models.loading import load_policy
+from cocal.runtime.machine import fix_threads
 from micro import MICRO_POLICY, MICRO_SETS
 from smoke_study import finished
+
+
+def pytest_configure(config):
+    """Tests that start Snakemake are left out with the slow ones."""
+    started.slow_left_out = "not slow" in config.option.markexpr
+
+
+def pytest_collection_modifyitems(items):
+    """Whatever reads the finished smoke study is slow, since the first such test runs it."""
+    for item in items:
+        if "smoke" in item.fixturenames:
+            item.add_marker("slow")
 
 
 def pytest_runtest_setup(item):
@@ -30,10 +45,8 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _threads_and_products():
+def _threads():
     """Every test computes as jobs do, whether or not one of them has run in its process before."""
-    from cocal.runtime.machine import fix_threads
-
     fix_threads()
 
 
@@ -78,8 +91,6 @@ def _made_once(folder: Path, *command: str) -> Path:
 @pytest.fixture(scope="session")
 def micro_policy(micro_checkpoint):
     """Model and tokenizer of the micro policy."""
-    from cocal.models.loading import load_policy
-
     return load_policy(micro_checkpoint)
 
 

@@ -15,8 +15,8 @@ from cocal.cli import main
 from cocal.companion.spec import read_spec
 from cocal.features.writer import create_features
 from cocal.store import write_document, write_frame
+from cocal.store.attributes import read_provenance
 from cocal.store.contracts import PREDICTIONS, RESPONSES
-from cocal.store.documents import read_attributes
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run
 
 
@@ -109,7 +109,7 @@ def test_companions_on_prompts_and_of_ablations_are_checked_with_their_own_setti
 def rewrite(path: Path, old: str, new: str) -> None:
     """Write a JSON file with another content and a new seal."""
     content = json.loads(path.read_text().replace(old, new))
-    write_document(path, content, read_attributes(path))
+    write_document(path, content, read_provenance(path))
 
 
 def break_split(study: Study) -> None:

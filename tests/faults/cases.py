@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from world import Command
 
 FEW = 6
 """Number of files of one folder that are damaged."""
+Prepare = Callable[[Path], object]
+"""Makes a fault in the folder of the world."""
 
 
 @dataclass(frozen=True)
@@ -26,20 +29,25 @@ class Case:
         kind: Row of the report.
         name: The fault in words.
         command: The command that runs.
-        prepare: Makes the fault in the folder of the world.
-        given: Whether the file is a user's own, which nobody can tell from the one that was meant if it is readable.
+        prepare: Makes the fault.
+        given: True of a user's own file, which nobody can tell from the one that was meant if it is readable.
     """
 
     kind: str
     name: str
     command: Command
-    prepare: Callable[[Path], None]
+    prepare: Prepare
     given: bool = False
 
 
 def _flipped(content: bytes, share: float) -> bytes:
     place = int(share * (len(content) - 1))
     return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
+
+
+def _zeroed(content: bytes) -> bytes:
+    half = len(content) // 2
+    return content[:half] + bytes(64) + content[half + 64 :]
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -50,30 +58,51 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a bit flipped at a tenth": lambda content: _flipped(content, 0.1),
     "a bit flipped in the middle": lambda content: _flipped(content, 0.5),
     "a bit flipped near the end": lambda content: _flipped(content, 0.97),
-    "64 bytes of zeros in the middle": lambda content: (
-        content[: len(content) // 2] + bytes(64) + content[len(content) // 2 + 64 :]
-    ),
+    "64 bytes of zeros in the middle": _zeroed,
     "noise of the same length": lambda content: random.Random(7).randbytes(len(content)),
 }
+PLACES: dict[str, Callable[[Path], object]] = {
+    "missing": lambda file: None,
+    "a folder": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "a link to itself": lambda file: file.symlink_to(file.name),
+}
+"""What may be in the place of a file."""
+
+
+def _instead(path: str, put: Callable[[Path], object]) -> Prepare:
+    """A fault that deletes a file and puts something in its place."""
+
+    def prepare(folder: Path) -> None:
+        (folder / path).unlink()
+        put(folder / path)
+
+    return prepare
+
+
+def _changed(path: str, change: Callable[[bytes], bytes]) -> Prepare:
+    return lambda folder: (folder / path).write_bytes(change((folder / path).read_bytes()))
 
 
 def damaged(world: Path, commands: dict[str, Command]) -> Iterator[Case]:
     """Every kind of damage to every kind of file that a command reads."""
     met = set()
     for name, command in commands.items():
+        word = name.split()[0]
         for path in (path for place in command.reads for path in _chosen(world, place)):
-            if (kind := (name.split()[0], _kind(path))) in met:
+            if (kind := (word, _kind(path))) in met:
                 continue
             met.add(kind)
-            faults = {f"{path}: {damage}": _changing(path, change) for damage, change in DAMAGES.items()}
-            faults[f"{path}: missing"] = lambda folder, path=path: (folder / path).unlink()
-            faults[f"{path}: a folder in its place"] = _folder(path)
+            ours = path.startswith(("results/", "companion/", "tables/"))
+            faults = {damage: _changed(path, change) for damage, change in DAMAGES.items()}
+            faults |= {place: _instead(path, PLACES[place]) for place in ("missing", "a folder")}
             if twin := _twin(world, path):
-                faults[f"{twin} as {path}"] = lambda folder, path=path, twin=twin: _exchange(folder, twin, path)
+                faults[f"{twin} in its place"] = _instead(
+                    path, lambda file, twin=twin: shutil.copy2(world / twin, file)
+                )
             for fault, prepare in faults.items():
-                step = path.startswith("tables/") and "missing" not in fault
-                ours = path.startswith(("results/", "companion/")) or step
-                yield Case(f"damaged file, `cocal {name.split()[0]}`", fault, command, prepare, not ours)
+                given = not ours or (path.startswith("tables/") and fault == "missing")
+                yield Case(f"damaged file, `cocal {word}`", f"{path}: {fault}", command, prepare, given)
 
 
 def _kind(path: str) -> str:
@@ -97,40 +126,13 @@ def _chosen(world: Path, given: str) -> list[str]:
 
 
 def _twin(world: Path, path: str) -> str | None:
-    """Another file of the same name or ending, with another content, beside it or in a neighbouring folder.
-
-    Pieces of a feature store have none: each carries a checksum, but not its place in the store.
-    """
-    if ".zarr/" in path:
-        return None
+    """Another file of the same name or ending beside it or in a neighbouring folder. Pieces of a feature store have
+    none: each carries a checksum, but not its place in the store."""
     one = world / path
-    nearby = [*one.parent.glob(f"*{one.suffix}"), *one.parent.parent.glob(f"*/{one.name}")]
-    nearby += one.parent.parent.parent.glob(f"*/*/{one.name}")
-    content = one.read_bytes()
-    others = sorted(other for other in nearby if other.is_file() and other.read_bytes() != content)
-    return str(others[0].relative_to(world)) if others else None
-
-
-def _changing(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        content = (folder / path).read_bytes()
-        (folder / path).unlink()
-        (folder / path).write_bytes(change(content))
-
-    return prepare
-
-
-def _folder(path: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        (folder / path).unlink()
-        (folder / path).mkdir()
-
-    return prepare
-
-
-def _exchange(folder: Path, source: str, target: str) -> None:
-    (folder / target).unlink()
-    shutil.copy2(folder / source, folder / target)
+    nearby = {*one.parent.glob(f"*{one.suffix}"), *one.parents[1].glob(f"*/{one.name}")}
+    nearby |= {*one.parents[2].glob(f"*/*/{one.name}")}
+    others = sorted(other for other in nearby if other.is_file() and other.read_bytes() != one.read_bytes())
+    return str(others[0].relative_to(world)) if others and ".zarr/" not in path else None
 
 
 VALUES = {
@@ -174,34 +176,30 @@ FIELDS = {
 LINES = {"score": "in.jsonl", "fit lines": "lines/1.jsonl", "evaluate": "scored.jsonl", "vote": "scored.jsonl"}
 
 
+WHOLE_LINES = {
+    "no JSON": "{",
+    "a list": "[1]",
+    "nothing but a number": "1",
+    "two objects": "{} {}",
+    "the same field twice": '{"prompt": "a", "prompt": "b"}',
+    "nested objects": '{"a":' * 50_000 + "1" + "}" * 50_000,
+    "a line of 120 MB": '{"prompt": "' + "a" * 120_000_000 + '"}',
+    "UTF-16": "{}".encode("utf-16").decode("latin-1"),
+    "invalid UTF-8": "\udcff",
+}
+
+
 def hostile_lines(commands: dict[str, Command]) -> Iterator[Case]:
     """Every value in every field of one line; and whole lines that are no responses."""
     for name, fields in FIELDS.items():
+        word = name.split()[0]
         for field in fields:
-            for word, value in VALUES.items():
-                yield Case(
-                    f"hostile field, `cocal {name.split()[0]}`",
-                    f"{field}: {word}",
-                    commands[name],
-                    _third_line(LINES[name], lambda line, field=field, value=value: _with(line, field, value)),
-                )
-        for word, text in {
-            "no JSON": "{",
-            "a list": "[1]",
-            "nothing but a number": "1",
-            "two objects": "{} {}",
-            "the same field twice": '{"prompt": "a", "prompt": "b"}',
-            "nested objects": '{"a":' * 50_000 + "1" + "}" * 50_000,
-            "a line of 120 MB": '{"prompt": "' + "a" * 120_000_000 + '"}',
-            "UTF-16": "{}".encode("utf-16").decode("latin-1"),
-            "invalid UTF-8": "\udcff",
-        }.items():
-            yield Case(
-                f"hostile line, `cocal {name.split()[0]}`",
-                word,
-                commands[name],
-                _third_line(LINES[name], lambda _, text=text: text),
-            )
+            for said, value in VALUES.items():
+                change = _third_line(LINES[name], lambda line, field=field, value=value: _with(line, field, value))
+                yield Case(f"hostile field, `cocal {word}`", f"{field}: {said}", commands[name], change)
+        for said, text in WHOLE_LINES.items():
+            change = _third_line(LINES[name], lambda _, text=text: text)
+            yield Case(f"hostile line, `cocal {word}`", said, commands[name], change)
 
 
 def _with(line: str, field: str, value: str) -> str:
@@ -210,13 +208,13 @@ def _with(line: str, field: str, value: str) -> str:
     return f'{json.dumps(entry)[:-1]}, "{field}": {value}}}'
 
 
-def _third_line(path: str, change: Callable[[str], str]) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        lines = (folder / path).read_text().splitlines()
+def _third_line(path: str, change: Callable[[str], str]) -> Prepare:
+    def changed(content: bytes) -> bytes:
+        lines = content.decode().splitlines()
         lines[2] = change(lines[2])
-        (folder / path).write_bytes(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+        return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
-    return prepare
+    return _changed(path, changed)
 
 
 class _Touch:
@@ -226,31 +224,30 @@ class _Touch:
         return os.system, ("touch EXECUTED",)
 
 
-def _module(folder: Path, name: str) -> None:
-    """A model that brings code, which writes a file when it is imported."""
-    settings = json.loads((folder / "model" / name).read_text())
-    settings["auto_map"] = {key: f"evil.{key}" for key in ("AutoConfig", "AutoModelForCausalLM")}
-    settings["auto_map"]["AutoTokenizer"] = ["evil.AutoTokenizer", None]
-    if name == "config.json":
-        settings["model_type"] = "evil"
-    (folder / "model" / name).write_text(json.dumps(settings))
-    (folder / "model/evil.py").write_text("open('EXECUTED', 'w')\n")
+CODE = {
+    "AutoConfig": "evil.AutoConfig",
+    "AutoModelForCausalLM": "evil.AutoModelForCausalLM",
+    "AutoTokenizer": ["evil.AutoTokenizer", None],
+}
+"""Names that a model gives to code of its own."""
 
 
-def _settings(**changed) -> Callable[[Path], None]:
+def _settings(file: str = "config.json", **changed) -> Prepare:
+    """Other settings of the model, and beside them a module that writes a file when it is imported."""
+
     def prepare(folder: Path) -> None:
-        path = folder / "model/config.json"
+        path = folder / "model" / file
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+        (folder / "model/evil.py").write_text("open('EXECUTED', 'w')\n")
 
     return prepare
 
 
-def _template(text: str) -> Callable[[Path], None]:
+def _template(text: str) -> Prepare:
     def prepare(folder: Path) -> None:
         for path in (folder / "model").glob("*.jinja"):
             path.unlink()
-        path = folder / "model/tokenizer_config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": text}))
+        _settings("tokenizer_config.json", chat_template=text)(folder)
 
     return prepare
 
@@ -260,17 +257,13 @@ def _pickled_weights(folder: Path) -> None:
     (folder / "model/pytorch_model.bin").write_bytes(pickle.dumps(_Touch()))
 
 
-def _pickled_dump(folder: Path) -> None:
-    (folder / "slime/1.pt").write_bytes(pickle.dumps(_Touch()))
-
-
-def _dump_in_an_archive(folder: Path) -> None:
+def _dump_in_an_archive(dump: bytes) -> bytes:
     """As `torch.save` writes, with other code in its pickle."""
     content = io.BytesIO()
-    with zipfile.ZipFile(folder / "slime/1.pt") as old, zipfile.ZipFile(content, "w") as new:
+    with zipfile.ZipFile(io.BytesIO(dump)) as old, zipfile.ZipFile(content, "w") as new:
         for item in old.infolist():
             new.writestr(item, pickle.dumps(_Touch()) if item.filename.endswith("data.pkl") else old.read(item))
-    (folder / "slime/1.pt").write_bytes(content.getvalue())
+    return content.getvalue()
 
 
 def _swollen_dump(folder: Path) -> None:
@@ -279,82 +272,60 @@ def _swollen_dump(folder: Path) -> None:
         archive.writestr("archive/data/0", bytes(2**30))
 
 
-def _swollen_table(folder: Path) -> None:
-    """Half a megabyte that becomes gigabytes."""
-    import pandas as pd
-
-    frame = pd.read_parquet(folder / "trl/completions_00002.parquet")
-    frame = pd.concat([frame[:1].assign(completion=["a" * 1_000_000])] * 4000)
-    frame["completion"] = "a" * 1_000_000
-    frame.assign(prompt="1 + 1").to_parquet(folder / "trl/completions_00002.parquet", compression="zstd")
-
-
-def _null_texts(folder: Path) -> None:
-    import pandas as pd
-
-    path = folder / "trl/completions_00002.parquet"
-    frame = pd.read_parquet(path)
-    frame.loc[2, ["completion"]] = None
-    frame.to_parquet(path)
-
-
-def _link_to_itself(path: str) -> Callable[[Path], None]:
+def _table(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Prepare:
     def prepare(folder: Path) -> None:
-        (folder / path).unlink()
-        (folder / path).symlink_to(Path(path).name)
+        path = folder / "trl/completions_00002.parquet"
+        change(pd.read_parquet(path)).to_parquet(path, compression="zstd")
 
     return prepare
 
 
-def _pipe(path: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        (folder / path).unlink()
-        os.mkfifo(folder / path)
-
-    return prepare
-
-
-NESTED = (
-    "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}"
-)
+NESTED = "{% for a in range(9999) %}" * 3 + "{% endfor %}" * 3
 SWELLING = (
     "{% set ns = namespace(s='aaaaaaaa') %}{% for a in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}"
 )
+MODELS = {
+    "code by config.json": _settings(auto_map=CODE, model_type="evil"),
+    "code by tokenizer_config.json": _settings("tokenizer_config.json", auto_map=CODE),
+    "pickled weights": _pickled_weights,
+    "template that never ends": _template(NESTED),
+    "template that swells": _template(SWELLING),
+    "template that reads attributes": _template("{{ ''.__class__.__mro__ }}"),
+    "template that fails": _template("{{ messages[7].content }}"),
+    "a billion states": _settings(hidden_size=10**9),
+    "no blocks": _settings(num_hidden_layers=0),
+    "minus one block": _settings(num_hidden_layers=-1),
+    "a list as vocabulary": _settings(vocab_size=[1]),
+    "half the vocabulary": _settings(vocab_size=100),
+    "unknown architecture": _settings(model_type="unheard", architectures=["Unheard"]),
+    "a pipe as weights": _instead("model/model.safetensors", PLACES["a pipe"]),
+    "a link to itself as weights": _instead("model/model.safetensors", PLACES["a link to itself"]),
+}
+DUMPS = {
+    "pickled code": ("slime", _changed("slime/1.pt", lambda _: pickle.dumps(_Touch()))),
+    "pickled code in an archive": ("slime", _changed("slime/1.pt", _dump_in_an_archive)),
+    "an archive that swells": ("slime", _swollen_dump),
+    "half a megabyte that becomes gigabytes": (
+        "trl",
+        _table(lambda frame: pd.concat([frame[:1]] * 4000).assign(prompt="1 + 1", completion="a" * 1_000_000)),
+    ),
+    "null as a text": (
+        "trl",
+        _table(lambda frame: frame.assign(completion=frame["completion"].where(frame.index != 2, None))),
+    ),
+}
 
 
 def hostile_files(commands: dict[str, Command]) -> Iterator[Case]:
     """Files that run code, never end, or swell; things that are no files."""
-    fits = commands["fit lines"], commands["score"]
-    for name, prepare in {
-        "code by config.json": lambda folder: _module(folder, "config.json"),
-        "code by tokenizer_config.json": lambda folder: _module(folder, "tokenizer_config.json"),
-        "pickled weights": _pickled_weights,
-        "template that never ends": _template(NESTED),
-        "template that swells": _template(SWELLING),
-        "template that reads attributes": _template("{{ ''.__class__.__mro__ }}"),
-        "template that fails": _template("{{ messages[7].content }}"),
-        "a billion states": _settings(hidden_size=10**9),
-        "no blocks": _settings(num_hidden_layers=0),
-        "minus one block": _settings(num_hidden_layers=-1),
-        "a list as vocabulary": _settings(vocab_size=[1]),
-        "half the vocabulary": _settings(vocab_size=100),
-        "unknown architecture": _settings(model_type="unheard", architectures=["Unheard"]),
-        "a pipe as weights": _pipe("model/model.safetensors"),
-        "a link to itself as weights": _link_to_itself("model/model.safetensors"),
-    }.items():
-        for command in fits:
+    for name, prepare in MODELS.items():
+        for command in (commands["fit lines"], commands["score"]):
             yield Case("hostile model", f"{name}, {command.words[0]}", command, prepare)
-    for name, command, prepare in (
-        ("pickled code", "fit slime", _pickled_dump),
-        ("pickled code in an archive", "fit slime", _dump_in_an_archive),
-        ("an archive that swells", "fit slime", _swollen_dump),
-        ("a table that swells", "fit trl", _swollen_table),
-        ("null as a text", "fit trl", _null_texts),
-    ):
-        yield Case("hostile dump", name, commands[command], prepare)
+    for name, (dumps, prepare) in DUMPS.items():
+        yield Case("hostile dump", name, commands[f"fit {dumps}"], prepare)
     for name, command in {"in.jsonl": "score", "lines/1.jsonl": "fit lines", "scored.jsonl": "evaluate"}.items():
-        for word, prepare in {"a pipe": _pipe(name), "a link to itself": _link_to_itself(name)}.items():
-            yield Case("hostile file", f"{word} as {name}", commands[command], prepare)
+        for word in ("a pipe", "a link to itself"):
+            yield Case("hostile file", f"{word} as {name}", commands[command], _instead(name, PLACES[word]))
 
 
 def outputs(commands: dict[str, Command]) -> Iterator[Case]:

@@ -4,13 +4,14 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "tests/support")]
+
+import started  # noqa: E402 (its folder is in the path only now)
 
 SMALL = "--widths 16 8 --seeds 42 137 --passes 2"
 """Flags of a small companion."""
@@ -38,21 +39,19 @@ class Command:
 
 def make_own(folder: Path) -> dict[str, Command]:
     """A policy, its rollouts in every format, a companion and scored lines; the commands about them by name."""
-    import conftest
-
     import dumps
-    from cocal.cli import main
     from cocal.models.loading import load_policy
     from cocal.store import write_frame
     from cocal.store.contracts import RESPONSES
+    from micro import MICRO_POLICY, MICRO_SETS, own_copy
     from own_rollouts import OwnPolicy, write_lines
 
     folder.mkdir(parents=True)
     questions = folder / "questions"
-    _run(main, ["questions", "--settings", json.dumps(conftest.MICRO_SETS), "--output", str(questions)])
-    words = ["backbone", "--settings", json.dumps(conftest.MICRO_POLICY), "--prompts", "tiny", "--output"]
-    _run(main, [*words, str(folder / "base"), "--questions", *map(str, sorted(questions.glob("*.parquet")))])
-    conftest.own_copy(folder / "base", folder / "model")
+    _cocal(folder, "questions", "--settings", json.dumps(MICRO_SETS), "--output", questions)
+    words = ["backbone", "--settings", json.dumps(MICRO_POLICY), "--prompts", "tiny", "--output", "base"]
+    _cocal(folder, *words, "--questions", *sorted(questions.glob("*.parquet")))
+    own_copy(folder / "base", folder / "model")
     own = OwnPolicy(folder / "model", load_policy(folder / "model"), questions / "micro-train.parquet", folder)
     rollouts, tokenizer = own.rollouts, own.policy.tokenizer
     assert own.verl
@@ -84,9 +83,9 @@ def make_own(folder: Path) -> dict[str, Command]:
             *("scored.jsonl", "labelled.jsonl"),
         ),
     }
-    _run(main, [*fit.replace("out ", "companion ").split(), "lines"], folder)
-    _run(main, [*score, "in.jsonl", "scored.jsonl"], folder)
-    _run(main, [*score, "others.jsonl", "labelled.jsonl"], folder)
+    _cocal(folder, *fit.replace("out ", "companion ").split(), "lines")
+    _cocal(folder, *score, "in.jsonl", "scored.jsonl")
+    _cocal(folder, *score, "others.jsonl", "labelled.jsonl")
     return commands
 
 
@@ -94,32 +93,24 @@ def _reads(words: str, *files: str) -> Command:
     return Command(tuple(words.split()), files, ("out",))
 
 
-def _run(main, words, folder: Path = ROOT) -> None:
-    import os
-
-    os.chdir(folder)
-    assert main(list(words)) == 0, words
+def _cocal(folder: Path, *words: object) -> None:
+    done = started.run(["cocal", *words], folder)
+    assert done.returncode == 0, done.stderr
 
 
 def make_study(folder: Path, finished: Path | None) -> dict[str, Command]:
     """The smoke study, made here or copied from where it is finished; its light jobs by what they write."""
-    snakemake = ["snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder), "--cores", "2"]
-    snakemake += ["--workflow-profile", str(ROOT / "profiles/default"), "--configfile", str(ROOT / "config/smoke.yaml")]
+    snakemake = ["snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--cores", "2"]
+    snakemake += ["--workflow-profile", ROOT / "profiles/default", "--configfile", ROOT / "config/smoke.yaml"]
     if finished:
         shutil.copytree(finished, folder, symlinks=True)
     else:
-        subprocess.run(snakemake, check=True, cwd=ROOT)
-    planned = subprocess.run(
-        [*snakemake, "--dry-run", "--forceall", "--printshellcmds"],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+        started.said(snakemake)
+    planned = started.run([*snakemake, "--dry-run", "--forceall", "--printshellcmds"])
+    said = planned.stdout + planned.stderr
+    assert planned.returncode == 0, said
     commands = {}
-    for line in re.findall(
-        r"^Shell command: (?:CUDA_VISIBLE_DEVICES= )?(cocal .*)$", planned.stdout + planned.stderr, re.MULTILINE
-    ):
+    for line in re.findall(r"^Shell command: (?:CUDA_VISIBLE_DEVICES= )?(cocal .*)$", said, re.MULTILINE):
         words = shlex.split(re.split(r" (?:>|2>&1) ", line)[0])[1:]
         if words[0] not in LIGHT:
             continue

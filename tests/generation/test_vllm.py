@@ -20,9 +20,8 @@ from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.engines import open_engine
-from cocal.store import read_frame
+from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import RESPONSES
-from cocal.store.frames import read_provenance
 from micro import own_copy
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)

@@ -27,8 +27,8 @@ from cocal.methods.self_consistency import leave_one_out, self_consistency
 from cocal.methods.semantic_entropy import semantic_certainty
 from cocal.methods.token_probability import least_token_probability
 from cocal.store import read_frame
+from cocal.store.attributes import read_provenance
 from cocal.store.contracts import QUESTIONS
-from cocal.store.documents import read_attributes
 from cocal.store.lineage import PARENTS
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named
 from companion_run import GROUP, SETTINGS, STEPS, final_features
@@ -332,7 +332,7 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
     first = [file.read_bytes() for file in files]
     assert main(done.command()) == 0
     assert [file.read_bytes() for file in files] == first
-    parents = json.loads(read_attributes(files[1])[PARENTS])
+    parents = json.loads(read_provenance(files[1])[PARENTS])
     assert {"out.parquet", "calibrators.json"}.isdisjoint(parents)
     names = {"sums.parquet", "rollouts", "questions.parquet", "sums.zarr", "features.zarr", f"steps-{STEPS}"}
     assert {place.rpartition("/")[2] for place in parents} == names

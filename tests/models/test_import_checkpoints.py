@@ -14,7 +14,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.models import hub
 from cocal.models.importing import import_checkpoint
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
-from cocal.store.documents import read_attributes
+from cocal.store.attributes import read_provenance
 
 SHAPE = {"depth": 2, "width": 32}
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -113,7 +113,7 @@ def test_the_command_places_every_stage(source, tmp_path, micro_checkpoint):
     command += ["--stages", f"2={source}", f"3={source}", "--output", str(tmp_path / "policies")]
     assert main(command) == 0
     assert {path.name for path in (tmp_path / "policies").iterdir()} == {"step-2", "step-3"}
-    made = read_attributes(tmp_path / "policies/step-2/provenance.json")
+    made = read_provenance(tmp_path / "policies/step-2/provenance.json")
     assert json.loads(made["settings"]) == {"source": str(source)}
 
 
@@ -137,7 +137,7 @@ def test_a_backbone_of_the_hub_is_taken_from_its_cache(cached, tmp_path):
     output = tmp_path / "base" / "step-0"
     assert main(["backbone", "--settings", json.dumps(settings), "--output", str(output)]) == 0
     assert not any(path.is_symlink() for path in output.iterdir())
-    assert json.loads(read_attributes(output / "provenance.json")["settings"])["revision"] == REVISION
+    assert json.loads(read_provenance(output / "provenance.json")["settings"])["revision"] == REVISION
     load_policy(output)
 
 

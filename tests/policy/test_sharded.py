@@ -27,7 +27,7 @@ from cocal.store.contracts import RESPONSES
 from rewarded_questions import write_rewarded
 from update_by_hand import advantages, gradients
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SCRIPT = Path(__file__).parent / "sharded/train.py"
 SHARDED = {"devices": 2, "shard": True, "vllm": True}

@@ -30,7 +30,6 @@ from cocal.policy.schedule import question_schedule
 from cocal.policy.seconds import StepSeconds
 from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import QUESTIONS, RESPONSES
-from cocal.store.documents import read_attributes
 from cocal.study.costs import Cost, device_name, read_cost
 from rewarded_questions import write_rewarded
 from update_by_hand import gradients, normalised
@@ -85,7 +84,9 @@ def questions(tmp_path_factory, micro_policy, micro_questions) -> Path:
     return write_rewarded(path, micro_policy, micro_questions / "micro-train.parquet")
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
+@pytest.fixture(
+    scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids=["one process", "two processes"]
+)
 def processes(request) -> int:
     """Processes that share the work of a run."""
     return request.param
@@ -228,7 +229,7 @@ def test_stages_differ_and_load(trained):
     assert sorted(p.name for p in (trained / "stages").iterdir()) == ["step-1", "step-2", "step-5"]
     weights = [load_policy(trained / "stages" / s)[0].lm_head.weight for s in ("step-2", "step-5")]
     assert not (weights[0] == weights[1]).all()
-    assert read_attributes(trained / "stages/step-5/provenance.json")["stage"] == "train"
+    assert read_provenance(trained / "stages/step-5/provenance.json")["stage"] == "train"
 
 
 def test_training_without_captured_states_gives_the_same_weights(

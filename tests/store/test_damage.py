@@ -17,7 +17,6 @@ from cocal.questions.sources import stored
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import is_result
-from cocal.store.owner import owner_of
 from cocal.study.costs import Cost, read_cost
 
 OWN = "it lies outside results/, so it is your own input"
@@ -96,9 +95,3 @@ def test_results_are_those_of_this_folder_whatever_their_path_looks_like(folder)
     assert not is_result("results/../mine.parquet")
     assert not is_result("results/a/link.parquet")
     assert not is_result("other/results/b")
-
-
-def test_the_file_that_names_the_study_is_a_result_too(folder):
-    (folder / "results").mkdir()
-    (folder / "results/study.json").write_text("{}")
-    assert "results/study.json: not a readable JSON file that names a study" in _message(owner_of, Path("results"))

@@ -56,6 +56,6 @@ class ScriptedJudge:
 
 
 def named(message: str, *fields: str) -> list[str]:
-    """What the message says after `Generated answer: ` and the like."""
+    """The texts of a message after `Generated answer: ` and the like."""
     lines = dict(line.split(": ", 1) for line in message.splitlines() if ": " in line)
     return [lines[field] for field in fields]

@@ -1,7 +1,6 @@
 """The smoke study through the real workflow: run once a session, planned as often as a test likes."""
 
 import os
-import subprocess
 from copy import deepcopy
 from itertools import takewhile
 from pathlib import Path
@@ -41,10 +40,7 @@ def finished(folder):
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / "done").exists():
             folder.mkdir(exist_ok=True)
-            command = ["snakemake", *flags_of(folder, CONFIG)]
-            environment = {**os.environ}
-            done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment)
-            assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+            started.said(["snakemake", *flags_of(folder, CONFIG)])
             (folder / "done").touch()
     return folder
 

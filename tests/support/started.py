@@ -1,13 +1,17 @@
 """Processes that tests start as users start them: Snakemake, commands, trainings of several processes."""
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+slow_left_out = False
+"""True if no test shall start Snakemake, which takes seconds each time (`tests/conftest.py`)."""
 
 
 def run(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
@@ -24,7 +28,9 @@ def run(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str
 
 
 def snakemake(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
-    """The finished process of `snakemake` with these words (`run`)."""
+    """The finished process of `snakemake` with these words (`run`); a test that asks for it is slow."""
+    if slow_left_out:
+        pytest.skip("starts Snakemake, and slow tests are left out")
     return run(["snakemake", *words], cwd, environment)
 
 
@@ -36,13 +42,15 @@ def said(words: Sequence[object], environment: Mapping[str, str] | None = None) 
 
 
 def kill_when(found: Path, words: Sequence[object], environment: Mapping[str, str] | None = None) -> None:
-    """Kill a command, and all processes that it has started, as soon as it has written a file."""
-    process = subprocess.Popen(
+    """Kill a command, and all processes that it has started, as soon as it has written a file.
+
+    They are killed one by one: a launcher gives each process of a training a session of its own.
+    """
+    process = psutil.Popen(
         list(map(str, words)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment and {**environment},
-        start_new_session=True,
     )
     waited = time.monotonic()
     try:
@@ -51,5 +59,8 @@ def kill_when(found: Path, words: Sequence[object], environment: Mapping[str, st
             assert time.monotonic() - waited < 300
             time.sleep(0.02)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        started = [process, *process.children(recursive=True)]
+        for each in started:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(started)

@@ -113,7 +113,7 @@ def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None
 
 
 def _made_by(command: str, path: Path) -> bool:
-    from cocal.store.makers import made_by
+    from cocal.store.lineage import made_by
 
     return made_by(path, _KIN if command in _KIN else {command})
 

@@ -19,7 +19,7 @@ from cocal.models.loading import Policy, load_policy
 from cocal.runtime.progress import Progress
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.store.numbered import numbered
+from cocal.store.rows import numbered
 from cocal.store.run_folder import RunFolder
 
 _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]

@@ -17,8 +17,7 @@ from pathlib import Path
 from cocal.errors import ContractError
 from cocal.integrations.lines import Fields
 from cocal.integrations.sample import Sample
-from cocal.store.numbered import numbered
-from cocal.store.rows import entries
+from cocal.store.rows import entries, numbered
 
 _NEEDED = ("prompt_ids", "response_ids", "truncated", "group")
 _NAMES = (*_NEEDED, "question_id", "logprobs")

@@ -17,8 +17,7 @@ from pydantic import BaseModel, Strict, model_validator
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import Name, Number, Sample
-from cocal.store.numbered import numbered
-from cocal.store.rows import entries, listed, reading
+from cocal.store.rows import entries, listed, numbered, reading
 
 _FILE = "traces.jsonl"
 _SUBSETS = ("all", "effective")

@@ -24,9 +24,9 @@ from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.encoding import Encoded, Encoder
 from cocal.runtime.machine import best_device
+from cocal.store import read_document, read_provenance, write_document
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
-from cocal.store.documents import read_attributes, read_document, write_document
 from cocal.store.provenance import file_digest
 from cocal.store.rows import reading
 from cocal.store.seal import stated_seal
@@ -377,7 +377,7 @@ def _check_digests(config: Path, weights: Path) -> None:
     Raises:
         ContractError: if the weights, or the settings' own seal, have changed since they were saved.
     """
-    written = read_attributes(config).get(_DIGEST)
+    written = read_provenance(config).get(_DIGEST)
     if written is None:
         logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
     elif stated_seal(config) is None:

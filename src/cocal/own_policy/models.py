@@ -8,8 +8,7 @@ from cocal.errors import ContractError
 from cocal.models.hub import download
 from cocal.models.loading import Policy, fingerprint, load_policy
 from cocal.own_policy.about import About, BaseModelFacts
-from cocal.store import digest
-from cocal.store.documents import read_attributes
+from cocal.store import digest, read_provenance
 from cocal.store.folders import PROVENANCE
 from cocal.store.provenance import file_digest
 
@@ -60,7 +59,7 @@ class Checkpoint:
     def step(self) -> int | None:
         """Rollout step of the policy's training, if the folder says it, as those of a study do."""
         file = self.folder / PROVENANCE
-        found = read_attributes(file).get("step") if file.exists() else None
+        found = read_provenance(file).get("step") if file.exists() else None
         return None if found is None else int(found)
 
     def warn_of_other(self, about: About) -> None:

@@ -19,11 +19,10 @@ from cocal.models.loading import Policy
 from cocal.policy.rewards import Rewards, group_accuracy
 from cocal.policy.seconds import StepSeconds
 from cocal.store import write_frame
-from cocal.store.behind import WriteBehind
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
 from cocal.store.lineage import placed
-from cocal.store.run_folder import RunFolder
+from cocal.store.run_folder import RunFolder, WriteBehind
 from cocal.study.costs import write_cost
 
 

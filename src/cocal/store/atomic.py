@@ -66,7 +66,7 @@ def usual_mode(file: Path) -> None:
 
 def _refuse_loss(target: Path, folder: bool) -> None:
     """Refuse to replace what is no earlier version of the target."""
-    from cocal.store.makers import made_by  # it reads files of all kinds, whose modules write by this one
+    from cocal.store.lineage import made_by  # it reads files of all kinds, whose modules write by this one
 
     if target.is_dir() != folder:
         there, new = ("file", "folder") if folder else ("folder", "file")

@@ -1,7 +1,8 @@
-"""Digests of what files hold, without their provenance, which names versions and settings.
+"""Digests of products, which are files or folders: which one it is, and what it holds.
 
-Two files have the same digest if they hold the same numbers and texts to the last bit, on whatever machine and with
-whatever versions they were made.
+The identity of a product includes its provenance, and is read from the seals and checksums that its files carry. The
+digest of its content leaves the provenance out, which names versions and settings: two files have the same one if they
+hold the same numbers and texts to the last bit, on whatever machine and with whatever versions they were made.
 """
 
 import hashlib
@@ -11,21 +12,46 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.store.arrays import read_dataset
+from cocal.store.attributes import read_provenance
 from cocal.store.damage import absent, unreadable
-from cocal.store.lineage import chunk_checksums
-from cocal.store.provenance import digest, file_digest
+from cocal.store.folders import listed_files
+from cocal.store.provenance import canonical, digest, file_digest
+from cocal.store.seal import stated_seal
 
+_CHECKSUM = 4
+"""Bytes at the end of a chunk of a feature store: its CRC-32C."""
 _HEADER = 8
 """Bytes of a safetensors file that hold the length of its header."""
-_CHECKPOINT = ("*.safetensors", "tokenizer.json")
-"""Files of a checkpoint or of companions that hold what was computed; the others hold settings and versions."""
+_COMPUTED = ("*.safetensors", "tokenizer.json", "*.parquet")
+"""Files of a folder that hold what was computed; the others hold settings and versions."""
 
 
-def content_digest(path: Path) -> str:
-    """Digest of the content of a product, 16 hexadecimal digits.
+def identity(path: Path) -> str:
+    """Digest of a product with its provenance, 16 hexadecimal digits.
 
     Args:
         path: A file, or a folder: a feature store, a checkpoint, companions, or a folder of Parquet tables.
+
+    Raises:
+        ContractError: if the product is missing.
+    """
+    if not path.exists():
+        raise ContractError(absent(path))
+    if path.is_file():
+        return (stated_seal(path) or file_digest(path))[:16]
+    if (path / "companions.safetensors").exists():
+        return identity(path / "companions.safetensors")
+    if (path / "zarr.json").exists():
+        found = hashlib.sha256(canonical(read_provenance(path)).encode())
+        for chunk, checksum in _chunk_checksums(path).items():
+            found.update(chunk.encode() + bytes.fromhex(checksum))
+        return found.hexdigest()[:16]
+    listed = listed_files(path)
+    return digest(listed or {file.name: identity(file) for file in sorted(path.iterdir()) if file.is_file()})
+
+
+def content_digest(path: Path) -> str:
+    """Digest of the content of a product without its provenance, 16 hexadecimal digits.
 
     Raises:
         ContractError: if the product is missing, damaged, or a folder without any content.
@@ -35,11 +61,23 @@ def content_digest(path: Path) -> str:
     if path.is_file():
         return _DIGESTS.get(path.suffix, file_digest)(path)[:16]
     if (path / "zarr.json").exists():
-        return digest(chunk_checksums(path))
-    files = sorted(file for pattern in (*_CHECKPOINT, "*.parquet") for file in path.rglob(pattern))
+        return digest(_chunk_checksums(path))
+    files = sorted(file for pattern in _COMPUTED for file in path.rglob(pattern))
     if not files:
         raise ContractError(unreadable(path, "folder of results", "it holds no weights and no tables"))
     return digest({str(file.relative_to(path)): content_digest(file) for file in files})
+
+
+def _chunk_checksums(store: Path) -> dict[str, str]:
+    """The checksum of every chunk of a feature store, in hexadecimal digits, by its path within the store."""
+    chunks = sorted(file for file in store.rglob("*") if file.is_file() and file.name != "zarr.json")
+    return {str(chunk.relative_to(store)): _end(chunk).hex() for chunk in chunks}
+
+
+def _end(chunk: Path) -> bytes:
+    with chunk.open("rb") as stream:
+        stream.seek(max(chunk.stat().st_size - _CHECKSUM, 0))
+        return stream.read()
 
 
 def _of_table(path: Path) -> str:

@@ -10,33 +10,55 @@ from pandera.pandas import Check, Column
 
 from cocal.store.contract import Contract, Rule
 
-TOKENS = pa.list_(pa.int32())
-LOGPROBS = pa.list_(pa.float32())
+Field = tuple[pa.DataType, Column | None]
+"""Arrow type of a column on disk, and the check of its values; rules alone check lists."""
 
 
-def _text(**options) -> Column:
-    return Column(str, **options)
+def _text(check: Check | None = None, nullable: bool = False) -> Field:
+    return pa.string(), Column(str, check, nullable=nullable)
 
 
-def _integer(at_least: int | None = None, **options) -> Column:
-    return Column("int64", None if at_least is None else Check.ge(at_least), **options)
+def _words(*allowed: str) -> Field:
+    return _text(Check.isin(list(allowed)))
 
 
-def _nullable_integer(at_least: int) -> Column:
+def _integer(at_least: int) -> Field:
+    return pa.int64(), Column("int64", Check.ge(at_least))
+
+
+def _nullable_integer(at_least: int) -> Field:
     whole = Check(lambda values: values % 1 == 0, name="whole_number")
-    return Column("float64", [Check.ge(at_least), whole], nullable=True, coerce=True)
+    return pa.int64(), Column("float64", [Check.ge(at_least), whole], nullable=True, coerce=True)
 
 
-def _share(**options) -> Column:
-    return Column("float64", Check.in_range(0.0, 1.0), **options)
+def _number(check: Check | None = None, nullable: bool = False) -> Field:
+    return pa.float64(), Column("float64", check, nullable=nullable)
 
 
-def _nullable_flag() -> Column:
-    return Column("boolean", nullable=True, coerce=True)
+def _share(nullable: bool = False) -> Field:
+    return _number(Check.in_range(0.0, 1.0), nullable)
 
 
-def _lengths(column: str) -> Callable[[pd.DataFrame], np.ndarray]:
-    return lambda frame: frame[column].map(len).to_numpy() == frame["length"].to_numpy()
+def _flag() -> Field:
+    return pa.bool_(), Column(bool)
+
+
+def _nullable_flag() -> Field:
+    return pa.bool_(), Column("boolean", nullable=True, coerce=True)
+
+
+def _list_of(values: pa.DataType) -> Field:
+    return pa.list_(values), None
+
+
+def _contract(name: str, fields: dict[str, Field], unique: tuple[str, ...], rules: tuple[Rule, ...] = ()) -> Contract:
+    types = {column: of_values for column, (of_values, _) in fields.items()}
+    checks = {column: check for column, (_, check) in fields.items() if check is not None}
+    return Contract(name, types, checks, unique, rules)
+
+
+def _lengths(column: str) -> Callable[[pd.DataFrame], pd.Series]:
+    return lambda frame: frame[column].map(len) == frame["length"]
 
 
 def _mean_of_logprobs(frame: pd.DataFrame) -> np.ndarray:
@@ -46,35 +68,21 @@ def _mean_of_logprobs(frame: pd.DataFrame) -> np.ndarray:
     return np.isclose(frame["mean_logprob"].to_numpy(), means, rtol=1e-5, atol=1e-7)
 
 
-def _mass_of_asked(frame: pd.DataFrame) -> np.ndarray:
-    return frame["p_true_mass"].isna() | frame["p_true"].notna()
-
-
-def _class_of_answer(frame: pd.DataFrame) -> np.ndarray:
+def _class_of_answer(frame: pd.DataFrame) -> pd.Series:
     classes = frame["answer_class"]
     return classes.isna() | ((classes >= 0) == frame["answer"].notna())
 
 
-QUESTIONS = Contract(
-    name="questions",
-    types={
-        "dataset": pa.string(),
-        "question_id": pa.string(),
-        "question": pa.string(),
-        "answer": pa.string(),
-        "aliases": pa.list_(pa.string()),
-        "domain": pa.string(),
-        "split": pa.string(),
-        "subject": pa.string(),
-        "level": pa.int64(),
-    },
-    checks={
+QUESTIONS = _contract(
+    "questions",
+    {
         "dataset": _text(),
         "question_id": _text(),
-        "question": _text(checks=Check.str_length(min_value=1)),
-        "answer": _text(checks=Check.str_length(min_value=1)),
-        "domain": _text(checks=Check.isin(["mathematics", "factual"])),
-        "split": _text(checks=Check.isin(["training", "evaluation"])),
+        "question": _text(Check.str_length(min_value=1)),
+        "answer": _text(Check.str_length(min_value=1)),
+        "aliases": _list_of(pa.string()),
+        "domain": _words("mathematics", "factual"),
+        "split": _words("training", "evaluation"),
         "subject": _text(),
         "level": _integer(0),
     },
@@ -82,53 +90,30 @@ QUESTIONS = Contract(
 )
 """Each row is one question. `aliases` are further accepted answers; `level` is the difficulty, or 0 if unknown."""
 
-RESPONSES = Contract(
-    name="responses",
-    types={
-        "dataset": pa.string(),
-        "question_id": pa.string(),
-        "response_id": pa.int64(),
-        "step": pa.int64(),
-        "sample": pa.int64(),
-        "prompt_ids": TOKENS,
-        "response_ids": TOKENS,
-        "logprobs": LOGPROBS,
-        "text": pa.string(),
-        "length": pa.int64(),
-        "finish_reason": pa.string(),
-        "truncated": pa.bool_(),
-        "mean_logprob": pa.float64(),
-        "answer": pa.string(),
-        "answer_class": pa.int64(),
-        "correct": pa.bool_(),
-        "exact_match": pa.bool_(),
-        "decided": pa.bool_(),
-        "group_accuracy": pa.float64(),
-        "reward_task": pa.float64(),
-        "reward_calibration": pa.float64(),
-        "confidence": pa.float64(),
-        "p_true": pa.float64(),
-        "p_true_mass": pa.float64(),
-    },
-    checks={
+RESPONSES = _contract(
+    "responses",
+    {
         "dataset": _text(),
         "question_id": _text(),
         "response_id": _integer(0),
         "step": _integer(0),
         "sample": _integer(0),
+        "prompt_ids": _list_of(pa.int32()),
+        "response_ids": _list_of(pa.int32()),
+        "logprobs": _list_of(pa.float32()),
         "text": _text(),
         "length": _integer(1),
-        "finish_reason": _text(checks=Check.isin(["stop", "length"])),
-        "truncated": Column(bool),
-        "mean_logprob": Column("float64", Check.le(0.0)),
+        "finish_reason": _words("stop", "length"),
+        "truncated": _flag(),
+        "mean_logprob": _number(Check.le(0.0)),
         "answer": _text(nullable=True),
         "answer_class": _nullable_integer(-1),
-        "correct": Column(bool),
+        "correct": _flag(),
         "exact_match": _nullable_flag(),
-        "decided": Column(bool),
+        "decided": _flag(),
         "group_accuracy": _share(),
-        "reward_task": Column("float64", nullable=True),
-        "reward_calibration": Column("float64", nullable=True),
+        "reward_task": _number(nullable=True),
+        "reward_calibration": _number(nullable=True),
         "confidence": _share(nullable=True),
         "p_true": _share(nullable=True),
         "p_true_mass": _share(nullable=True),
@@ -145,18 +130,22 @@ RESPONSES = Contract(
         Rule(
             "truncated must mean finish_reason = length",
             ("truncated", "finish_reason"),
-            lambda frame: frame["truncated"].to_numpy() == (frame["finish_reason"] == "length").to_numpy(),
+            lambda frame: frame["truncated"] == (frame["finish_reason"] == "length"),
         ),
         Rule(
             "answer_class must be -1 without an answer, 0 or more with one, or null where no pool was judged",
             ("answer", "answer_class"),
             _class_of_answer,
         ),
-        Rule("p_true_mass must be null where p_true is", ("p_true", "p_true_mass"), _mass_of_asked),
+        Rule(
+            "p_true_mass must be null where p_true is",
+            ("p_true", "p_true_mass"),
+            lambda frame: frame["p_true_mass"].isna() | frame["p_true"].notna(),
+        ),
         Rule(
             "a correct response needs a group accuracy above zero",
             ("correct", "group_accuracy"),
-            lambda frame: ~frame["correct"].to_numpy() | (frame["group_accuracy"].to_numpy() > 0),
+            lambda frame: ~frame["correct"] | (frame["group_accuracy"] > 0),
         ),
     ),
 )
@@ -182,30 +171,16 @@ SAMPLED = replace(
 )
 """Responses that have not been judged yet."""
 
-JUDGEMENTS = Contract(
-    name="judgements",
-    types={"key": pa.string(), "reply": pa.string(), "engine": pa.string()},
-    checks={"key": _text(checks=Check.str_length(32, 32)), "reply": _text(), "engine": _text()},
+JUDGEMENTS = _contract(
+    "judgements",
+    {"key": _text(Check.str_length(32, 32)), "reply": _text(), "engine": _text()},
     unique=("key",),
 )
 """Each row is one reply of a judge. `key` is the digest of the message, `engine` the engine's name and version."""
 
-PREQUENTIAL = Contract(
-    name="prequential scores",
-    types={
-        "window": pa.int64(),
-        "source_step": pa.int64(),
-        "step": pa.int64(),
-        "target": pa.string(),
-        "seed": pa.int64(),
-        "responses": pa.int64(),
-        "accuracy": pa.float64(),
-        "mean_confidence": pa.float64(),
-        "ece": pa.float64(),
-        "auroc": pa.float64(),
-        "kept_bytes": pa.int64(),
-    },
-    checks={
+PREQUENTIAL = _contract(
+    "prequential scores",
+    {
         "window": _integer(0),
         "source_step": _integer(1),
         "step": _integer(2),
@@ -223,7 +198,7 @@ PREQUENTIAL = Contract(
         Rule(
             "step must be the one after source_step",
             ("step", "source_step"),
-            lambda frame: (frame["step"] == frame["source_step"] + 1).to_numpy(),
+            lambda frame: frame["step"] == frame["source_step"] + 1,
         ),
     ),
 )
@@ -232,31 +207,9 @@ PREQUENTIAL = Contract(
 `window` is the number of rollout steps that an online companion learns from together, or 0 for a companion that was
 fitted by replaying stored states. `kept_bytes` is the size of the states that this way of learning keeps."""
 
-PREDICTIONS = Contract(
-    name="predictions",
-    types={
-        "backbone": pa.string(),
-        "algorithm": pa.string(),
-        "step": pa.int64(),
-        "dataset": pa.string(),
-        "question_id": pa.string(),
-        "response_id": pa.int64(),
-        "method": pa.string(),
-        "seed": pa.int64(),
-        "source_step": pa.int64(),
-        "validation_step": pa.int64(),
-        "layer": pa.int64(),
-        "pooling": pa.string(),
-        "confidence": pa.float64(),
-        "valid": pa.bool_(),
-        "correct": pa.bool_(),
-        "truncated": pa.bool_(),
-        "answered": pa.bool_(),
-        "decided": pa.bool_(),
-        "exact_match": pa.bool_(),
-        "p_true_mass": pa.float64(),
-    },
-    checks={
+PREDICTIONS = _contract(
+    "predictions",
+    {
         "backbone": _text(),
         "algorithm": _text(),
         "step": _integer(0),
@@ -270,32 +223,23 @@ PREDICTIONS = Contract(
         "layer": _integer(-1),
         "pooling": _text(),
         "confidence": _share(nullable=True),
-        "valid": Column(bool),
-        "correct": Column(bool),
-        "truncated": Column(bool),
-        "answered": Column(bool),
-        "decided": Column(bool),
+        "valid": _flag(),
+        "correct": _flag(),
+        "truncated": _flag(),
+        "answered": _flag(),
+        "decided": _flag(),
         "exact_match": _nullable_flag(),
         "p_true_mass": _share(nullable=True),
     },
     unique=(
-        "backbone",
-        "algorithm",
-        "step",
-        "dataset",
-        "method",
-        "seed",
-        "source_step",
-        "validation_step",
-        "layer",
-        "pooling",
-        "response_id",
+        *("backbone", "algorithm", "step", "dataset", "method", "seed"),
+        *("source_step", "validation_step", "layer", "pooling", "response_id"),
     ),
     rules=(
         Rule(
             "a valid row needs a confidence and an invalid one must have none (NaN)",
             ("confidence", "valid"),
-            lambda frame: frame["confidence"].notna().to_numpy() == frame["valid"].to_numpy(),
+            lambda frame: frame["confidence"].notna() == frame["valid"],
         ),
     ),
 )

@@ -1,7 +1,7 @@
 """Error messages about missing and unreadable files: only results can be made again, a user's own files cannot.
 
-What is to be deleted is what the workflow makes as one. It would not notice that a single file of a checkpoint is
-gone, and a run that resumes would never make the first steps of its rollouts again.
+A message names the whole product to delete. The workflow would not notice that a single file of a checkpoint is gone,
+and a run that resumes would never make the first steps of its rollouts again.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ _OWN = "it lies outside results/, so it is your own input"
 
 
 def is_result(path: str | Path) -> bool:
-    """Whether a file lies below `results/` of the working directory, where the workflow makes everything anew.
+    """True if a file lies below `results/` of the working directory, where the workflow makes everything anew.
 
     Symbolic links are followed: a link in `results/` to a user's own file is not a result.
     """
@@ -25,8 +25,8 @@ def is_result(path: str | Path) -> bool:
 
 
 def product_of(path: str | Path) -> Path:
-    """What has to be deleted so that a file is made again: the folder of unfinished work or the result that holds it,
-    as the workflow knows it, or else the file itself."""
+    """The path that has to be deleted so that a file is made again: the folder of unfinished work or the result that
+    holds it, as the workflow knows it, or else the file itself."""
     path = Path(path)
     folders = (path, *path.parents)
     unfinished = (folder for folder in folders if (folder / RUN_MARK).exists())

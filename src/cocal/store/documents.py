@@ -10,12 +10,13 @@ from cocal.store.atomic import atomic_path
 from cocal.store.damage import absent, unreadable
 from cocal.store.seal import BLANK, KEY, check_seal, seal
 
-_PROVENANCE = "provenance"
+PROVENANCE_KEY = "provenance"
+"""Name of the member of a JSON object that holds the provenance attributes."""
 
 
 def write_document(path: str | Path, content: Mapping[str, Any], attributes: Mapping[str, str]) -> None:
-    """Write a JSON object atomically, with its provenance attributes under the key `provenance`, and seal it."""
-    sealed = {**content, _PROVENANCE: {**attributes, KEY: BLANK}}
+    """Write a JSON object atomically, with its provenance attributes under the key "provenance", and seal it."""
+    sealed = {**content, PROVENANCE_KEY: {**attributes, KEY: BLANK}}
     with atomic_path(path) as partial:
         partial.write_text(json.dumps(sealed, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         seal(partial)
@@ -30,24 +31,14 @@ def read_document(path: str | Path, maker: str = "the rule that makes it") -> di
     Raises:
         ContractError: if the file is missing, has changed since it was written, or is no JSON object.
     """
-    content = _object(path, maker)
+    content = read_object(path, maker)
     check_seal(path)
-    content.pop(_PROVENANCE, None)
+    content.pop(PROVENANCE_KEY, None)
     return content
 
 
-def read_attributes(path: str | Path) -> dict[str, str]:
-    """Provenance attributes of a JSON file; empty if it carries none.
-
-    Raises:
-        ContractError: if the file is missing or is no JSON object.
-    """
-    attributes = dict(_object(path, "the rule that makes it").get(_PROVENANCE) or {})
-    attributes.pop(KEY, None)
-    return attributes
-
-
-def _object(path: str | Path, maker: str) -> dict[str, Any]:
+def read_object(path: str | Path, maker: str = "the rule that makes it") -> dict[str, Any]:
+    """A JSON object as it stands, with its provenance; a seal is not compared (`read_document`)."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
     """Put provenance attributes, and the sizes and digests of all files, into a finished folder that all may read."""
     for file in _files(folder):
         usual_mode(file)
-    files = {str(file.relative_to(folder)): _described(file) for file in _files(folder)}
+    files = {
+        str(file.relative_to(folder)): {"size": file.stat().st_size, "sha256": file_digest(file)}
+        for file in _files(folder)
+    }
     write_document(folder / PROVENANCE, {"files": files}, attributes)
 
 
@@ -30,7 +34,7 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
     Large files are read once; their digests are remembered by size and time in a hidden file beside the folder.
 
     Args:
-        weights: Whether to compare the files of weights (.safetensors), too.
+        weights: True to compare the files of weights (.safetensors), too.
 
     Raises:
         ContractError: if a file is missing, has changed since it was written, or is a pipe or a device.
@@ -39,19 +43,26 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
     for entry in folder.glob("*"):
         if entry.exists() and not (entry.is_file() or entry.is_dir()):
             raise ContractError(f"{entry}: is a pipe or a device, which would be read without an end; put a file there")
-    listed = listed_files(folder)
-    if not listed:
-        return
-    known = _Remembered(folder.resolve())
-    for name, written in listed.items():
+    memory = folder.resolve().with_name(f".{folder.resolve().name}.digests.json")
+    known = _remembered(memory)
+    found: dict[str, list] = {}
+    for name, written in listed_files(folder).items():
         file = folder / name
         if not weights and file.suffix == ".safetensors":
             continue
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; {remedy(file)}")
-        if file.stat().st_size != written["size"] or known.digest(file) != written["sha256"]:
+        state = [file.stat().st_size, file.stat().st_mtime_ns]
+        if state[0] >= _LARGE and known.get(file.name, [])[:2] == state:
+            found[file.name] = known[file.name]
+        else:
+            found[file.name] = [*state, file_digest(file)]
+        if [state[0], found[file.name][2]] != [written["size"], written["sha256"]]:
             raise ContractError(f"{file}: the file has changed since it was written; {remedy(file)}")
-    known.save()
+    large = {name: entry for name, entry in found.items() if entry[0] >= _LARGE}
+    if known != {**known, **large}:
+        with suppress(OSError):  # the folder may lie in a place that cannot be written
+            write_text(memory, json.dumps({**known, **large}) + "\n")
 
 
 def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
@@ -68,36 +79,10 @@ def _files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / PROVENANCE)
 
 
-def _described(file: Path) -> dict[str, Any]:
-    return {"size": file.stat().st_size, "sha256": file_digest(file)}
-
-
-class _Remembered:
-    """Digests of large files that were read before, by size and time of modification."""
-
-    def __init__(self, folder: Path):
-        self._file = folder.with_name(f".{folder.name}.digests.json")
-        try:
-            self._known = dict(json.loads(self._file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            self._known = {}
-        self._found: dict[str, list] = {}
-
-    def digest(self, file: Path) -> str:
-        """SHA-256 of a file, which is read unless it is remembered."""
-        state = file.stat()
-        if state.st_size < _LARGE:
-            return file_digest(file)
-        known = self._known.get(file.name)
-        if not (isinstance(known, list) and known[:2] == [state.st_size, state.st_mtime_ns]):
-            known = [state.st_size, state.st_mtime_ns, file_digest(file)]
-        self._found[file.name] = known
-        return known[2]
-
-    def save(self) -> None:
-        """Remember what was found, where the folder lies in a place that can be written."""
-        if self._found and self._known != {**self._known, **self._found}:
-            try:
-                write_text(self._file, json.dumps({**self._known, **self._found}) + "\n")
-            except OSError:
-                return
+def _remembered(memory: Path) -> dict[str, list]:
+    """Size, time of modification and digest of large files that were read before."""
+    try:
+        known = json.loads(memory.read_text(encoding="utf-8"))
+        return {name: entry for name, entry in known.items() if isinstance(entry, list) and len(entry) == 3}
+    except (OSError, ValueError, AttributeError):
+        return {}

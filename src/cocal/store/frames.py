@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from cocal.store.contract import Contract
 
-_KEY = b"cocal"
-
 
 def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", attributes: Mapping[str, str]) -> None:
     """Check `frame` against `contract` and write it atomically with its provenance attributes, page checksums and seal.
@@ -29,7 +27,7 @@ def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", a
 
     checked = contract.check(frame, str(path))
     table = pa.Table.from_pandas(checked, schema=contract.arrow_schema(), preserve_index=False)
-    table = table.replace_schema_metadata({_KEY: json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
+    table = table.replace_schema_metadata({b"cocal": json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
     with atomic_path(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
         seal(partial)
@@ -81,23 +79,3 @@ def read_frame(
             check_lists(tables[-1][name], contract.types[name], f"{file}: column {name!r}")
     table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
     return contract.check(table.to_pandas(), str(path), columns=wanted)
-
-
-def read_provenance(path: str | Path) -> dict[str, str]:
-    """Provenance attributes of a Parquet file; empty if it carries none.
-
-    Raises:
-        ContractError: if the file is missing or unreadable.
-    """
-    import pyarrow.parquet as pq
-
-    from cocal.store.parquet import UNREADABLE
-
-    if not Path(path).exists():
-        raise ContractError(absent(path))
-    try:
-        attributes = json.loads((pq.read_schema(path).metadata or {}).get(_KEY, b"{}"))
-    except (*UNREADABLE, ValueError) as error:
-        raise ContractError(unreadable(path, "Parquet file", error)) from None
-    attributes.pop(KEY, None)
-    return attributes

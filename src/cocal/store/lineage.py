@@ -5,31 +5,28 @@ identity that each of them had. So a study can be moved, and its lineage still h
 place, so that no file is taken for the one whose place it was put in.
 """
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.store import documents
-from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.folders import PROVENANCE, listed_files
-from cocal.store.frames import read_provenance
-from cocal.store.provenance import canonical, digest, file_digest
-from cocal.store.seal import KEY, stated_seal
+from cocal.store.attributes import PARENTS, read_provenance
+from cocal.store.content import identity
+from cocal.store.damage import absent, remedy
+from cocal.store.folders import PROVENANCE
+from cocal.store.provenance import canonical
 
-PARENTS = "parents"
-"""Name of the attribute that names a product's parents, as JSON."""
 PLACE = "place"
 """Name of the attribute that names where a product lies, such as results/rollouts/tiny/grpo."""
-MADE_OF = "% made of "
-"""Beginning of the line of a table that holds this attribute; a figure has it among the texts of its PNG."""
-
-_CHECKSUM = 4
-"""Bytes at the end of a chunk of a feature store: its CRC-32C."""
+_APART = {PARENTS, PLACE, "digest", "settings", "versions", "numerics"}
+"""Attributes that do not say what a product is."""
+_ONE_PRODUCT = (PROVENANCE, "spec.json", "zarr.json")
+"""Files that say for a whole folder what made it: a checkpoint, companions, a feature store."""
+_SNAKEMAKE = ".snakemake_timestamp"
+"""File that Snakemake puts into a folder among its outputs."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +48,11 @@ class Product:
             ContractError: if the file is missing, cannot be read, or says that it is another than the one whose place
                 it lies in; so are the files of a folder compared, one by one.
         """
-        path = self.path
-        if not path.exists():
-            raise ContractError(absent(path))
-        place, found = _place(path), {}
-        for part in _parts(path) if path.is_dir() else [path]:
-            found = _ATTRIBUTES.get(part.suffix, lambda _: {})(part)
+        if not self.path.exists():
+            raise ContractError(absent(self.path))
+        place, found = _place(self.path), {}
+        for part in _parts(self.path):
+            found = read_provenance(part)
             made_as = found.get(PLACE)
             if place and made_as and not Path(place).is_relative_to(made_as):
                 raise ContractError(f"{part}: was made as {made_as}, and lies in the place of another; {remedy(part)}")
@@ -64,29 +60,13 @@ class Product:
 
     @cached_property
     def identity(self) -> str:
-        """Digest of the content, 16 hexadecimal digits, from the digests and checksums that the files carry.
-
-        Raises:
-            ContractError: if the file is missing.
-        """
-        path = self.path
-        if not path.exists():
-            raise ContractError(absent(path))
-        if path.is_file():
-            return (stated_seal(path) or file_digest(path))[:16]
-        if (path / "companions.safetensors").exists():
-            return Product(path / "companions.safetensors").identity
-        if (path / "zarr.json").exists():
-            return _store_identity(path)
-        if listed := listed_files(path):
-            return digest(listed)
-        return digest({file.name: Product(file).identity for file in sorted(path.iterdir()) if file.is_file()})
+        """Digest of the product with its provenance (`cocal.store.content.identity`)."""
+        return identity(self.path)
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the product is: its stage, and backbone, algorithm, step and so on as far as they apply."""
-        apart = {PARENTS, PLACE, "digest", "settings", "versions", "numerics"}
-        return {name: text for name, text in self.attributes.items() if name not in apart}
+        """The stage that made the product, and its backbone, algorithm, step and so on as far as they apply."""
+        return {name: text for name, text in self.attributes.items() if name not in _APART}
 
     @property
     def parents(self) -> dict[Path, str]:
@@ -107,7 +87,7 @@ def parents(output: str | Path, made_from: Iterable[str | Path]) -> dict[str, st
         ContractError: if a parent is missing.
     """
     root = _root(Path(output))
-    found = {os.path.relpath(Path(path).absolute(), root): Product(Path(path)).identity for path in made_from}
+    found = {os.path.relpath(Path(path).absolute(), root): identity(Path(path)) for path in made_from}
     return {PARENTS: canonical(found)} | placed(output)
 
 
@@ -135,27 +115,35 @@ def trace(*paths: str | Path) -> Iterator[tuple[int, Product]]:
 def _ancestors(product: Product, distance: int, known: dict[Path, Product]) -> Iterator[tuple[int, Product]]:
     known[product.path] = product
     yield distance, product
-    for path, identity in product.parents.items():
+    for path, recorded in product.parents.items():
         if not path.exists():
             continue
         new, parent = path not in known, known.get(path, Product(path))
-        if parent.identity != identity:
+        if parent.identity != recorded:
             raise ContractError(
-                f"{product.path}: was made from {path} when its digest was {identity}, but now it is "
+                f"{product.path}: was made from {path} when its digest was {recorded}, but now it is "
                 f"{parent.identity}; {remedy(product.path, f'delete {product.path} and rerun')}"
             )
         if new:
             yield from _ancestors(parent, distance + 1, known)
 
 
-def chunk_checksums(store: Path) -> dict[str, str]:
-    """The checksum of every chunk of a feature store, in hexadecimal digits, by its path within the store."""
-    found = {}
-    for chunk in sorted(file for file in store.rglob("*") if file.is_file() and file.name != "zarr.json"):
-        with chunk.open("rb") as stream:
-            stream.seek(max(chunk.stat().st_size - _CHECKSUM, 0))
-            found[str(chunk.relative_to(store))] = stream.read().hex()
-    return found
+def made_by(path: Path, stages: Collection[str] | None = None) -> bool:
+    """True if a file, or all that a folder holds, names one of these stages in its provenance.
+
+    Nothing is replaced that no command has made.
+
+    Args:
+        path: A file or folder that exists.
+        stages: Names of stages; None for any of them.
+    """
+    if path.is_dir() and not any((path / name).exists() for name in _ONE_PRODUCT):
+        return all(made_by(entry, stages) for entry in path.iterdir() if entry.name != _SNAKEMAKE)
+    try:
+        stage = Product(path).attributes.get("stage")
+    except Exception:  # whatever cannot be read is not known to be ours
+        return False
+    return stage is not None if stages is None else stage in stages
 
 
 def _root(path: Path) -> Path:
@@ -165,78 +153,14 @@ def _root(path: Path) -> Path:
 
 
 def _place(path: Path) -> str | None:
-    """Where a product lies, relative to the folder that holds its `results/`; None for a product elsewhere."""
+    """The path of a product relative to the folder that holds its `results/`; None for a product elsewhere."""
     place = os.path.relpath(path.absolute(), _root(path))
     return place if place.startswith("results/") else None
 
 
-def _parts(folder: Path) -> list[Path]:
-    """What carries the attributes of a folder: a feature store, a checkpoint, companions, or tables."""
-    if (folder / "zarr.json").exists():
-        return [folder]
-    named = (folder / PROVENANCE, folder / "companions.safetensors", folder / "spec.json")
-    return [part for part in named if part.exists()] or sorted(folder.glob("*.parquet"))
-
-
-def _companions_attributes(path: Path) -> dict[str, str]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            attributes = dict(json.loads((file.metadata() or {}).get("cocal", "{}")).get("provenance", {}))
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise ContractError(unreadable(path, "safetensors file", error)) from None
-    attributes.pop(KEY, None)
-    return attributes
-
-
-def _netcdf_attributes(path: Path) -> dict[str, str]:
-    import h5py
-
-    try:
-        with h5py.File(path) as file:
-            return {name: str(text) for name, text in file.attrs.items() if name != KEY and isinstance(text, str)}
-    except (OSError, RuntimeError) as error:
-        raise ContractError(unreadable(path, "NetCDF file", error)) from None
-
-
-def _exhibit_attributes(path: Path) -> dict[str, str]:
-    """The parents of a table, from its LaTeX, or of a figure, from its PNG."""
-    table, picture = path.with_suffix(".tex"), path.with_suffix(".png")
-    if table.exists():
-        lines = table.read_text(encoding="utf-8").splitlines()
-        found = [line.removeprefix(MADE_OF) for line in lines if line.startswith(MADE_OF)]
-        return {"stage": "exhibit", PARENTS: found[-1]} if found else {}
-    if picture.exists():
-        from PIL import Image
-
-        with Image.open(picture) as image:
-            return {"stage": "exhibit", PARENTS: image.text[PARENTS]} if PARENTS in image.text else {}
-    return {}
-
-
-def _store_attributes(path: Path) -> dict[str, str]:
-    try:
-        attributes = dict(json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ContractError(unreadable(path, "feature store", error)) from None
-    attributes.pop("coordinates", None)
-    return attributes
-
-
-_ATTRIBUTES: dict[str, Callable[[Path], dict[str, str]]] = {
-    ".parquet": read_provenance,
-    ".nc": _netcdf_attributes,
-    ".json": documents.read_attributes,
-    ".safetensors": _companions_attributes,
-    ".zarr": _store_attributes,
-    **dict.fromkeys((".tex", ".html", ".csv", ".pdf", ".png"), _exhibit_attributes),
-}
-
-
-def _store_identity(path: Path) -> str:
-    """Digest of a feature store's attributes and of the checksum of every chunk."""
-    found = hashlib.sha256(canonical(_store_attributes(path)).encode())
-    for chunk, checksum in chunk_checksums(path).items():
-        found.update(chunk.encode() + bytes.fromhex(checksum))
-    return found.hexdigest()[:16]
+def _parts(path: Path) -> list[Path]:
+    """The files that carry the attributes of a product: itself, or those of a checkpoint, companions, or tables."""
+    if path.is_file() or (path / "zarr.json").exists():
+        return [path]
+    named = (path / PROVENANCE, path / "companions.safetensors", path / "spec.json")
+    return [part for part in named if part.exists()] or sorted(path.glob("*.parquet"))

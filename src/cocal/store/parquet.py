@@ -19,7 +19,7 @@ _MOST_ROWS = 1024
 """Rows of a batch."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError)
-"""What pyarrow raises about a damaged file."""
+"""The errors that pyarrow raises about a damaged file."""
 
 
 def columns_of(path: Path) -> pa.Schema:

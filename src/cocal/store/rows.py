@@ -1,7 +1,8 @@
-"""Rows of files that come from elsewhere: JSON lines, and the one sentence about a row that cannot be read."""
+"""Files that come from elsewhere: their names, JSON lines, and the one sentence about a row that cannot be read."""
 
 import errno
 import json
+import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -49,6 +50,26 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def extended(text: str, added: Mapping[str, Any]) -> str:
     """The text of a line (`entries`) with further fields, and its own as they are."""
     return f"{text[:-1].rstrip()}, {json.dumps(added, ensure_ascii=False)[1:]}\n"
+
+
+def numbered(folder: Path, pattern: str, example: str) -> dict[int, Path]:
+    """Files of a folder by the number that `pattern` finds in their names; files that do not match are left out.
+
+    Raises:
+        ContractError: if the folder does not exist, no file matches, or two files have the same number.
+    """
+    if not folder.is_dir():
+        raise ContractError(f"{folder}: no such folder of rollout dumps")
+    found: dict[int, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if match := re.fullmatch(pattern, path.name):
+            number = int(match[1])
+            if number in found:
+                raise ContractError(f"{path}: the file has the same number as {found[number].name}; keep one of them")
+            found[number] = path
+    if not found:
+        raise ContractError(f"{folder}: the folder holds no rollout dumps, such as {example}")
+    return dict(sorted(found.items()))
 
 
 @contextmanager

@@ -1,9 +1,13 @@
-"""The working folder of a long job: its files survive a kill, and become the job's outputs at the end."""
+"""The working folder of a long job: its files survive a kill, and become the job's outputs at the end.
+
+`WriteBehind` writes them while the job goes on.
+"""
 
 import logging
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from cocal.errors import ConfigError
@@ -86,6 +90,37 @@ class RunFolder:
         shutil.rmtree(self._discarded)
 
 
+class WriteBehind:
+    """Runs writes one after the other in a thread of its own, so that the work does not wait for a disk.
+
+    At most one write is under way, so no more than one step's results wait in memory. An error of a write is raised
+    by the next call, and what has not been waited for must not be taken as written.
+    """
+
+    def __init__(self):
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="write-behind")
+        self._under_way: Future | None = None
+
+    def start(self, write: Callable[[], None]) -> None:
+        """Start a write as soon as the one before it has ended.
+
+        Raises:
+            Exception: what the write before it raised.
+        """
+        self.wait()
+        self._under_way = self._thread.submit(write)
+
+    def wait(self) -> None:
+        """Wait until all that was started is written.
+
+        Raises:
+            Exception: what the write raised; it is raised once.
+        """
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
+
+
 def leave_refused() -> None:
     """Let go of the folders in which this process has worked, after an error that its user has to mend.
 
@@ -100,7 +135,7 @@ def leave_refused() -> None:
 
 
 def _has_content(path: Path) -> bool:
-    """Whether a path is a file, or a folder with more than a killed process has left of a mark that it wrote."""
+    """True of a file, and of a folder with more than the half-written mark that a killed process has left."""
     return path.exists() and not (
         path.is_dir() and all(re.fullmatch(rf"\.{RUN_MARK}\.\w+\.partial", entry.name) for entry in path.iterdir())
     )

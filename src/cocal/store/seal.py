@@ -35,7 +35,7 @@ def seal(path: str | Path) -> None:
         place = _place(content)
         if place is None or content[place : place + len(BLANK)] != BLANK.encode():
             raise ValueError(f"{path}: the file's provenance holds no blank seal")
-        content[place : place + len(BLANK)] = f"seal:{_digest(content, place)}".encode()
+        content[place : place + len(BLANK)] = _seal_of(content, place)
 
 
 def stated_seal(path: str | Path) -> str | None:
@@ -46,7 +46,7 @@ def stated_seal(path: str | Path) -> str | None:
     """
     with _mapped(path) as content:
         place = _place(content)
-        return None if place is None else _stated(content, place)
+        return None if place is None else content[place + len("seal:") : place + len(BLANK)].decode()
 
 
 def check_seal(path: str | Path) -> None:
@@ -58,7 +58,7 @@ def check_seal(path: str | Path) -> None:
     """
     with _mapped(path) as content:
         place = _place(content)
-        if place is not None and _digest(content, place) != _stated(content, place):
+        if place is not None and content[place : place + len(BLANK)] != _seal_of(content, place):
             raise ContractError(
                 f"{path}: the file has changed since it was written (its content does not match its seal); "
                 f"{remedy(path)}"
@@ -76,10 +76,6 @@ def _mapped(path: str | Path) -> Iterator[mmap.mmap | bytes]:
             yield content
 
 
-def _stated(content: mmap.mmap | bytes, place: int) -> str:
-    return content[place + len("seal:") : place + len(BLANK)].decode()
-
-
 def _place(content: mmap.mmap | bytes) -> int | None:
     """Where the seal begins; it is sought from the end of the last bytes, then in the first ones."""
     for start in (max(len(content) - _SEARCHED, 0), 0):
@@ -91,10 +87,10 @@ def _place(content: mmap.mmap | bytes) -> int | None:
     return None
 
 
-def _digest(content: mmap.mmap | bytes, place: int) -> str:
-    """SHA-256 of a file whose seal is taken for blank."""
+def _seal_of(content: mmap.mmap | bytes, place: int) -> bytes:
+    """The right seal of a file: the SHA-256 of its bytes, with the seal itself taken for blank."""
     found = hashlib.sha256()
     with memoryview(content) as view, view[:place] as before, view[place + len(BLANK) :] as after:
         for part in (before, BLANK.encode(), after):
             found.update(part)
-    return found.hexdigest()
+    return b"seal:" + found.hexdigest().encode()

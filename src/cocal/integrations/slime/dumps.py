@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import LogProbabilities, Name, Reward, Said, Sample, TokenIds, as_prompt
-from cocal.store.numbered import numbered
-from cocal.store.rows import in_bytes, listed, reading, regular
+from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
 _UNFINISHED = ("pending", "aborted", "failed")
 

@@ -14,9 +14,8 @@ from cocal.errors import ContractError
 from cocal.integrations.sample import Reward, Said, Sample, as_prompt, joined
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.store.numbered import numbered
 from cocal.store.parquet import batches, columns_of
-from cocal.store.rows import reading
+from cocal.store.rows import numbered, reading
 
 
 class _Completion(BaseModel):

@@ -34,8 +34,8 @@ from cocal.policy.online import OnlineLearner
 from cocal.policy.recorder import rollout_rows
 from cocal.policy.rewards import Rewards
 from cocal.store import provenance, write_frame
-from cocal.store.behind import WriteBehind
 from cocal.store.contracts import RESPONSES
+from cocal.store.run_folder import WriteBehind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,13 @@
-"""Digests of a study's outputs: what they see, what they leave out, and what the verdict says."""
+"""Digests of a study's outputs: which ones are listed, and what the verdict says."""
 
 import json
+import re
 import shutil
 
 import pytest
 
 from cocal import cli
 from cocal.errors import ContractError
-from cocal.store.content import content_digest
 from cocal.study.digests import Maker, StudyDigests, main_outputs, verdict
 
 MAKER = Maker(commit="abc", numerics="portable", processor="Some Processor", versions={"python": "3.11.7"})
@@ -27,29 +27,25 @@ def test_equal_bytes_are_said_in_a_sentence():
     )
 
 
-def test_differences_are_grouped_by_stage_the_first_one_first():
-    here = _changed(**{"t.csv": "x", "p/2": "x"})
-    text = verdict(here, THERE, "d.json")
-    assert "2 of 4 outputs differ" in text
-    assert text.index("  policies: 1 of 2 differ: p/2") < text.index("  tables: 1 of 1 differ: t.csv")
-    assert "The first stage that differs is policies" in text
-    assert "like those of another seed" in text
-    assert "so the cause is the machine" in text
-
-
 @pytest.mark.parametrize(
-    ("stage", "expected"), [("questions/a.parquet", "another study"), ("t.csv", "Expect the same confidences")]
+    ("changed", "said"),
+    [
+        (["t.csv", "p/2"], r"2 of 4 outputs differ(?s:.*)\n  policies: 1 of 2 differ: p/2(?s:.*)\n  tables: 1 of 1"),
+        (["t.csv", "p/2"], "The first stage that differs is policies(?s:.*)like those of another seed"),
+        (["questions/a.parquet"], "another study"),
+        (["t.csv"], "Expect the same confidences"),
+        (["t.csv"], "so the cause is the machine"),
+    ],
 )
-def test_what_to_expect_depends_on_the_first_stage(stage, expected):
-    assert expected in verdict(_changed(**{stage: "x"}), THERE, "d.json")
+def test_differences_are_grouped_by_stage_the_first_of_which_says_what_to_expect(changed, said):
+    assert re.search(said, verdict(_changed(**dict.fromkeys(changed, "x")), THERE, "d.json"))
 
 
 def test_other_versions_commits_and_numerics_are_named():
     maker = Maker(commit="def", numerics="native", processor="Other", versions={"python": "3.12.1"})
     text = verdict(_changed(**{"t.csv": "x"}).model_copy(update={"made_by": maker}), THERE, "d.json")
-    assert "python 3.11.7 there and 3.12.1 here" in text
-    assert "abc there and def here" in text
-    assert "portable there and native here" in text
+    for words in ("python 3.11.7 there and 3.12.1 here", "abc there and def here", "portable there and native here"):
+        assert words in text
     assert "because" not in text, "it chose native numerics"
     maker = maker.model_copy(update={"obstacle": "portable results need Linux, not Darwin on arm64"})
     text = verdict(_changed(**{"t.csv": "x"}).model_copy(update={"made_by": maker}), THERE, "d.json")
@@ -108,35 +104,3 @@ def test_without_a_file_there_is_nothing_to_compare(tmp_path, capsys):
     assert "none.json: there are no such digests" in capsys.readouterr().out
     assert cli.main(["digests", "--results", str(tmp_path)]) == 2
     assert "no finished study" in capsys.readouterr().err
-
-
-def test_provenance_is_no_content_and_every_bit_is(tmp_path):
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    import xarray as xr
-    from safetensors.numpy import save_file
-
-    from cocal.store import write_dataset
-
-    def table(name, value, **metadata):
-        content = pa.table({"a": pa.array([0.5, value]), "b": [[1], None]}).replace_schema_metadata(metadata or None)
-        pq.write_table(content, tmp_path / name)
-
-    def arrays(name, value, **attributes):
-        write_dataset(tmp_path / name, xr.Dataset({"a": ("x", np.array([0.5, value]))}), attributes)
-
-    def tensors(name, value, **metadata):
-        save_file({"a": np.array([0.5, value])}, tmp_path / name, metadata=metadata)
-
-    for write, suffix in ((table, "parquet"), (arrays, "nc"), (tensors, "safetensors")):
-        write(f"one.{suffix}", 1.0, made_by="1")
-        write(f"same.{suffix}", 1.0, made_by="2")
-        write(f"other.{suffix}", np.nextafter(1.0, 2.0), made_by="1")
-        one, same, other = (content_digest(tmp_path / f"{name}.{suffix}") for name in ("one", "same", "other"))
-        assert one == same != other, suffix
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ContractError, match="no weights and no tables"):
-        content_digest(tmp_path / "empty")
-    with pytest.raises(ContractError, match="no such file"):
-        content_digest(tmp_path / "none")

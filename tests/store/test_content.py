@@ -1,0 +1,73 @@
+"""Identities and contents of products: provenance is no content, and every bit of a number is."""
+
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xarray as xr
+from safetensors.numpy import save_file
+
+from cocal.errors import ContractError
+from cocal.features.writer import create_features
+from cocal.store import write_dataset
+from cocal.store.content import content_digest, identity
+
+
+def _table(path, value, **metadata):
+    content = pa.table({"a": pa.array([0.5, value]), "b": [[1], None]}).replace_schema_metadata(metadata)
+    pq.write_table(content, path)
+
+
+def _arrays(path, value, **attributes):
+    write_dataset(path, xr.Dataset({"a": ("x", np.array([0.5, value]))}), attributes)
+
+
+def _tensors(path, value, **metadata):
+    save_file({"a": np.array([0.5, value])}, path, metadata=metadata)
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(_table, "parquet"), (_arrays, "nc"), (_tensors, "safetensors")])
+def test_provenance_is_no_content_and_every_bit_is(tmp_path, write, suffix):
+    paths = [tmp_path / f"{name}.{suffix}" for name in ("one", "same", "other")]
+    for path, value, maker in zip(paths, (1.0, 1.0, np.nextafter(1.0, 2.0)), "121", strict=True):
+        write(path, value, made_by=maker)
+    one, same, other = map(content_digest, paths)
+    assert one == same != other
+    assert len(set(map(identity, paths))) == 3
+
+
+def test_a_folder_without_results_has_no_content(tmp_path):
+    with pytest.raises(ContractError, match="no weights and no tables"):
+        content_digest(tmp_path)
+    for digest in (content_digest, identity):
+        with pytest.raises(ContractError, match="no such file"):
+            digest(tmp_path / "none")
+
+
+def test_other_features_are_another_product(tmp_path):
+    path, found = tmp_path / "features.zarr", []
+    for value in (0.0, 0.0, 1.0):
+        shutil.rmtree(path, ignore_errors=True)
+        writer = create_features(path, responses=2, layers=[0], hidden=3, rows_per_chunk=2, dtype="float32")
+        writer.write(0, np.arange(2), ["a", "b"], np.ones(2, dtype=int), np.full((2, 1, 2, 3), value))
+        found.append((identity(path), content_digest(path)))
+    assert found[0] == found[1]
+    assert set(found[0]).isdisjoint(found[2])
+
+
+def test_a_folder_of_tables_is_told_from_another_by_each_table_and_its_name(tmp_path):
+    folder = tmp_path / "rollouts"
+    folder.mkdir()
+    for step in (9, 10, 11):
+        _table(folder / f"step-{step:05d}.parquet", float(step))
+    found = [identity(folder)]
+    assert identity(shutil.copytree(folder, tmp_path / "copy")) == found[0]
+    _table(folder / "step-00010.parquet", 0.0)
+    found.append(identity(folder))
+    (folder / "step-00010.parquet").rename(folder / "step-00012.parquet")
+    found.append(identity(folder))
+    (folder / "step-00011.parquet").unlink()
+    found.append(identity(folder))
+    assert len(set(found)) == 4
