@@ -17,7 +17,7 @@ NVIDIA GeForce RTX 4090, 24564, 8.9, 580.65.06
 NVIDIA H100 80GB HBM3, 81559, 9.0, 580.65.06
 """
 RTX, H100 = parse_gpus(LISTING, None)[0]
-GOOD = Machine((RTX,), "580.65.06", "2.13.0", "13.0", True, False, True, True)
+GOOD = Machine((RTX,), "580.65.06", "2.13.0", "13.0", compiler=True, toolkit=False, vllm=True)
 RUN = Run({"train": 1, "responses": 1, "features": 1}, allowed=1, conda=False)
 SITE = Site("cpu", "gpu", "b200", 8, 1440, "")
 
@@ -49,7 +49,7 @@ def test_pytorch_is_known_without_its_import():
 def test_a_card_that_suits_the_study_has_no_problems(study):
     assert on_workstation(study(), RUN, GOOD) == []
     assert on_workstation(study(card="80gb"), RUN, GOOD._replace(gpus=(H100,))) == []
-    bare = GOOD._replace(torch="2.13.0+cpu", cuda=None, compiler=False, training_vllm=False, sampling_vllm=False)
+    bare = GOOD._replace(torch="2.13.0+cpu", cuda=None, compiler=False, vllm=False)
     assert on_workstation(study(), RUN._replace(conda=True), bare) == [], "conda brings all of it"
 
 
@@ -74,8 +74,8 @@ def test_a_card_that_suits_the_study_has_no_problems(study):
             {},
             "need a C compiler, which Triton calls: install gcc or clang, or run with --sdm conda",
         ),
-        ({"training_vllm": False}, {}, "policy.trl.vllm: vLLM is not installed .*envs/train.yaml"),
-        ({"sampling_vllm": False}, {}, "generation.engine: vLLM is not installed: .*export COCAL_VLLM_PYTHON"),
+        ({"vllm": False}, {}, "policy.trl.vllm: vLLM is not installed .*envs/gpu.yaml"),
+        ({"vllm": False}, {"gpus": {"responses": 1}}, "generation.engine: vLLM is not installed .*envs/gpu.yaml"),
         (
             {},
             {"gpus": {"train": 4}, "allowed": 4},

@@ -59,7 +59,6 @@ EDITS = {
         "TEMPERATURE = 0.02",
         {"paper": SAMPLING},
     ),
-    "vLLM's own process": ("generation/vllm_process/worker.py", "seed=0,", "seed=1,", {"paper": SAMPLING}),
     "slime's hooks": ("integrations/slime/hooks.py", '"acc": float(', '"acc": 1 - float(', {"paper": {"slime"}}),
     "an argument's default": ("companion/online.py", "window: int = 1", "window: int = 2", {"paper": {"online"}}),
     "a reader of exhibits": ("exhibits/base/inputs.py", '"sample", "answer", ', '"answer", ', {"paper": EXHIBITS}),

@@ -1,6 +1,6 @@
 # Inputs and parameters of the rules of backbones and of their training.
 # The environment of TRL's trainer holds vLLM if the trainer samples with it.
-TRAINING_ENVIRONMENT = f"../../envs/{'train' if STUDY.policy.trl.vllm else 'cocal'}.yaml"
+TRAINING_ENVIRONMENT = f"../../envs/{'gpu' if STUDY.policy.trl.vllm else 'cocal'}.yaml"
 TRAIN = train_command(STUDY.policy.trl, f"{workflow.basedir}/workflow/scripts/accelerate.sh")
 
 

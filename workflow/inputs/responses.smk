@@ -9,10 +9,10 @@ if STUDY.judge.kind == "llm":
     )
 # The file that is written when a judge from the hub has been downloaded.
 JUDGE = ["results/judge.json"] if STUDY.judge.kind == "llm" and not STUDY.judge.local else []
-# Names of the code that opens the engines, and of the code that they run in processes of their own.
-ENGINE_CODE = [name for engine in ENGINES for name in (engine.opens, *engine.kept_apart)]
+# Names of the code that opens the engines.
+ENGINE_CODE = [engine.opens for engine in ENGINES]
 IN_VLLM = any(engine.kind == "vllm" for engine in ENGINES)
-GENERATION_ENVIRONMENT = "../../envs/vllm.yaml" if IN_VLLM else "../../envs/cocal.yaml"
+GENERATION_ENVIRONMENT = "../../envs/gpu.yaml" if IN_VLLM else "../../envs/cocal.yaml"
 
 
 def response_texts(domain):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cocal.runtime.granted import check_gpus
+from cocal.runtime.gpus import check_gpus
 from cocal.runtime.numerics import active, check_torch
 from cocal.runtime.startup import begin_work, without_compiler
 
