@@ -3,34 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 from cocal.config.backbone import BackboneSettings, PretrainingSettings
 from cocal.config.base import Count, Model, Positive, Share
 from cocal.config.study import Study
+from cocal.resources.rules import Stage, rule_of
 from cocal.study import online, plan, rivals
-
-Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
-
-STAGES: dict[Stage, tuple[str, ...]] = {
-    "questions": ("sources", "questions", "overlap"),
-    "policies": ("backbone", "existing_backbone", "train", "train_coupled", "slime", "import_", "resample"),
-    "responses": ("judge_checkpoint", "responses", "factual_responses"),
-    "features": ("features", "factual_features", "prompt_features", "replay"),
-    "companions": (
-        *("companions", "postcal_companions", "prompt_companions", "ablation_companions", "one_layer_companions"),
-        "online",
-    ),
-    "predictions": (
-        *("predictions", "sweep_predictions", "budget_predictions", "ablation_predictions", "recalibrate", "latency"),
-    ),
-    "results": (
-        *("metrics", "sweep_metrics", "budget_metrics", "ablation_metrics", "cross_policy_metrics", "checks"),
-        "recalibrated_metrics",
-        *("table_", "figure_", "all"),
-    ),
-}
-"""Names of the rules of each stage; a name that ends with an underscore stands for all rules that begin with it."""
 
 _TERA = 1e12
 _HALF, _SINGLE = 2, 4
@@ -96,7 +74,7 @@ class Workload:
     """One kind of work on one backbone.
 
     Attributes:
-        rule: Name of the rule of its jobs.
+        rule: Name of the rule of its jobs in `cocal.resources.rules`, or of a variant of it.
         hours: Wall-clock hours of all its jobs, one after the other, including their start.
         gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
         storage: Bytes that it leaves in results/.
@@ -112,22 +90,14 @@ class Workload:
     jobs: int = 1
 
     @property
-    def stage(self) -> Stage | None:
+    def stage(self) -> Stage:
         """Stage of the study to which the rule belongs."""
-        return stage_of(self.rule)
+        return rule_of(self.rule).stage
 
     @property
     def gpu_hours(self) -> float:
         """GPU-hours of all its jobs."""
         return self.hours * self.gpus
-
-
-def stage_of(rule: str) -> Stage | None:
-    """Stage of a rule; None if the rule belongs to no stage."""
-    for stage, rules in STAGES.items():
-        if rule in rules or any(name.endswith("_") and rule.startswith(name) for name in rules):
-            return stage
-    return None
 
 
 def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
@@ -178,7 +148,7 @@ class _Backbone:
         # two resumable checkpoints, each with float32 weights and both moments of Adam
         transient = 2 * runs * self._parameters * 3 * _SINGLE
         stored += self._state_bytes(self._rollouts, len(self._layers))
-        return Workload("train", hours, gpus, stored, transient, jobs=runs)
+        return Workload("train_", hours, gpus, stored, transient, jobs=runs)
 
     def resampling(self) -> Workload:
         """Resampling for PostCal: as many responses as rollouts, with the features of the final block."""
@@ -233,17 +203,17 @@ class _Backbone:
             steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
             targets = 1 if experience == "prompts" else len(study.companion.targets)
             size = study.policy.responses_per_question if experience == "prompts" else 1
-            rule = {"rollouts": "companions", "resampled": "postcal_companions"}.get(experience, "prompt_companions")
-            yield self._fits(rule, [step / size for step in steps], targets, width=1 if experience == "prompts" else 2)
+            width = 1 if experience == "prompts" else 2
+            yield self._fits("companions", [step / size for step in steps], targets, width)
         states = len(plan.ablation_states(study, self._name))
-        yield self._fits("ablation_companions", [study.policy.steps] * states, 1, width=2)
+        yield self._fits("companions", [study.policy.steps] * states, 1, 2)
         if self._name == study.main_backbone and rivals.reads_states(study, "grpo"):
             # as long as a whole companion, for the time of one of its layers is not known
-            yield self._fits("one_layer_companions", [study.policy.steps], len(study.companion.targets), width=2)
+            yield self._fits("companions", [study.policy.steps], len(study.companion.targets), 2)
         if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):
             # a window of one step is one of the replay's passes, and one of as many steps as passes is as long
             share = sum(online.windows(study)) / study.companion.passes
-            yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), width=2)
+            yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), 2)
 
     def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
         members = targets * len(self._study.companion.seeds)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.resources.estimate import STAGES, Assumptions, Workload, stage_of, workloads
+from cocal.resources.estimate import Assumptions, Workload, workloads
+from cocal.resources.rules import STAGES, rule_of
 
 _COLUMNS = ("stage", "jobs", "GPU-hours", "storage", "while it runs")
 
@@ -44,7 +45,8 @@ def forecast(study: Study, assumed: Assumptions, jobs_of_rules: Mapping[str, int
     """
     jobs: Counter[str] = Counter()
     for rule, count in jobs_of_rules.items():
-        jobs[stage_of(rule) or rule] += count
+        known = rule_of(rule)
+        jobs[known.stage if known else rule] += count
     work = list(workloads(study, assumed))
     stages = (*STAGES, *(name for name in jobs if name not in STAGES))
     of_stages = [_row(stage, jobs[stage], [one for one in work if one.stage == stage]) for stage in stages]

@@ -6,20 +6,17 @@ and kernels waste is in `OVERHEAD`.
 
 from collections.abc import Collection, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from cocal.config.backbone import BackboneSettings, DecoderSettings, PretrainingSettings
 from cocal.config.policy import Algorithm
 from cocal.config.study import Study
 from cocal.resources.estimate import parameters_of
+from cocal.resources.rules import Memory, memory_of
 
 GIB = 2**30
 _HALF, _SINGLE = 2, 4
 """Bytes of a number in half and in single precision."""
-_TRAINING = ("train", "train_coupled")
-SAMPLING = ("resample", "responses", "factual_responses", "latency")
-"""Rules whose jobs start the engine of `generation.engine`."""
-_FITS = ("companions", "postcal_companions", "prompt_companions", "ablation_companions", "one_layer_companions")
 OVERHEAD = 1.5 * GIB
 """Bytes of the context of CUDA, of CUDA graphs and of what the allocator cannot use, for each process."""
 PROMPT = 512
@@ -30,14 +27,14 @@ _VOCABULARY = 151_936
 class Need(NamedTuple):
     """Memory of one kind of job on one GPU."""
 
+    kind: Memory
+    """What it is of the jobs of a rule (`cocal.resources.rules`)."""
     job: str
     """What the job does, in words."""
     parts: dict[str, float]
     """Bytes of everything that lies on the GPU at the same time, by what it is."""
     lower: str
     """Keys of the study that lower it."""
-    rules: tuple[str, ...] = ("features", "factual_features", "prompt_features", "replay")
-    """Rules of such jobs."""
 
     @property
     def bytes(self) -> float:
@@ -48,14 +45,14 @@ class Need(NamedTuple):
 class Share(NamedTuple):
     """Memory that vLLM must find in its share of a GPU."""
 
+    kind: Memory
+    """What it is of the jobs of a rule."""
     job: str
     key: str
     """Key of the share."""
     share: float
     parts: dict[str, float]
     """Bytes of the weights, of a cache for the longest sequence, and of the overhead."""
-    rules: tuple[str, ...]
-    """Rules of such jobs."""
 
     @property
     def bytes(self) -> float:
@@ -101,18 +98,13 @@ def shares(study: Study, name: str) -> Iterator[Share]:
     one = _Jobs(study, name, 0)
     if study.policy.trl.vllm and study.policy.engine == "trl":
         longest = max(study.policy.max_response_length[a] for a in study.policy.algorithms) + PROMPT
-        yield Share(
-            "rollouts",
-            "policy.trl.vllm_memory_share",
-            study.policy.trl.vllm_memory_share,
-            one.engine(longest),
-            _TRAINING,
-        )
+        share = study.policy.trl.vllm_memory_share
+        yield Share("update", "rollouts", "policy.trl.vllm_memory_share", share, one.engine(longest))
     engine = study.generation.engine
     if engine.kind == "vllm":
         longest = max(study.datasets[s].max_response_length for s in one.sets) + PROMPT
         parts = one.engine(longest, engine.tensor_parallel)
-        yield Share("responses", "generation.engine.memory_share", engine.memory_share, parts, SAMPLING)
+        yield Share("engine", "responses", "generation.engine.memory_share", engine.memory_share, parts)
 
 
 def most(study: Study, memory: float) -> dict[str, Need]:
@@ -127,15 +119,14 @@ def too_small(study: Study, memory: float, rules: Collection[str] | None = None)
     Args:
         rules: Rules of the jobs that count; by default those of all.
     """
+    kinds = {*get_args(Memory)} if rules is None else memory_of(rules)
     found = []
     for name in study.backbones:
         worst: dict[str, Need] = {}
         for need in needs(study, name, memory * GIB):
-            if rules is not None and not {*need.rules} & {*rules}:
-                continue
-            kind = need.job.partition(" of ")[0]
-            if need.bytes > memory * GIB and need.bytes > (worst[kind].bytes if kind in worst else 0):
-                worst[kind] = need
+            if need.kind in kinds and need.bytes > memory * GIB:
+                job = need.job.partition(" of ")[0]
+                worst[job] = max(worst.get(job, need), need, key=lambda one: one.bytes)
         found += [
             f"{name}, {need.job}: {_listed(need.parts)}, together {need.bytes / GIB:.1f} GiB, are more than the "
             f"{memory:.1f} GiB of the GPU: lower {need.lower}"
@@ -145,7 +136,7 @@ def too_small(study: Study, memory: float, rules: Collection[str] | None = None)
             f"{name}, {one.job}: vLLM needs {_listed(one.parts)}, together {one.bytes / GIB:.1f} GiB, but its share is "
             f"{one.share * memory:.1f} GiB: raise {one.key} = {one.share:g}"
             for one in shares(study, name)
-            if one.bytes > one.share * memory * GIB and (rules is None or {*one.rules} & {*rules})
+            if one.bytes > one.share * memory * GIB and one.kind in kinds
         ]
     return found
 
@@ -181,21 +172,21 @@ class _Jobs:
         update = master | kept_moments | {"bfloat16 copies": copies, "activations": kept, "overhead": OVERHEAD}
         if trl.vllm:
             update["vLLM asleep"] = OVERHEAD
-        yield Need(f"update of {algorithm}", update, lower, _TRAINING)
+        yield Need("update", f"update of {algorithm}", update, lower)
         if trl.moments == "host":
             one = 3 * _SINGLE * self._largest_parameter()  # its moments, and what the update makes
             step = master | {"moments of one parameter": one, "overhead": 2 * OVERHEAD}
-            yield Need(f"step of Adam of {algorithm}", step, lower, _TRAINING)
+            yield Need("update", f"step of Adam of {algorithm}", step, lower)
         if trl.vllm:
             rollouts = {"weights": master["weights"], "vLLM": trl.vllm_memory_share * self._memory}
             rollouts |= kept_moments | {"overhead": OVERHEAD}
-            yield Need(f"rollouts of {algorithm}", rollouts, "policy.trl.vllm_memory_share", _TRAINING)
+            yield Need("update", f"rollouts of {algorithm}", rollouts, "policy.trl.vllm_memory_share")
         # the pass over states and log-probabilities holds the logits of a micro-batch, and a row of them in float32
         rows = policy.max_response_length[algorithm] * self._vocabulary
         logits = policy.micro_batch * rows * _HALF + 2 * rows * _SINGLE
         reading = {"weights": master["weights"], "bfloat16 copies": copies, "logits": logits}
         reading |= kept_moments | {"activations": self._block(tokens), "overhead": 2 * OVERHEAD}
-        yield Need(f"states of {algorithm}", reading, lower, _TRAINING)
+        yield Need("update", f"states of {algorithm}", reading, lower)
 
     def sampling(self) -> Iterator[Need]:
         """Responses, and the resampling and the timing that hold the policy beside its engine."""
@@ -209,12 +200,12 @@ class _Jobs:
             own["logits"] = engine.batch_size * self._vocabulary * 3 * _SINGLE
             lower = "generation.engine.batch_size or features.batch_tokens"
         beside = {"policy": weights, "activations": self._block(self._batch()), "overhead": OVERHEAD}
-        yield Need("resampling and timing", own | beside, lower, ("resample", "latency"))
+        yield Need("policy", "resampling and timing", own | beside, lower)
 
     def features(self) -> Need:
         """Hidden states of responses."""
         parts = {"weights": _HALF * self._parameters, "activations": self._block(self._batch()), "overhead": OVERHEAD}
-        return Need("features", parts, "features.batch_tokens")
+        return Need("states", "features", parts, "features.batch_tokens")
 
     def companions(self) -> Need:
         """Companions of all seeds and targets with their gradients and moments; they take what memory is left for
@@ -224,9 +215,8 @@ class _Jobs:
         weights = sum(a * b + 3 * b for a, b in pairwise(sizes))
         members = len(settings.targets) * len(settings.seeds)
         held = 4 * _SINGLE * weights * members + settings.batch_size * members * sum(sizes) * 4 * _SINGLE
-        return Need(
-            "companions", {"members": held, "overhead": OVERHEAD}, "companion.widths or companion.batch_size", _FITS
-        )
+        parts = {"members": held, "overhead": OVERHEAD}
+        return Need("fits", "companions", parts, "companion.widths or companion.batch_size")
 
     def engine(self, longest: int, gpus: int = 1) -> dict[str, float]:
         """Weights of an engine in bfloat16, the cache of one sequence, and the overhead."""

@@ -9,8 +9,9 @@ from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError
 from cocal.resources.gpus import gpu_of
-from cocal.resources.memory import SAMPLING, too_small
+from cocal.resources.memory import too_small
 from cocal.resources.outlook import fitting_card
+from cocal.resources.rules import memory_of
 from cocal.runtime.gpus import NO_VLLM, PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
 from cocal.runtime.slurm import Site, site_of
 
@@ -20,7 +21,6 @@ _FLASHINFER_BY_DEFAULT = 10.0
 """Compute capability from which vLLM chooses FlashInfer, which compiles its kernels where it runs."""
 _CONDA_CUDA = "13.0"
 """CUDA of the PyTorch of envs/gpu.yaml."""
-_TRAINING = {"train", "train_coupled"}
 
 
 class Run(NamedTuple):
@@ -83,7 +83,7 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
 def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
     """A sentence for each reason why the GPUs that the profile asks for do not suit the study."""
     trl, found = study.policy.trl, []
-    if _TRAINING & run.gpus.keys():
+    if "update" in memory_of(run.gpus):
         for key, wanted, variable, asked in (
             ("devices", trl.devices, "COCAL_SLURM_NODE_GPUS", site.node_gpus),
             ("nodes", trl.nodes, "COCAL_SLURM_NODES", site.nodes),
@@ -102,8 +102,8 @@ def _software(study: Study, run: Run, machine: Machine) -> list[str]:
     """Driver, PyTorch, vLLM, compiler and toolkit; those of conda's environments are pinned and bring a compiler."""
     obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
     found = [obstacle] if obstacle else []
-    trains = study.policy.trl.vllm and bool(_TRAINING & run.gpus.keys())
-    samples = study.generation.engine.kind == "vllm" and bool({*run.gpus} & {*SAMPLING})
+    trains = study.policy.trl.vllm and "update" in memory_of(run.gpus)
+    samples = study.generation.engine.kind == "vllm" and "engine" in memory_of(run.gpus)
     if (trains or samples) and not run.conda:
         if not machine.vllm:
             found.append(f"{'policy.trl.vllm' if trains else 'generation.engine'}: {NO_VLLM}")
@@ -132,7 +132,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
     rule = max(run.gpus, key=run.gpus.__getitem__)
     key = "policy.trl.devices" if rule.startswith("train") else "the number of its GPUs in the study"
     found = []
-    if study.policy.trl.nodes > 1 and _TRAINING & run.gpus.keys():
+    if study.policy.trl.nodes > 1 and "update" in memory_of(run.gpus):
         found.append(
             f"the training takes policy.trl.nodes = {study.policy.trl.nodes}: run it with --profile slurm, or lower it"
         )

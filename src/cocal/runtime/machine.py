@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from cocal.runtime.gpus import check_gpus
 from cocal.runtime.numerics import active, check_torch
-from cocal.runtime.startup import begin_work, without_compiler
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +27,6 @@ def fix_threads() -> None:
     """
     import torch
 
-    begin_work()
-    without_compiler()
     check_torch()
     check_gpus()
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
