@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cocal.runtime.extras import EXTRAS
+from cocal.runtime.machine_errors import EXTRAS
 
 OLDER = {"gpu.yaml": {"numpy": "2.3.5"}}
 """The older releases that vLLM 0.32 asks for, as the file says."""

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from cocal.runtime.extras import EXTRAS
+from cocal.runtime.machine_errors import EXTRAS
 from own_rollouts import write_lines
 
 _WITHOUT_EXTRAS = """

@@ -1,10 +1,8 @@
 """The process of a job: its number of threads, its device and the memory that it has used."""
 
 import os
-import platform
 import resource
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cocal.runtime.gpus import check_gpus
@@ -55,11 +53,3 @@ def best_device() -> "torch.device":
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def processor() -> str:
-    """The model of the processor as Linux names it; elsewhere its architecture and the system."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, f"{platform.machine()} ({platform.system()})")
