@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
-from cocal.generation import engines
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 
@@ -61,7 +60,7 @@ def _no_engine(monkeypatch):
     def refuse(*_):
         raise AssertionError("an engine was opened")
 
-    monkeypatch.setattr(engines, "open_engine", refuse)
+    monkeypatch.setattr("cocal.generation.transformers_engine.open_transformers", refuse)
 
 
 @pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])

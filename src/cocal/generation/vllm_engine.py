@@ -35,7 +35,8 @@ _MEMORY = (
 
 @contextmanager
 def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator["VllmEngine"]:
-    """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used.
+    """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
+    engine at a time.
 
     Raises:
         ContractError: if the checkpoint is not complete.
