@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
+from cocal.generation.judging import evaluation
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 
@@ -60,7 +61,8 @@ def _no_engine(monkeypatch):
     def refuse(*_):
         raise AssertionError("an engine was opened")
 
-    monkeypatch.setattr("cocal.generation.transformers_engine.open_transformers", refuse)
+    for module in ("opening", "evaluation"):
+        monkeypatch.setattr(f"cocal.generation.judging.{module}.open_engine", refuse)
 
 
 @pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
@@ -116,8 +118,6 @@ def test_a_judge_of_nonsense_costs_no_responses(command, judge, tmp_path, capsys
 
 
 def test_a_killed_run_neither_samples_nor_judges_again(command, tmp_path, monkeypatch, caplog):
-    from cocal.generation.judging import evaluation
-
     real, judged = evaluation.judge_set, []
 
     def dying(sampled, questions, *rest, **options):
@@ -141,9 +141,7 @@ def test_a_killed_run_neither_samples_nor_judges_again(command, tmp_path, monkey
 
 def test_all_sets_are_sampled_by_one_engine(command, tmp_path, monkeypatch):
     """A run that goes on under another engine begins anew: its sets must not differ in their engine."""
-    from cocal.generation import responses
-
-    real, sampled = responses.sample_responses, []
+    real, sampled = evaluation.sample_responses, []
 
     def dying(questions, *rest, **options):
         sampled.append(questions["dataset"].iloc[0])
@@ -151,7 +149,7 @@ def test_all_sets_are_sampled_by_one_engine(command, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(questions, *rest, **options)
 
-    monkeypatch.setattr(responses, "sample_responses", dying)
+    monkeypatch.setattr(evaluation, "sample_responses", dying)
     both = command({"kind": "exact-match"}, "facts", "sums")
     with pytest.raises(KeyboardInterrupt):
         main(both)

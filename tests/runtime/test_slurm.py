@@ -195,16 +195,10 @@ def test_time_limits_are_read_in_minutes(limit, minutes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"cpu_partition": "long"},
-            "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL",
-        ),
+        ({"cpu_partition": "long"}, "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL"),
         ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL"),
         ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8"),
-        (
-            {"gpu_partition": "mixed", "gpu_type": ""},
-            "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4",
-        ),
+        ({"gpu_partition": "mixed", "gpu_type": ""}, "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4"),
         ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs of type 'b200'; it offers none"),
         ({"node_gpus": 16}, "has 16 GPUs of type 'b200'"),
         (
@@ -240,10 +234,7 @@ def test_no_account_is_guessed():
 def test_jobs_of_this_folder_are_found_in_the_queue():
     """Not those of other folders, nor a job in which Snakemake itself runs."""
     jobs = slurm.parse_queue(SQUEUE, Path("/home/a/cocal"))
-    assert jobs == [
-        Job("16", "RUNNING", "rule_train_wildcards_qwen3-8b_grpo"),
-        Job("17", "PENDING", "rule_questions"),
-    ]
+    assert jobs == [Job("16", "RUNNING", "rule_train_wildcards_qwen3-8b_grpo"), Job("17", "PENDING", "rule_questions")]
     with pytest.raises(
         ClusterError,
         match=r"^/home/a/cocal: an earlier run is still at work.*\n  job 16 RUNNING rule_train.*\n  job 17 PENDING "

@@ -120,10 +120,7 @@ def test_rules_are_looked_up_by_name_family_and_variant():
     ("reason", "line"),
     [
         ("Missing output files: results/a.tex, results/a.csv", "its output is missing"),
-        (
-            "Missing output files: a; Input files updated by another job: b, c",
-            "its output is missing",
-        ),
+        ("Missing output files: a; Input files updated by another job: b, c", "its output is missing"),
         ("Input files updated by another job: b, c", "its input is made anew"),
         ("Updated input files: results/questions/x.parquet", "input changed: results/questions/x.parquet"),
         ("Code has changed since last execution", "code changed"),

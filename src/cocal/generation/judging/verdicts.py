@@ -33,11 +33,7 @@ def with_verdicts(
     exact = pd.Series(ExactMatch().correct(golds, answers, texts).values, dtype="boolean").where(factual)
     accuracy = pd.Series(correct).groupby(np.asarray(groups)).transform("mean").to_numpy(dtype=np.float64)
     return sampled.assign(
-        answer_class=classes,
-        correct=correct,
-        exact_match=exact.array,
-        decided=decided,
-        group_accuracy=accuracy,
+        answer_class=classes, correct=correct, exact_match=exact.array, decided=decided, group_accuracy=accuracy
     )
 
 
