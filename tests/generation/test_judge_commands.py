@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
+from cocal.generation.engine import Completion
 from cocal.generation.judging import evaluation
+from cocal.generation.rows import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 
@@ -203,29 +205,10 @@ def test_a_wrong_judge_is_refused_before_anything_is_sampled(command, capsys, mo
 def test_responses_of_a_user_are_judged(place, tmp_path, capsys):
     """A table without verdicts, of mathematics, by computer algebra."""
     questions = read_frame(place / "questions/sums.parquet", QUESTIONS)
-    table = pd.DataFrame(
-        {
-            "dataset": "sums",
-            "question_id": questions["question_id"],
-            "response_id": np.arange(COUNT),
-            "step": 0,
-            "sample": 0,
-            "prompt_ids": [[1]] * COUNT,
-            "response_ids": [[2]] * COUNT,
-            "logprobs": [[-0.5]] * COUNT,
-            "text": "t",
-            "length": 1,
-            "finish_reason": "stop",
-            "truncated": False,
-            "mean_logprob": -0.5,
-            "answer": "0" + questions["answer"].astype("str"),
-            "reward_task": np.nan,
-            "reward_calibration": np.nan,
-            "confidence": np.nan,
-            "p_true": np.nan,
-            "p_true_mass": np.nan,
-        }
-    )
+    texts = [f"\\boxed{{0{answer}}}" for answer in questions["answer"]]
+    completion = Completion([2], np.array([-0.5], dtype=np.float32), "stop")
+    facts = {"dataset": "sums", "question_ids": questions["question_id"], "prompt_ids": [[1]] * COUNT}
+    table = sampled_rows([completion] * COUNT, texts, "answer", group_size=1, step=0, **facts)
     assert not set(VERDICTS) & set(table)
     table.to_parquet(tmp_path / "mine.parquet")
     flags = ["judge", f"--questions={place / 'questions/sums.parquet'}", f"--output={tmp_path / 'judged.parquet'}"]

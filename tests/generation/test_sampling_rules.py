@@ -24,6 +24,9 @@ def test_every_set_format_and_checkpoint_has_its_own_noise():
     names = [Evaluated(*cell[:4], ResponsePlan(sets={}), {}).identity(cell[4]) for cell in cells]
     starts = {sampling_seeds(name, seed, 1, 10)[0] for name in names for seed in (42, 43)}
     assert len(starts) == 2 * len(cells)
+    streams = {seed + j for seed in sampling_seeds(names[0], 42, 100, 10) for j in range(10)}
+    assert len(streams) == 1000
+    assert max(streams) < 2**63
 
 
 def test_the_settings_of_sampling_are_all_taken():

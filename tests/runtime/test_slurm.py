@@ -72,8 +72,8 @@ def _requests(output: str) -> dict[str, set[str]]:
 def requests(repository, tmp_path_factory) -> dict[str, set[str]]:
     """What the rules of the studies for clusters ask for."""
     found = {}
-    for study in ("paper", "rehearsal"):
-        done = _dry_run(repository, tmp_path_factory.mktemp(study), "--configfile", f"config/{study}.yaml")
+    for flags in ((), ("--configfile", "config/rehearsal.yaml")):  # without flags the profile runs the paper study
+        done = _dry_run(repository, tmp_path_factory.mktemp("run"), *flags)
         assert done.returncode == 0, done.stderr
         for rule, resources in _requests(done.stdout + done.stderr).items():
             found.setdefault(rule, set()).update(resources)
@@ -114,19 +114,7 @@ def test_profile_names_rules_that_exist_and_grows_with_attempts(repository, monk
     assert f"{profile['slurm-jobname-prefix']}_" == slurm.JOB_PREFIX
 
 
-@pytest.mark.parametrize(("flags", "study"), [((), "paper"), (("--configfile", "config/smoke.yaml"), "smoke")])
-def test_the_profile_runs_the_paper_study_unless_another_is_given(repository, tmp_path, flags, study):
-    """Which replaces it: nothing of the paper study is left."""
-    done = _dry_run(repository, tmp_path, *flags)
-    assert done.returncode == 0, done.stderr
-    text = done.stdout + done.stderr
-    assert ("results/policies/qwen3-8b/" in text, "results/questions/math500.parquet" in text) == (
-        study == "paper",
-    ) * 2
-    assert ("results/policies/smoke/" in text) == (study == "smoke")
-
-
-def test_the_environment_names_the_site(repository, tmp_path):
+def test_another_study_replaces_the_papers_and_the_environment_names_the_site(repository, tmp_path):
     site = {
         "COCAL_SLURM_ACCOUNT": "nlp",
         "COCAL_SLURM_CPU_PARTITION": "short",
@@ -137,7 +125,11 @@ def test_the_environment_names_the_site(repository, tmp_path):
     }
     done = _dry_run(repository, tmp_path, "--configfile", "config/smoke.yaml", **site)
     assert done.returncode == 0, done.stderr
-    requests = _requests(done.stdout + done.stderr)
+    text = done.stdout + done.stderr
+    assert "results/policies/smoke/" in text
+    assert "qwen3-8b" not in text
+    assert "results/questions/math500.parquet" not in text
+    requests = _requests(text)
     assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train"]
     assert {"cpus_per_task=16", "mem_mb=200000"} <= requests["train"], "half of a node of eight"
     assert not any(resource.startswith("nodes=") for resource in requests["train"]), "SLURM's own default is one"
