@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.resources.estimate import Assumptions, workloads
+from cocal.resources.forecast import aligned
 from cocal.resources.gpus import GPUS, Gpu, assumptions_on
 from cocal.resources.memory import GIB, most, too_small
 from cocal.resources.rules import STAGES
@@ -47,7 +48,4 @@ def outlook(
         if worst:
             more = f" (and {len(worst) - 1} more)" if worst[1:] else ""
             reasons.append(f"{gpu.label} is too small: {worst[0]}{more}")
-    widths = [max(map(len, column)) for column in columns]
-    rows = list(zip(*columns, strict=True))
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-    return [*lines, *reasons]
+    return [*aligned(list(zip(*columns, strict=True))), *reasons]
