@@ -1,4 +1,4 @@
-"""What a study will take: GPU-hours and storage from stated assumptions, jobs from the workflow itself."""
+"""The costs of a study: GPU-hours and storage from stated assumptions, jobs from the workflow itself."""
 
 import re
 

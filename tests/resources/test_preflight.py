@@ -1,4 +1,4 @@
-"""What would fail hours later is refused before the first job, in a sentence with its remedy."""
+"""A run that would fail hours later is refused before the first job, in a sentence with its remedy."""
 
 import os
 

@@ -60,7 +60,7 @@ def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subpro
 
 
 def _requests(output: str) -> dict[str, set[str]]:
-    """What the jobs of each rule ask for, from a dry-run."""
+    """The resources that the jobs of each rule ask for, from a dry-run."""
     found = {}
     for rule, block in re.findall(r"^rule (\w+):\n((?: {4}.*\n)*)", output, re.MULTILINE):
         resources = re.search(r"^    resources: (.*)$", block, re.MULTILINE)
@@ -70,7 +70,7 @@ def _requests(output: str) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def requests(repository, tmp_path_factory) -> dict[str, set[str]]:
-    """What the rules of the studies for clusters ask for."""
+    """The resources that the rules of the studies for clusters ask for."""
     found = {}
     for flags in ((), ("--configfile", "config/rehearsal.yaml")):  # without flags the profile runs the paper study
         done = _dry_run(repository, tmp_path_factory.mktemp("run"), *flags)

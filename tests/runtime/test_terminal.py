@@ -1,4 +1,4 @@
-"""What Snakemake prints with our logger plugin: one line an event, with job, share of the work and time left."""
+"""Snakemake's terminal with our logger plugin: one line an event, with job, share of the work and time left."""
 
 import logging
 import os

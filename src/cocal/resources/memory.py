@@ -28,9 +28,9 @@ class Need(NamedTuple):
     """Memory of one kind of job on one GPU."""
 
     kind: Memory
-    """What it is of the jobs of a rule (`cocal.resources.rules`)."""
+    """Its kind in the table of rules (`cocal.resources.rules`)."""
     job: str
-    """What the job does, in words."""
+    """The job in words."""
     parts: dict[str, float]
     """Bytes of everything that lies on the GPU, or in vLLM's share of it, at the same time, by what it is."""
     keys: str

@@ -24,14 +24,14 @@ _CONDA_CUDA = "13.0"
 
 
 class Run(NamedTuple):
-    """What a run of the workflow will do."""
+    """The jobs of a run of the workflow, and how Snakemake was started."""
 
     gpus: dict[str, int]
     """GPUs that a job asks for, by rule, of the jobs that are left."""
     allowed: int | None
     """GPUs of all jobs at a time, by `--resources gpus=N`; None if the flag was not given."""
     conda: bool
-    """Whether rules run in the environments of envs/."""
+    """True if rules run in the environments of envs/."""
 
 
 def check(study: Study, run: Run, machine: Machine | None = None, environment: Mapping[str, str] = os.environ) -> None:
@@ -153,7 +153,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
 
 
 def _memory(study: Study, run: Run, name: str, memory: float) -> list[str]:
-    """Whether the study's card, and the sums of the jobs that are left, fit into GPUs of so much memory in GiB."""
+    """A sentence for each reason why the study's card, or a job that is left, does not fit into so many GiB."""
     card, fitting = study.cards.get(study.card), fitting_card(study, memory)
     if card is not None and memory < _ENOUGH * card.memory:
         remedy = (

@@ -1,4 +1,4 @@
-"""What the jobs of each rule of the workflow need: the one table from which forecasts and checks derive theirs."""
+"""The needs of each rule's jobs: the one table from which estimates, forecasts and checks derive theirs."""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
@@ -11,7 +11,7 @@ companions (`cocal.resources.memory`)."""
 
 
 class Rule(NamedTuple):
-    """What a job of one rule needs."""
+    """The needs of a job of one rule."""
 
     stage: Stage
     """Stage of the study to which it belongs."""

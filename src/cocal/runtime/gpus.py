@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What this machine offers to jobs with a GPU."""
+    """The GPUs of a machine and the software that jobs with a GPU need."""
 
     gpus: tuple[Found, ...]
     """GPUs that a job can see, in the driver's order."""
@@ -64,7 +64,7 @@ class Machine(NamedTuple):
 
 
 def this_machine() -> Machine:
-    """What this machine offers."""
+    """The GPUs and the software of this machine."""
     gpus, driver = parse_gpus(_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     return Machine(
         gpus=gpus,
@@ -136,7 +136,7 @@ def torch_obstacle(release: str | None, cuda: str | None, driver: str | None) ->
             f"torch=={(release or '').partition('+')[0]}` from PyPI), or run with --sdm conda"
         )
     oldest = _DRIVERS.get(cuda.partition(".")[0], 0)
-    wanted = f"PyTorch for CUDA {cuda} needs NVIDIA's driver {oldest or ''} or newer".replace("  or", "")
+    wanted = f"PyTorch for CUDA {cuda} needs " + (f"NVIDIA's driver {oldest} or newer" if oldest else "a newer driver")
     if driver is None:
         return f"{wanted}, and this node has no NVIDIA driver loaded: run on a node that has one"
     if int(driver.partition(".")[0]) < oldest:

@@ -14,7 +14,7 @@ from typing import Literal
 from cocal.errors import ConfigError
 
 Numerics = Literal["portable", "native"]
-"""Whether results shall not depend on the processor, or each library takes its fastest code."""
+"""Results that do not depend on the processor, or those of each library's fastest code."""
 
 PORTABLE = {
     # PyTorch's own kernels: softmax, GELU, attention and reductions use vectors of 512 bits where there are any.
@@ -52,7 +52,7 @@ def active() -> Numerics:
 
 
 def cpu_told(cpu_info: Path | None = None) -> dict[str, str]:
-    """What Linux says of the first processor, such as "model name" and "flags"; empty on other systems.
+    """The entries of Linux's description of the first processor, such as "model name" and "flags"; empty elsewhere.
 
     Args:
         cpu_info: Linux's description of the processors, by default that of this machine.
