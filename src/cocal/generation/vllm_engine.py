@@ -160,6 +160,7 @@ def _load(settings: VllmSettings, checkpoint: Path) -> Any:
     os.environ.update(
         # the scheduler runs in this process, so that every run forms the same batches
         VLLM_ENABLE_V1_MULTIPROCESSING="0",
+        VLLM_LOGGING_STREAM="ext://sys.stderr",
         VLLM_NO_USAGE_STATS="1",
         DO_NOT_TRACK="1",
         # FlashInfer's sampler is compiled when vLLM warms up, which fails without nvcc. Requests that have seeds, as
