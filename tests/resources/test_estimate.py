@@ -10,6 +10,7 @@ from cocal.config import load_study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.registry import exhibits_of
 from cocal.resources import forecast
+from cocal.resources.durations import seconds_by_rule
 from cocal.resources.estimate import Assumptions, parameters_of, workloads
 from cocal.resources.rules import RULES, rule_of
 
@@ -126,3 +127,17 @@ def test_the_command_names_what_is_wrong(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "broken.yaml" in error
     assert "Field required" in error
+
+
+@pytest.mark.parametrize("study", ["config", "smoke", "paper", "rehearsal"])
+def test_expected_times_know_what_is_long_in_a_study(repository, study):
+    seconds = seconds_by_rule(load_study(repository / f"config/{study}.yaml"))
+    assert all(value >= 0 for value in seconds.values())
+    if study == "paper":
+        assert 16 * 3600 < seconds["train_"] < 30 * 3600
+        assert seconds["train_"] > 5 * seconds["responses"]
+    if study == "config":
+        assert 60 < seconds["train_"] < 1800
+        assert seconds["train_"] > seconds["responses"] > 5 * seconds["table_"]
+    if study == "smoke":
+        assert seconds["train_"] < 30
