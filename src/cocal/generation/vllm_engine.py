@@ -222,15 +222,16 @@ def _within(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _failures(doing: str) -> Iterator[None]:
-    """Turn vLLM's errors into ours: it raises ValueError for requests and settings that it refuses, and for a cache
-    that is too small. Of its workers on several GPUs, which print their errors, it only says that they failed."""
+    """Turn vLLM's errors into ours: it raises ValueError or an error of its own for requests and settings that it
+    refuses, and for a cache that is too small. Of its workers on several GPUs, which print their errors, it only says
+    that they failed."""
     try:
         yield
     except (ConfigError, EngineError):
         raise
     except ImportError as error:
         raise ConfigError(f"engine: vLLM cannot be loaded by this Python ({error})") from error
-    except ValueError as error:
-        raise ConfigError(f"engine: {error}; {_MEMORY}") from error
     except Exception as error:
+        if isinstance(error, ValueError) or type(error).__name__ == "VLLMValidationError":
+            raise ConfigError(f"engine: {error}; {_MEMORY}") from error
         raise EngineError(f"vLLM failed {doing}, and its lines above say why; {_MEMORY}: {error}") from error
