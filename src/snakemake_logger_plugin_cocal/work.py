@@ -130,7 +130,7 @@ def assumed_seconds(assumed: Mapping[str, float], rule: str) -> float:
     if rule in assumed:
         return assumed[rule]
     for name, seconds in assumed.items():
-        if (name.endswith("_") and rule.startswith(name)) or rule.endswith(f"_{name}"):
+        if (name.endswith("_") and f"{rule}_".startswith(name)) or rule.endswith(f"_{name}"):
             return seconds
     return UNKNOWN
 

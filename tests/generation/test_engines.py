@@ -29,7 +29,31 @@ SEEDS = [100, 200, 300]
 ENGINES = {"transformers": TransformersSettings(batch_size=4), "vllm": VllmSettings(kind="vllm")}
 
 
-@pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
+KINDS = ["transformers", pytest.param("vllm", marks=pytest.mark.vllm)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_end_of_the_generation_settings_ends_a_response(kind, micro_checkpoint, micro_policy, tmp_path):
+    """As training does: Qwen3's settings list a second one. This test is the first, because a process has one engine of
+    vLLM at a time."""
+    tokenizer = micro_policy.tokenizer
+    with open_engine(ENGINES[kind], micro_checkpoint) as opened:
+        (before, *_), *_ = opened.generate(PROMPTS, SAMPLING, SEEDS)
+    end = next(token for token in before.token_ids if token != before.token_ids[0])
+    folder = own_copy(micro_checkpoint, tmp_path / "two-ends")
+    settings = json.loads((folder / "generation_config.json").read_text())
+    settings["eos_token_id"] = [tokenizer.eos_token_id, end]
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    with open_engine(ENGINES[kind], folder) as opened:
+        groups = opened.generate(PROMPTS, SAMPLING, SEEDS)
+    for completion in (one for group in groups for one in group):
+        assert not {tokenizer.eos_token_id, end} & {*completion.token_ids[:-1]}
+        stopped = completion.token_ids[-1] in (tokenizer.eos_token_id, end)
+        assert completion.finish_reason == ("stop" if stopped else "length")
+    assert groups[0][0].token_ids == before.token_ids[: before.token_ids.index(end) + 1]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def engine(request, micro_checkpoint, micro_policy):
     with open_engine(ENGINES[request.param], micro_checkpoint, micro_policy) as opened:
         assert opened.label.split()[0] == request.param
@@ -78,25 +102,6 @@ def test_responses_keep_the_definition(engine, micro_policy, sampling):
             stopped = ids[-1] == tokenizer.eos_token_id
             assert completion.finish_reason == ("stop" if stopped else "length")
             assert stopped or len(ids) == sampling.max_tokens
-
-
-def test_every_end_of_the_generation_settings_ends_a_response(engine, micro_checkpoint, micro_policy, tmp_path):
-    """As training does: Qwen3's settings list a second one."""
-    tokenizer = micro_policy[1]
-    (before, *_), *_ = engine.generate(PROMPTS, SAMPLING, SEEDS)
-    end = next(token for token in before.token_ids if token != before.token_ids[0])
-    folder = tmp_path / "two-ends"
-    own_copy(micro_checkpoint, folder)
-    settings = json.loads((folder / "generation_config.json").read_text())
-    settings["eos_token_id"] = [tokenizer.eos_token_id, end]
-    (folder / "generation_config.json").write_text(json.dumps(settings))
-    with open_engine(ENGINES[engine.label.split()[0]], folder) as opened:
-        groups = opened.generate(PROMPTS, SAMPLING, SEEDS)
-    for completion in (one for group in groups for one in group):
-        assert not {tokenizer.eos_token_id, end} & {*completion.token_ids[:-1]}
-        stopped = completion.token_ids[-1] in (tokenizer.eos_token_id, end)
-        assert completion.finish_reason == ("stop" if stopped else "length")
-    assert groups[0][0].token_ids == before.token_ids[: before.token_ids.index(end) + 1]
 
 
 def test_tokens_are_as_frequent_as_defined(engine, micro_policy):

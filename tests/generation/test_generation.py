@@ -1,20 +1,13 @@
-"""Decoding with transformers: exact sampling, padding and shrinking batches, attention; seeds of a set."""
+"""Decoding with transformers: exact sampling, padding and shrinking batches, attention."""
 
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    DynamicCache,
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-)
+from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from cocal.config.evaluation import GenerationSettings
 from cocal.generation.engine import Sampling
 from cocal.generation.judging.evaluation import Evaluated, sample_sets
-from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal.models import attention
 from cocal.models.text import chat_ids
@@ -146,15 +139,6 @@ def test_the_scores_of_short_sequences_alone_are_written_to_memory(monkeypatch, 
     output, _ = attention.grouped_attention(None, query, key, key, None)
     assert output.shape == (1, length, 2, 8)
     assert bool(written) == by_products
-
-
-def test_seeds_are_spaced_by_the_samples():
-    seeds = sampling_seeds("tiny/grpo/60/answer/set", 42, 100, 10)
-    streams = {s + j for s in seeds for j in range(10)}
-    assert len(streams) == 1000
-    assert seeds != sampling_seeds("tiny/grpo/60/verbal/set", 42, 100, 10)
-    assert seeds != sampling_seeds("tiny/grpo/60/answer/set", 43, 100, 10)
-    assert max(streams) < 2**63
 
 
 def test_two_sets_of_the_same_questions_get_different_responses(micro_checkpoint, micro_questions, tmp_path):

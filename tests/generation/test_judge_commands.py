@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
-from cocal.generation import engines
+from cocal.generation.engine import Completion
+from cocal.generation.judging import evaluation
+from cocal.generation.rows import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 
@@ -61,7 +63,8 @@ def _no_engine(monkeypatch):
     def refuse(*_):
         raise AssertionError("an engine was opened")
 
-    monkeypatch.setattr(engines, "open_engine", refuse)
+    for module in ("opening", "evaluation"):
+        monkeypatch.setattr(f"cocal.generation.judging.{module}.open_engine", refuse)
 
 
 @pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
@@ -117,8 +120,6 @@ def test_a_judge_of_nonsense_costs_no_responses(command, judge, tmp_path, capsys
 
 
 def test_a_killed_run_neither_samples_nor_judges_again(command, tmp_path, monkeypatch, caplog):
-    from cocal.generation.judging import evaluation
-
     real, judged = evaluation.judge_set, []
 
     def dying(sampled, questions, *rest, **options):
@@ -142,9 +143,7 @@ def test_a_killed_run_neither_samples_nor_judges_again(command, tmp_path, monkey
 
 def test_all_sets_are_sampled_by_one_engine(command, tmp_path, monkeypatch):
     """A run that goes on under another engine begins anew: its sets must not differ in their engine."""
-    from cocal.generation import responses
-
-    real, sampled = responses.sample_responses, []
+    real, sampled = evaluation.sample_responses, []
 
     def dying(questions, *rest, **options):
         sampled.append(questions["dataset"].iloc[0])
@@ -152,7 +151,7 @@ def test_all_sets_are_sampled_by_one_engine(command, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(questions, *rest, **options)
 
-    monkeypatch.setattr(responses, "sample_responses", dying)
+    monkeypatch.setattr(evaluation, "sample_responses", dying)
     both = command({"kind": "exact-match"}, "facts", "sums")
     with pytest.raises(KeyboardInterrupt):
         main(both)
@@ -206,29 +205,10 @@ def test_a_wrong_judge_is_refused_before_anything_is_sampled(command, capsys, mo
 def test_responses_of_a_user_are_judged(place, tmp_path, capsys):
     """A table without verdicts, of mathematics, by computer algebra."""
     questions = read_frame(place / "questions/sums.parquet", QUESTIONS)
-    table = pd.DataFrame(
-        {
-            "dataset": "sums",
-            "question_id": questions["question_id"],
-            "response_id": np.arange(COUNT),
-            "step": 0,
-            "sample": 0,
-            "prompt_ids": [[1]] * COUNT,
-            "response_ids": [[2]] * COUNT,
-            "logprobs": [[-0.5]] * COUNT,
-            "text": "t",
-            "length": 1,
-            "finish_reason": "stop",
-            "truncated": False,
-            "mean_logprob": -0.5,
-            "answer": "0" + questions["answer"].astype("str"),
-            "reward_task": np.nan,
-            "reward_calibration": np.nan,
-            "confidence": np.nan,
-            "p_true": np.nan,
-            "p_true_mass": np.nan,
-        }
-    )
+    texts = [f"\\boxed{{0{answer}}}" for answer in questions["answer"]]
+    completion = Completion([2], np.array([-0.5], dtype=np.float32), "stop")
+    facts = {"dataset": "sums", "question_ids": questions["question_id"], "prompt_ids": [[1]] * COUNT}
+    table = sampled_rows([completion] * COUNT, texts, "answer", group_size=1, step=0, **facts)
     assert not set(VERDICTS) & set(table)
     table.to_parquet(tmp_path / "mine.parquet")
     flags = ["judge", f"--questions={place / 'questions/sums.parquet'}", f"--output={tmp_path / 'judged.parquet'}"]

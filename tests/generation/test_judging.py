@@ -11,8 +11,7 @@ from cocal.answers.judge import LONGEST, ExactMatch
 from cocal.config.judge import LlmJudgeSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.generation.judging.judgements import Judgements
-from cocal.generation.judging.prompts import JudgePrompts
-from cocal.generation.judging.replies import parse_reply
+from cocal.generation.judging.prompts import JudgePrompts, parse_reply
 from cocal.generation.judging.verdicts import judge_set
 from cocal.models.text import chat_ids
 from cocal.store.contracts import RESPONSES, SAMPLED, VERDICTS

@@ -1,7 +1,5 @@
-"""Rules of sampling that need no policy: identities of seeds, the presence penalty, prompts without thinking, vLLM's
-groups."""
+"""Rules of sampling that need no policy: identities of seeds, the presence penalty, prompts without thinking."""
 
-from array import array
 from itertools import product
 
 import numpy as np
@@ -10,13 +8,11 @@ import pytest
 import torch
 
 from cocal.config.evaluation import GenerationSettings
-from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.judging.evaluation import Evaluated
 from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.generation.rows import sampled_rows, stated_confidences
 from cocal.generation.transformers_engine import SeededSampler
-from cocal.generation.vllm_engine import VllmEngine
 from cocal.models.text import chat_ids, plain_texts
 from cocal.models.tokenizer import CHAT_TEMPLATE, train_tokenizer
 from cocal.questions.prompts import Prompts
@@ -28,6 +24,9 @@ def test_every_set_format_and_checkpoint_has_its_own_noise():
     names = [Evaluated(*cell[:4], ResponsePlan(sets={}), {}).identity(cell[4]) for cell in cells]
     starts = {sampling_seeds(name, seed, 1, 10)[0] for name in names for seed in (42, 43)}
     assert len(starts) == 2 * len(cells)
+    streams = {seed + j for seed in sampling_seeds(names[0], 42, 100, 10) for j in range(10)}
+    assert len(streams) == 1000
+    assert max(streams) < 2**63
 
 
 def test_the_settings_of_sampling_are_all_taken():
@@ -115,23 +114,3 @@ def test_rows_of_completions():
     assert frame["response_id"].tolist() == [8, 9, 10, 11]
     assert frame["truncated"].tolist() == [False] * 3 + [True]
     assert frame["mean_logprob"].tolist() == pytest.approx([np.log(0.25)] * 3 + [0.0])
-
-
-class Answering:
-    """vLLM's process as the engine sees it: it answers each of two responses to each prompt with one token."""
-
-    version = "0"
-
-    def ask(self, kind, header, prompts, lengths, seeds):
-        answers = [10 * prompt + sample for prompt in range(len(lengths)) for sample in range(2)]
-        ones = array("q", [1] * len(answers))
-        return {}, (array("i", answers), ones, array("f", [-0.5] * len(answers)), array("b", [1, 0] * len(lengths)))
-
-
-def test_responses_of_vllm_are_grouped_by_their_prompts():
-    engine = VllmEngine(Answering(), [2])
-    found = engine.generate([[1], [1, 3], [4]], Sampling(1.0, 0, 1.0, 0.0, max_tokens=1, samples=2), [0, 10, 20])
-    assert [[one.token_ids for one in group] for group in found] == [[[0], [1]], [[10], [11]], [[20], [21]]]
-    assert [one.finish_reason for one in found[0]] == ["stop", "length"]
-    with pytest.raises(ConfigError, match=r"temperature 0\.001 is below"):
-        engine.generate([[1]], Sampling(0.001, 0, 1.0, 0.0, max_tokens=1), [0])

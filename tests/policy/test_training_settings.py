@@ -100,7 +100,7 @@ def test_vllm_that_is_not_here_stops_the_training_before_it_begins(tmp_path, mic
     folders = {"run-folder": "run", "stages": "stages", "rollouts": "rollouts"}
     flags += [word for flag, name in folders.items() for word in (f"--{flag}", str(tmp_path / name))]
     assert cli.main(["train", *flags]) == 2
-    assert "vLLM is not installed for this Python; run with --sdm conda" in capsys.readouterr().err
+    assert "vLLM is not installed for this Python: run with --sdm conda" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

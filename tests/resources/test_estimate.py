@@ -1,17 +1,17 @@
-"""What a study will take: GPU-hours and storage from stated assumptions, jobs from the workflow itself."""
-
-import subprocess
-import sys
+"""The costs of a study: GPU-hours and storage from stated assumptions, jobs from the workflow itself."""
 
 import pytest
 
+import started
 from cocal.cli import main
 from cocal.config import load_study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.registry import exhibits_of
 from cocal.resources import forecast
-from cocal.resources.estimate import Assumptions, parameters_of, stage_of, workloads
-from cocal.study.rules import RULES
+from cocal.resources.durations import seconds_by_rule
+from cocal.resources.estimate import Assumptions, parameters_of, workloads
+from cocal.resources.rules import RULES, rule_of
+from cocal.study.rules import RULES as WORKFLOW_RULES
 
 B200 = Assumptions()
 
@@ -80,17 +80,13 @@ def test_backbones_that_are_trained_here_need_no_gpu(repository):
 
 
 def test_the_command_counts_the_jobs_of_the_workflow(repository):
-    command = [sys.executable, "-m", "cocal", "plan", "--study", "config/smoke.yaml"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
-    assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines() if line]
+    printed = started.run(["cocal", "plan", "--study", "config/smoke.yaml"], repository).stdout
+    rows = [line.split() for line in printed.splitlines() if line]
     total = next(row for row in rows if row[0] == "total")
     by_stage = {row[0]: int(row[1]) for row in rows if row[0] in {"questions", "policies", "results"}}
     assert by_stage["policies"] == 10
     assert by_stage["questions"] >= 1
     assert int(total[1]) > sum(by_stage.values())
-    assert stage_of("train_rlcr") == "policies"
-    assert stage_of("gone") is None
 
 
 def test_assumptions_are_taken_from_the_flag_and_printed(repository, monkeypatch, capsys):
@@ -110,18 +106,35 @@ def test_assumptions_are_taken_from_the_flag_and_printed(repository, monkeypatch
     assert paper < changed < 2.1 * paper
 
 
-def test_every_rule_belongs_to_a_stage(repository):
-    names = {*RULES, "table_all", "all"}
+def test_every_rule_has_its_needs(repository):
+    """Names of families and of variants are looked up."""
+    names = {*WORKFLOW_RULES, "table_all", "all"}
     shown = exhibits_of(load_study(repository / "config/paper.yaml"), {})
     names |= {f"{'table' if isinstance(one, TableExhibit) else 'figure'}_{one.name}" for one in shown}
-    assert {"table_main", "figure_layers"} <= names
-    assert [name for name in sorted(names) if stage_of(name) is None] == []
+    assert [name for name in sorted(names) if rule_of(name) is None] == []
+    assert rule_of("train_grpo") is RULES["train_"]
+    assert rule_of("factual_responses") is RULES["responses"]
+    assert rule_of("table_metrics") is RULES["table_"]
+    assert rule_of("gone") is None
 
 
-def test_the_command_names_what_is_wrong(repository, tmp_path):
+def test_the_command_names_what_is_wrong(tmp_path, capsys):
     (tmp_path / "broken.yaml").write_text("study: broken\n")
-    command = [sys.executable, "-m", "cocal", "plan", "--study", str(tmp_path / "broken.yaml")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=repository)
-    assert done.returncode == 2
-    assert "broken.yaml" in done.stderr
-    assert "Field required" in done.stderr
+    assert main(["plan", "--study", str(tmp_path / "broken.yaml")]) == 2
+    error = capsys.readouterr().err
+    assert "broken.yaml" in error
+    assert "Field required" in error
+
+
+@pytest.mark.parametrize("study", ["config", "smoke", "paper", "rehearsal"])
+def test_expected_times_know_what_is_long_in_a_study(repository, study):
+    seconds = seconds_by_rule(load_study(repository / f"config/{study}.yaml"))
+    assert all(value >= 0 for value in seconds.values())
+    if study == "paper":
+        assert 16 * 3600 < seconds["train_"] < 30 * 3600
+        assert seconds["train_"] > 5 * seconds["responses"]
+    if study == "config":
+        assert 60 < seconds["train_"] < 1800
+        assert seconds["train_"] > seconds["responses"] > 5 * seconds["table_"]
+    if study == "smoke":
+        assert seconds["train_"] < 30

@@ -1,7 +1,6 @@
-"""What would fail hours later is refused before the first job, in a sentence with its remedy."""
+"""A run that would fail hours later is refused before the first job, in a sentence with its remedy."""
 
 import os
-import stat
 
 import pytest
 
@@ -17,7 +16,7 @@ NVIDIA GeForce RTX 4090, 24564, 8.9, 580.65.06
 NVIDIA H100 80GB HBM3, 81559, 9.0, 580.65.06
 """
 RTX, H100 = parse_gpus(LISTING, None)[0]
-GOOD = Machine((RTX,), "580.65.06", "2.13.0", "13.0", True, False, True, True)
+GOOD = Machine((RTX,), "580.65.06", "2.13.0", "13.0", compiler=True, toolkit=False, vllm=True)
 RUN = Run({"train": 1, "responses": 1, "features": 1}, allowed=1, conda=False)
 SITE = Site("cpu", "gpu", "b200", 8, 1440, "")
 
@@ -49,7 +48,7 @@ def test_pytorch_is_known_without_its_import():
 def test_a_card_that_suits_the_study_has_no_problems(study):
     assert on_workstation(study(), RUN, GOOD) == []
     assert on_workstation(study(card="80gb"), RUN, GOOD._replace(gpus=(H100,))) == []
-    bare = GOOD._replace(torch="2.13.0+cpu", cuda=None, compiler=False, training_vllm=False, sampling_vllm=False)
+    bare = GOOD._replace(torch="2.13.0+cpu", cuda=None, compiler=False, vllm=False)
     assert on_workstation(study(), RUN._replace(conda=True), bare) == [], "conda brings all of it"
 
 
@@ -74,8 +73,8 @@ def test_a_card_that_suits_the_study_has_no_problems(study):
             {},
             "need a C compiler, which Triton calls: install gcc or clang, or run with --sdm conda",
         ),
-        ({"training_vllm": False}, {}, "policy.trl.vllm: vLLM is not installed .*envs/train.yaml"),
-        ({"sampling_vllm": False}, {}, "generation.engine: vLLM is not installed: .*export COCAL_VLLM_PYTHON"),
+        ({"vllm": False}, {}, "policy.trl.vllm: vLLM is not installed .*envs/gpu.yaml"),
+        ({"vllm": False}, {"gpus": {"responses": 1}}, "generation.engine: vLLM is not installed .*envs/gpu.yaml"),
         (
             {},
             {"gpus": {"train": 4}, "allowed": 4},
@@ -158,24 +157,22 @@ def test_the_profiles_gpus_must_be_large_enough(study):
     assert on_cluster(study("paper"), RUN, SITE._replace(gpu_type="mi300x")) == [], "of which nothing is known"
 
 
-@pytest.mark.parametrize(
-    ("memory", "sentence"), [(24564, "policy.trl.vllm: vLLM is not installed"), (12288, "has 12.0 GiB: take a larger")]
-)
-def test_a_run_of_the_workflow_is_refused_before_its_first_job(repository, tmp_path, memory, sentence):
+def test_a_run_of_the_workflow_is_refused_before_its_first_job(repository, tmp_path):
     fake = tmp_path / "bin/nvidia-smi"
     fake.parent.mkdir()
-    fake.write_text(f"#!/bin/sh\necho 'NVIDIA GeForce RTX 4090, {memory}, 8.9, 580.65.06'\n")
-    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    fake.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 4090, 12288, 8.9, 580.65.06'\n")
+    fake.chmod(0o755)
     flags = ["--configfile", "config/single-gpu.yaml", "--cores", "2", "--directory", tmp_path / "run"]
+    flags += ["--resources", "gpus=1"]
     hidden = ("COCAL_PROCESSOR_ONLY", "CUDA_VISIBLE_DEVICES")
     environment = {key: value for key, value in os.environ.items() if key not in hidden}
     environment["PATH"] = f"{fake.parent}:{environment['PATH']}"
-    done = started.snakemake([*flags, "--resources", "gpus=1"], repository, environment)
+    done = started.snakemake(flags, repository, environment)
     assert done.returncode != 0
     text = done.stdout + done.stderr
     assert "the GPUs do not suit the study 'single-gpu':" in text
-    assert sentence in text
+    assert "policy.trl.vllm: vLLM is not installed" in text
+    assert "has 12.0 GiB: take a larger" in text
     assert not (tmp_path / "run/results").exists()
     # tables alone need no GPU
-    diagram = ["--resources", "gpus=1", "--", "results/figures/paradigms.pdf"]
-    assert started.snakemake([*flags, *diagram], repository, environment).returncode == 0
+    assert started.snakemake([*flags, "--", "results/figures/paradigms.pdf"], repository, environment).returncode == 0

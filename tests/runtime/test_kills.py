@@ -41,7 +41,7 @@ def trainer(tmp_path, micro_checkpoint) -> RecordingGRPOTrainer:
 
 
 def _save(trainer: RecordingGRPOTrainer, step: int) -> None:
-    """What the training loop does after an update whose checkpoint is due."""
+    """Save a checkpoint as the training loop does after an update."""
     trainer.state.global_step = step
     with torch.no_grad():
         trainer.model.lm_head.weight.fill_(step)

@@ -146,7 +146,6 @@ STAGES = {
     'features --samples {"sums":2} --responses r --checkpoint c': ("output", "sums.zarr"),
     f"questions --settings {json.dumps(MICRO_SETS, separators=(',', ':'))}": ("output", "micro-eval.parquet"),
     "predictions --samples {} --backbone b --algorithm a --step 3 --responses r": ("output", "p.parquet"),
-    "companions --rollouts r --features f --questions q --steps 3": ("output", "grpo"),
     "metrics --predictions p": ("output", "cube.nc"),
 }
 """Commands with a flag for what they write, and a file or folder of it."""

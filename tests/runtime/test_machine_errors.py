@@ -1,4 +1,4 @@
-"""What a machine refuses ends in one sentence: a full disk, a read-only folder, too little memory."""
+"""A refusal of the machine ends in one sentence: a full disk, a read-only folder, too little memory."""
 
 import errno
 import json

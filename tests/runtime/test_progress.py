@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from cocal.config import load_study
-from cocal.resources.durations import seconds_by_rule
 from cocal.runtime.joblog import job_name
 from cocal.runtime.progress import INTERVAL, Progress, in_words, progress_line, through
 from micro import MICRO_SETS
@@ -118,17 +116,3 @@ def test_every_log_line_of_a_command_names_its_job(tmp_path):
         assert re.match(
             r"\d\d:\d\d:\d\d  questions +results/questions/micro-(train|eval).parquet: \d+ questions$", line
         )
-
-
-@pytest.mark.parametrize("study", ["config", "smoke", "paper", "rehearsal"])
-def test_expected_times_know_what_is_long_in_a_study(repository, study):
-    seconds = seconds_by_rule(load_study(repository / f"config/{study}.yaml"))
-    assert all(value >= 0 for value in seconds.values())
-    if study == "paper":
-        assert 16 * 3600 < seconds["train"] < 30 * 3600
-        assert seconds["train"] > 5 * seconds["responses"]
-    if study == "config":
-        assert 60 < seconds["train"] < 1800
-        assert seconds["train"] > seconds["responses"] > 5 * seconds["table_"]
-    if study == "smoke":
-        assert seconds["train"] < 30

@@ -57,7 +57,7 @@ def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subpro
 
 
 def _requests(output: str) -> dict[str, set[str]]:
-    """What the jobs of each rule ask for, from a dry-run."""
+    """The resources that the jobs of each rule ask for, from a dry-run."""
     found = {}
     for rule, block in re.findall(r"^rule (\w+):\n((?: {4}.*\n)*)", output, re.MULTILINE):
         resources = re.search(r"^    resources: (.*)$", block, re.MULTILINE)
@@ -67,10 +67,10 @@ def _requests(output: str) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def requests(repository, tmp_path_factory) -> dict[str, set[str]]:
-    """What the rules of the studies for clusters ask for."""
+    """The resources that the rules of the studies for clusters ask for."""
     found = {}
-    for study in ("paper", "rehearsal"):
-        done = _dry_run(repository, tmp_path_factory.mktemp(study), "--configfile", f"config/{study}.yaml")
+    for flags in ((), ("--configfile", "config/rehearsal.yaml")):  # without flags the profile runs the paper study
+        done = _dry_run(repository, tmp_path_factory.mktemp("run"), *flags)
         assert done.returncode == 0, done.stderr
         for rule, resources in _requests(done.stdout + done.stderr).items():
             found.setdefault(rule, set()).update(resources)
@@ -109,19 +109,7 @@ def test_profile_names_rules_that_exist_and_grows_with_attempts(repository, monk
     assert f"{profile['slurm-jobname-prefix']}_" == slurm.JOB_PREFIX
 
 
-@pytest.mark.parametrize(("flags", "study"), [((), "paper"), (("--configfile", "config/smoke.yaml"), "smoke")])
-def test_the_profile_runs_the_paper_study_unless_another_is_given(repository, tmp_path, flags, study):
-    """Which replaces it: nothing of the paper study is left."""
-    done = _dry_run(repository, tmp_path, *flags)
-    assert done.returncode == 0, done.stderr
-    text = done.stdout + done.stderr
-    assert ("results/policies/qwen3-8b/" in text, "results/questions/math500.parquet" in text) == (
-        study == "paper",
-    ) * 2
-    assert ("results/policies/smoke/" in text) == (study == "smoke")
-
-
-def test_the_environment_names_the_site(repository, tmp_path):
+def test_another_study_replaces_the_papers_and_the_environment_names_the_site(repository, tmp_path):
     site = {
         "COCAL_SLURM_ACCOUNT": "nlp",
         "COCAL_SLURM_CPU_PARTITION": "short",
@@ -190,16 +178,10 @@ def test_time_limits_are_read_in_minutes(limit, minutes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"cpu_partition": "long"},
-            "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL",
-        ),
+        ({"cpu_partition": "long"}, "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL"),
         ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL"),
         ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8"),
-        (
-            {"gpu_partition": "mixed", "gpu_type": ""},
-            "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4",
-        ),
+        ({"gpu_partition": "mixed", "gpu_type": ""}, "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4"),
         ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs of type 'b200'; it offers none"),
         ({"node_gpus": 16}, "has 16 GPUs of type 'b200'"),
         (

@@ -60,14 +60,12 @@ def _pretrain(settings, options: argparse.Namespace) -> None:
     from cocal.models.pretraining import pretrain
     from cocal.questions.facts import World
     from cocal.questions.prompts import Prompts
-    from cocal.runtime.startup import import_transformers
     from cocal.store import read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.study.lineage import Source, descent
 
     if options.prompts is None:
         raise ConfigError("--prompts: a backbone that is pre-trained needs the prompt set of its study")
-    import_transformers()
     world = parse_settings(FactsWorldSettings, options.world)
     held_out = [q for path in options.questions for q in read_frame(path, QUESTIONS, ["question"])["question"]]
     people = World(world.people, world.popularity_exponent, options.seed)

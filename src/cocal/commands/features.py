@@ -37,12 +37,10 @@ def run(options: argparse.Namespace) -> None:
     from cocal.features.span import task_responses
     from cocal.models.loading import load_policy
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import read_frame
     from cocal.store.contracts import RESPONSES
     from cocal.study.lineage import Source, descent, inherited
 
-    import_transformers()
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
     policy = load_policy(options.checkpoint)

@@ -94,11 +94,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.own_policy.formats import find
     from cocal.own_policy.models import Checkpoint
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
 
-    import_transformers()
     fix_threads()
     given = {"widths": options.widths, "passes": options.passes, "seeds": options.seeds}
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -52,10 +52,6 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
 
-    from cocal.runtime.startup import import_transformers
-
-    import_transformers()  # before the engine, which would import all of it
-
     from cocal.companion.companions import load_companions
     from cocal.companion.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS

@@ -22,12 +22,10 @@ def run(options: argparse.Namespace) -> None:
     from cocal.features.prompts import extract_prompts
     from cocal.features.readers import StepCheckpoints
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import read_frame
     from cocal.store.contracts import RESPONSES
     from cocal.study.lineage import Source, descent, inherited
 
-    import_transformers()
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
     checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)

@@ -23,12 +23,10 @@ def run(options: argparse.Namespace) -> None:
     from cocal.features.readers import StepCheckpoints
     from cocal.features.replay import replay, step_tables
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
     from cocal.study.lineage import Source, descent, identities, inherited
 
-    import_transformers()
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
     checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)

@@ -41,7 +41,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.questions.identity import questions_digests
     from cocal.questions.prompts import Prompts
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS, RESPONSES
     from cocal.store.run_folder import RunFolder
@@ -61,7 +60,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.policy.resample import resample
     from cocal.policy.schedule import asked_questions, question_schedule
 
-    import_transformers()
     fix_threads()
     depends_on = {"postcal": settings, "policy": training, "features": features, "verifier": bounds}
     depends_on["prompts"] = prompts.identity("answer")

@@ -37,7 +37,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.questions.identity import golds_digest, texts_digest
     from cocal.questions.prompts import Prompts
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.store.run_folder import RunFolder
@@ -51,7 +50,6 @@ def run(options: argparse.Namespace) -> None:
     judging = judging_of(options, domains)
     prompts = Prompts(options.prompts)
 
-    import_transformers()
     fix_threads()
     depends_on = {
         "generation": settings,

@@ -39,11 +39,9 @@ def run(options: argparse.Namespace) -> None:
     from cocal.own_policy.models import Checkpoint
     from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states
 
-    import_transformers()
     fix_threads()
     wanted = Wanted(
         options.input,

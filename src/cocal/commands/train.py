@@ -32,7 +32,6 @@ def run(options: argparse.Namespace) -> None:
     from cocal.questions.identity import questions_digests
     from cocal.questions.prompts import Prompts
     from cocal.runtime.machine import fix_threads
-    from cocal.runtime.startup import import_transformers
     from cocal.store import digest, read_frame
     from cocal.store.contracts import QUESTIONS
     from cocal.study.lineage import Source, descent, identities, inherited
@@ -45,8 +44,6 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError("--online and --output-online belong together: give both or none")
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
-
-    import_transformers()  # before the trainer, which would import all of it
 
     from cocal.policy.recorder import Outputs
     from cocal.policy.train import train_policy

@@ -15,7 +15,6 @@ class TransformersSettings(Model):
     """Decoding with transformers in this process."""
 
     opens: ClassVar[str] = "cocal.generation.transformers_engine:open_transformers"
-    kept_apart: ClassVar[tuple[str, ...]] = ()
 
     kind: Literal["transformers"] = "transformers"
     batch_size: Count = 256
@@ -27,16 +26,14 @@ class TransformersSettings(Model):
 
 
 class VllmSettings(Model):
-    """Decoding with vLLM in a separate process and environment, with a new engine for each checkpoint."""
+    """Decoding with vLLM, with a new engine for each checkpoint. The job runs in an environment that has vLLM."""
 
     opens: ClassVar[str] = "cocal.generation.vllm_engine:open_vllm"
-    kept_apart: ClassVar[tuple[str, ...]] = ("cocal.generation.vllm_process.worker",)
-    """Modules that run in the separate process; the engine does not import them."""
 
     kind: Literal["vllm"]
     python: str | None = None
-    """Python interpreter of vLLM's environment. The default is the environment variable COCAL_VLLM_PYTHON, or else the
-    running interpreter, which `snakemake --sdm conda` takes from envs/vllm.yaml."""
+    """Python interpreter of the environment with vLLM. The job itself must run in it, as with `snakemake --sdm conda`,
+    which makes it from envs/gpu.yaml; a job in another environment is refused."""
     tensor_parallel: Count = 1
     """Number of GPUs that share the weights."""
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.85

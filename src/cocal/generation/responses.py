@@ -10,6 +10,7 @@ import pandas as pd
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Engine, Sampling
+from cocal.generation.p_true import PTrue, p_true
 from cocal.generation.rows import sampled_rows
 from cocal.models.text import chat_ids, plain_texts
 from cocal.questions.prompts import Prompts
@@ -17,8 +18,6 @@ from cocal.study.plan import SetPlan
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from cocal.generation.p_true import PTrue
 
 
 def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list[int]:
@@ -67,8 +66,10 @@ class Sampler:
             sampling: Sampling parameters.
             seeds: One seed for each question, from `sampling_seeds`.
         """
-        asked = zip(questions["question"], questions["domain"], strict=True)
-        messages = [self.prompts.message(prompt_format, question, domain=domain) for question, domain in asked]
+        messages = [
+            self.prompts.message(prompt_format, question, domain=domain)
+            for question, domain in zip(questions["question"], questions["domain"], strict=True)
+        ]
         prompt_ids = chat_ids(self.tokenizer, messages)
         return Drawn(prompt_ids, self.engine.generate(prompt_ids, sampling, seeds))
 
@@ -98,7 +99,7 @@ class Sampler:
             first=first,
         )
 
-    def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> "PTrue":
+    def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> PTrue:
         """Compute P(True) of responses from the next token after the judging prompt (appendix B.1).
 
         Args:
@@ -108,8 +109,6 @@ class Sampler:
         Raises:
             ConfigError: if the tokenizer begins True and False with the same token.
         """
-        from cocal.generation.p_true import p_true
-
         true, false = (self.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("True", "False"))
         if true == false:
             raise ConfigError("P(True): the tokenizer begins True and False with the same token")

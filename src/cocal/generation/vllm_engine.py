@@ -1,63 +1,79 @@
-"""The vLLM engine, which runs each checkpoint in a new process with its own Python environment."""
+"""The vLLM engine, which runs in the process of the job, so that it ends with the job however that ends."""
 
-from array import array
+import logging
+import os
+import signal
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from cocal.config.engine import VllmSettings
-from cocal.errors import ConfigError
+from cocal.errors import ConfigError, EngineError
 from cocal.generation.engine import Completion, Sampling
-from cocal.generation.vllm_process.client import open_process
-from cocal.generation.vllm_process.framing import flat, rows
 from cocal.models.loading import Policy, require_complete, stored_end_tokens
 from cocal.models.text import Tokens
-
-if TYPE_CHECKING:
-    from cocal.generation.vllm_process.client import VllmProcess
+from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
+from cocal.runtime.progress import INTERVAL, progress_line
 
 _MIN_TEMPERATURE = 0.01
 """vLLM silently raises lower temperatures to this one."""
+_CPU_CACHE_BYTES = 2**30
+_BATCH_INVARIANT_CAPABILITY = 90
+_MEMORY = (
+    "if memory is short, change engine.memory_share (lower it if other processes use the GPU), max_length, "
+    "max_sequences or tensor_parallel"
+)
 
 
 @contextmanager
 def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator["VllmEngine"]:
-    """Load a checkpoint in a new process, which ends with the context; `policy` is not used.
+    """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
+    engine at a time.
 
     Raises:
         ContractError: if the checkpoint is not complete.
-        ConfigError: if vLLM cannot start with these settings.
-        EngineError: if vLLM does not start.
+        ConfigError: if vLLM is not installed, or cannot start with these settings.
+        EngineError: if vLLM does not start, or takes longer than `settings.start_timeout`.
     """
     require_complete(checkpoint)
-    with open_process(settings, checkpoint) as process:
-        yield VllmEngine(process, stored_end_tokens(checkpoint))
+    with _failures("starting"), _within(settings.start_timeout):
+        engine = VllmEngine(_load(settings, checkpoint), stored_end_tokens(checkpoint))
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 class VllmEngine:
     """Generation with vLLM, in bfloat16 on a GPU and in float32 elsewhere.
 
     In vLLM a seed chooses the same noise stream for every prompt, so each response is a request with its own seed.
-    Repeating the same request gives the same response. Depending on vLLM's kernels, the batch may change the last
+    Repeating the same requests gives the same responses. Depending on vLLM's kernels, the batch may change the last
     digits of the logits and so, at times, a token (setting `batch_invariant`).
 
     Args:
-        process: The process that has loaded the checkpoint.
+        llm: vLLM's `LLM` with the checkpoint.
         ends: Token ids that end a response.
     """
 
-    def __init__(self, process: "VllmProcess", ends: Iterable[int]):
-        self._process = process
+    def __init__(self, llm: Any, ends: Iterable[int]):
+        self._llm = llm
         self._ends = sorted(ends)
 
     @property
     def label(self) -> str:
         """See `cocal.generation.engine.Engine.label`."""
-        return f"vllm {self._process.version}"
+        import vllm
+
+        return f"vllm {vllm.__version__}"
 
     def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
         """See `cocal.generation.engine.Engine.generate`.
@@ -68,15 +84,24 @@ class VllmEngine:
         """
         if sampling.temperature < _MIN_TEMPERATURE:
             raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")
-        header = {"sampling": asdict(sampling), "ends": self._ends}
-        _, answer = self._process.ask("generate", header, *flat("i", prompts), array("q", seeds))
-        ids, lengths, logprobs, stopped = answer
-        completions = [
-            Completion(part.tolist(), np.array(values, dtype=np.float32), "stop" if ended else "length")
-            for part, values, ended in zip(rows(ids, lengths), rows(logprobs, lengths), stopped, strict=True)
+        longest, limit = max(map(len, prompts)), self._llm.model_config.max_model_len
+        if longest + sampling.max_tokens > limit:
+            raise ConfigError(
+                f"engine: a prompt of {longest} tokens and a response of {sampling.max_tokens} do not fit into {limit} "
+                "tokens; raise max_length if the model allows it, or allow shorter responses"
+            )
+        asked = asdict(sampling)
+        n = asked.pop("samples")
+        parameters = [
+            {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **asked}
+            for seed in seeds
+            for j in range(n)
         ]
-        n = sampling.samples
-        return [completions[i * n : (i + 1) * n] for i in range(len(prompts))]
+        found = [
+            Completion(list(one.token_ids), np.array(one.logprobs.logprobs, dtype=np.float32), one.finish_reason)
+            for one in self._run([prompt for prompt in prompts for _ in range(n)], parameters)
+        ]
+        return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
         """See `cocal.generation.engine.Engine.next_token_logprobs`.
@@ -84,5 +109,129 @@ class VllmEngine:
         Raises:
             EngineError: if vLLM fails.
         """
-        _, (found,) = self._process.ask("next_token_logprobs", {}, *flat("i", prompts), array("i", tokens))
-        return np.array(found).reshape(len(prompts), len(tokens))
+        asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
+        # vLLM returns the sampled token first, then the requested ones in their order
+        return np.array([one.logprobs.logprobs[1:] for one in self._run(prompts, [asked] * len(prompts))])
+
+    def close(self) -> None:
+        """Free the memory of weights and cache, which a judge may need in the same process."""
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        self._llm.llm_engine.engine_core.shutdown()
+        del self._llm
+        cleanup_dist_env_and_memory()
+
+    def _run(self, prompts: Sequence[Tokens], parameters: Sequence[dict[str, Any]]) -> list[Any]:
+        """The answer to each prompt, which does not depend on earlier ones."""
+        from tqdm import tqdm
+        from vllm import SamplingParams, TokensPrompt
+
+        class Report(tqdm):
+            """Logs lines of progress in place of vLLM's bar."""
+
+            monitor_interval = 0
+
+            def display(self, *_: object, **__: object) -> None:
+                if 0 < self.n < self.total:
+                    left = self.format_dict["elapsed"] / self.n * (self.total - self.n)
+                    logging.info(progress_line("vLLM: response", self.n, self.total, left))
+
+        with _failures("at work"):
+            asked = [SamplingParams(**one, flat_logprobs=True, detokenize=False) for one in parameters]
+            self._llm.reset_prefix_cache()
+            outputs = self._llm.generate(
+                [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts],
+                asked,
+                use_tqdm=partial(Report, mininterval=INTERVAL, file=StringIO()),
+            )
+        return [output.outputs[0] for output in outputs]
+
+
+def _load(settings: VllmSettings, checkpoint: Path) -> Any:
+    """vLLM's `LLM` with a checkpoint."""
+    if find_spec("vllm") is None:
+        raise ConfigError(f"engine: {NO_VLLM}")
+    if settings.python and Path(settings.python).absolute().parent != Path(sys.executable).parent:
+        raise ConfigError(
+            f"engine.python: vLLM runs in the job's environment, whose Python is {sys.executable} and not "
+            f"{settings.python}: leave engine.python out, and run with --sdm conda, or in the environment of "
+            "envs/gpu.yaml"
+        )
+    os.environ.update(
+        # the scheduler runs in this process, so that every run forms the same batches
+        VLLM_ENABLE_V1_MULTIPROCESSING="0",
+        VLLM_LOGGING_STREAM="ext://sys.stderr",
+        VLLM_NO_USAGE_STATS="1",
+        DO_NOT_TRACK="1",
+        # FlashInfer's sampler is compiled when vLLM warms up, which fails without nvcc. Requests that have seeds, as
+        # all of ours, never use it.
+        VLLM_USE_FLASHINFER_SAMPLER="0",
+        VLLM_BATCH_INVARIANT=str(int(settings.batch_invariant)),
+    )
+    # parallel jobs must not be bound to the same core
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    from vllm.platforms import current_platform
+
+    cpu = current_platform.is_cpu()
+    if settings.batch_invariant and (cpu or not current_platform.has_device_capability(_BATCH_INVARIANT_CAPABILITY)):
+        raise ConfigError("engine: batch_invariant needs a GPU of compute capability 9.0 or newer; set it to false")
+    if cpu:
+        import torch._dynamo
+
+        torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
+    elif not has_compiler():
+        raise ConfigError(f"engine: {NO_COMPILER}")
+    from vllm import LLM
+
+    return LLM(
+        str(checkpoint),
+        trust_remote_code=False,
+        load_format="safetensors",
+        generation_config="vllm",  # the checkpoint's own sampling defaults are ignored
+        dtype="float32" if cpu else "bfloat16",
+        enforce_eager=cpu,
+        kv_cache_memory_bytes=_CPU_CACHE_BYTES if cpu else None,
+        tensor_parallel_size=settings.tensor_parallel,
+        gpu_memory_utilization=settings.memory_share,
+        max_model_len=settings.max_length,
+        max_num_seqs=settings.max_sequences,
+        enable_prefix_caching=settings.prefix_caching,
+        attention_backend=settings.attention_backend,
+        logprobs_mode="raw_logprobs",
+        seed=0,
+    )
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise EngineError in the block once it has taken so many seconds; vLLM itself waits for ever."""
+
+    def late(*_: object) -> None:
+        raise EngineError(
+            f"vLLM did not start within {seconds:g} s; raise engine.start_timeout if it was still loading"
+        )
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _failures(doing: str) -> Iterator[None]:
+    """Turn vLLM's errors into ours: it raises ValueError or an error of its own for requests and settings that it
+    refuses, and for a cache that is too small. Of its workers on several GPUs, which print their errors, it only says
+    that they failed."""
+    try:
+        yield
+    except (ConfigError, EngineError):
+        raise
+    except ImportError as error:
+        raise ConfigError(f"engine: vLLM cannot be loaded by this Python ({error})") from error
+    except Exception as error:
+        if isinstance(error, ValueError) or type(error).__name__ == "VLLMValidationError":
+            raise ConfigError(f"engine: {error}; {_MEMORY}") from error
+        raise EngineError(f"vLLM failed {doing}, and its lines above say why; {_MEMORY}: {error}") from error

@@ -1,7 +1,6 @@
 """vLLM in the processes of the training and on their GPUs (`policy.trl.vllm`)."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,22 +10,17 @@ import torch
 
 from cocal.config.policy import TrlSettings
 from cocal.errors import ConfigError
+from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
 
 
 def require_vllm() -> None:
     """Raise ConfigError where vLLM cannot run in this process."""
     if find_spec("vllm") is None:
-        raise ConfigError(
-            "policy.trl.vllm: vLLM is not installed for this Python; run with --sdm conda, or in the environment of "
-            "envs/train.yaml"
-        )
+        raise ConfigError(f"policy.trl.vllm: {NO_VLLM}")
     if not torch.cuda.is_available():
         raise ConfigError("policy.trl.vllm: there is no GPU here; train on a node with GPUs, or switch vllm off")
-    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
-        raise ConfigError(
-            "policy.trl.vllm: vLLM's kernels need a C compiler (gcc or clang) on this node, which Triton calls; "
-            "install one, or use the environment of envs/train.yaml, which has one"
-        )
+    if not has_compiler():
+        raise ConfigError(f"policy.trl.vllm: {NO_COMPILER}")
 
 
 def vllm_arguments(settings: TrlSettings) -> dict[str, object]:
@@ -47,7 +41,7 @@ def vllm_arguments(settings: TrlSettings) -> dict[str, object]:
 def opening_vllm(settings: TrlSettings) -> Iterator[None]:
     """Give the vLLM that TRL opens in this context what TRL has no arguments for.
 
-    FlashInfer's sampler is off, as in `cocal.generation.vllm_process.worker`. The attention backend is that of the
+    FlashInfer's sampler is off, as in `cocal.generation.vllm_engine`. The attention backend is that of the
     settings: TRL passes no such argument on, so the name by which it calls vLLM is bound to it while the context lasts.
     """
     if not settings.vllm:

@@ -1,1 +1,1 @@
-"""What a study needs before it runs: GPUs, memory, hours, and how far it has come."""
+"""The needs of a study before it runs: GPUs, memory and hours of its jobs, and checks that they can be met."""

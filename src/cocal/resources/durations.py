@@ -6,25 +6,7 @@ from collections import defaultdict
 from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.resources.estimate import PROCESSOR, Assumptions, parameters_of, workloads
-
-SHORT = {
-    "all": 0,
-    "sources": 60,
-    "judge_checkpoint": 600,
-    "existing_backbone": 60,
-    "import_": 60,
-    "questions": 2,
-    "overlap": 2,
-    "predictions": 4,
-    "recalibrate": 10,
-    "latency": 60,
-    "metrics": 4,
-    "checks": 3,
-    "table_": 2,
-    "figure_": 4,
-}
-"""Seconds of jobs by rule, for rules whose jobs take about as long in every study. A name that ends with an underscore
-stands for all rules that begin with it, and `metrics` also for `sweep_metrics`."""
+from cocal.resources.rules import RULES
 
 _DOCUMENT_SECONDS = 1.6e-8
 """Seconds that one core needs to pre-train on a document of the corpus, per parameter of the policy."""
@@ -36,7 +18,7 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
     """Expected seconds of one job of each rule, or kind of rule, of a study, as the mean over its backbones.
 
     The times of rules that train, sample, extract or fit are estimated as in `cocal plan`: for the paper's GPU, or for
-    one core if the workflow trains the backbone from scratch. The times of other rules come from `SHORT`.
+    one core if the workflow trains the backbone from scratch. The times of other rules are in the table of rules.
     """
     hours: defaultdict[str, float] = defaultdict(float)
     jobs: defaultdict[str, int] = defaultdict(int)
@@ -51,4 +33,4 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
     if made:
         work = [one.steps * one.batch_size * parameters_of(one, one.architecture.vocabulary) for one in made]
         seconds["backbone"] = 60 * PROCESSOR.start_minutes + _DOCUMENT_SECONDS * sum(work) / len(made)
-    return SHORT | seconds
+    return {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds

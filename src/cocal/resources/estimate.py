@@ -3,25 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 from cocal.config.backbone import BackboneSettings, PretrainingSettings
 from cocal.config.base import Count, Model, Positive, Share
 from cocal.config.study import Study
+from cocal.resources.rules import Stage, rule_of
 from cocal.study import online, plan, rivals
-
-Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
-
-STAGES: dict[Stage, tuple[str, ...]] = {
-    "questions": ("sources", "questions", "overlap"),
-    "policies": ("backbone", "existing_backbone", "train_", "slime_", "import_", "resample"),
-    "responses": ("judge_checkpoint", "responses", "factual_responses"),
-    "features": ("features", "factual_features", "prompt_features", "replay"),
-    "companions": ("companions", "online"),
-    "predictions": ("predictions", "recalibrate", "latency"),
-    "results": ("metrics", "recalibrated_metrics", "checks", "table_", "figure_", "all"),
-}
-"""Names of the rules of each stage; a name that ends with an underscore stands for all rules that begin with it."""
 
 _TERA = 1e12
 _HALF, _SINGLE = 2, 4
@@ -87,7 +74,7 @@ class Workload:
     """One kind of work on one backbone.
 
     Attributes:
-        rule: Name of the rule of its jobs.
+        rule: Name of the rule of its jobs in `cocal.resources.rules`, or of a variant of it.
         hours: Wall-clock hours of all its jobs, one after the other, including their start.
         gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
         storage: Bytes that it leaves in results/.
@@ -103,22 +90,14 @@ class Workload:
     jobs: int = 1
 
     @property
-    def stage(self) -> Stage | None:
+    def stage(self) -> Stage:
         """Stage of the study to which the rule belongs."""
-        return stage_of(self.rule)
+        return rule_of(self.rule).stage
 
     @property
     def gpu_hours(self) -> float:
         """GPU-hours of all its jobs."""
         return self.hours * self.gpus
-
-
-def stage_of(rule: str) -> Stage | None:
-    """Stage of a rule; None if the rule belongs to no stage."""
-    for stage, rules in STAGES.items():
-        if rule in rules or any(name.endswith("_") and rule.startswith(name) for name in rules):
-            return stage
-    return None
 
 
 def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
@@ -137,9 +116,8 @@ def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
     for backbone in study.backbones:
         estimate = _Backbone(study, backbone, assumed)
         yield estimate.policies()
-        yield estimate.resampling()
+        yield from estimate.rereading()
         yield from estimate.evaluations()
-        yield estimate.prompts()
         yield from estimate.companions()
 
 
@@ -155,6 +133,7 @@ class _Backbone:
         self._gpus = 0 if isinstance(self._backbone, PretrainingSettings) else 1
         self._pace = assumed if self._gpus else PROCESSOR
         self._start = self._pace.start_minutes / 60
+        self._experiences = plan.experiences_of(plan.methods_of(study, name, "grpo", study.policy.steps))
 
     def policies(self) -> Workload:
         """Training with all algorithms: rollouts, updates, GRPO's features and the checkpoints of the stages."""
@@ -171,19 +150,25 @@ class _Backbone:
         stored += self._state_bytes(self._rollouts, len(self._layers))
         return Workload("train_", hours, gpus, stored, transient, jobs=runs)
 
-    def resampling(self) -> Workload:
-        """Resampling for PostCal: as many responses as rollouts, with the features of the final block."""
-        if "resampled" not in plan.experiences_of(self._methods("grpo", self._study.policy.steps)):
-            return Workload("resample", 0.0, 0, 0.0, jobs=0)
-        tokens = self._training_tokens("grpo")
-        hours = self._decoding_hours(self._rollouts * tokens)
-        hours += self._forward_hours(self._rollouts * self._with_prompt(tokens))
-        stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
-        return Workload("resample", hours + self._start, self._gpus, stored)
+    def rereading(self) -> Iterator[Workload]:
+        """Resampling for PostCal, as many responses as rollouts, with the features of the final block; and the hidden
+        states of the prompts of all rollout groups."""
+        assumed, policy = self._assumed, self._study.policy
+        if "resampled" in self._experiences:
+            tokens = self._training_tokens("grpo")
+            hours = self._decoding_hours(self._rollouts * tokens)
+            hours += self._forward_hours(self._rollouts * (tokens + assumed.prompt_tokens))
+            stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
+            yield Workload("resample", hours + self._start, self._gpus, stored)
+        if "prompts" in self._experiences:
+            groups = self._rollouts // policy.responses_per_question
+            hours = self._forward_hours(groups * assumed.prompt_tokens) + self._start * len(policy.stages)
+            yield Workload("prompt_features", hours, self._gpus, self._state_bytes(groups, 1) / 2)
 
     def evaluations(self) -> Iterator[Workload]:
         """Responses and features of every evaluated checkpoint, prompt format and domain."""
-        study = self._study
+        study, assumed = self._study, self._assumed
+        means = {"factual": assumed.factual_tokens, "mathematics": assumed.mathematics_tokens}
         for algorithm, step in plan.evaluated_cells(study, self._name):
             read = plan.feature_prompt_formats(study, self._name, algorithm, step)
             for prompt_format in plan.prompt_formats_of(study, self._name, algorithm, step):
@@ -194,48 +179,40 @@ class _Backbone:
                     ).sets
                     asked = {name: study.datasets[name].size for name in sets}
                     sampled = sum(asked[name] * one.sampled for name, one in sets.items())
-                    longest = max(one.max_response_length for one in sets.values())
-                    tokens = min(self._tokens(domain), longest)
+                    tokens = min(means[domain], max(one.max_response_length for one in sets.values()))
                     hours = self._decoding_hours(sampled * tokens) + self._start
                     if domain == "factual" and study.judge.kind == "llm":
-                        hours += self._judging_hours(sampled) + self._start
+                        # nearly all of it is reading, for a verdict is one word
+                        read_tokens = sampled * assumed.judgements * assumed.judge_tokens
+                        hours += self._forward_hours(read_tokens, assumed.judge_parameters) + self._start
                     yield Workload(f"{of_domain}responses", hours, self._gpus, self._text_bytes(sampled, tokens))
                     if prompt_format in read:
                         evaluated = sum(asked[name] * one.samples for name, one in sets.items())
-                        hours = self._forward_hours(evaluated * self._with_prompt(tokens)) + self._start
+                        hours = self._forward_hours(evaluated * (tokens + assumed.prompt_tokens)) + self._start
                         kept = plan.feature_settings(study, algorithm, step, domain).layers
                         layers = 1 if kept == "final" else len(self._layers)
                         stored = self._state_bytes(evaluated, layers)
                         yield Workload(f"{of_domain}features", hours, self._gpus, stored)
 
-    def prompts(self) -> Workload:
-        """Hidden states of the prompts of all rollout groups on the main backbone."""
-        methods = self._methods("grpo", self._study.policy.steps)
-        if "prompts" not in plan.experiences_of(methods):
-            return Workload("prompt_features", 0.0, 0, 0.0, jobs=0)
-        groups = self._rollouts // self._study.policy.responses_per_question
-        hours = self._forward_hours(groups * self._assumed.prompt_tokens) + self._start * len(self._study.policy.stages)
-        return Workload("prompt_features", hours, self._gpus, self._state_bytes(groups, 1) / 2)
-
     def companions(self) -> Iterator[Workload]:
         """Training of the companions of all prefixes, budgets, seeds and targets; ablations have one target."""
         study = self._study
-        for experience in plan.experiences_of(self._methods("grpo", study.policy.steps)):
+        for experience in self._experiences:
             steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
-            targets = 1 if experience == "prompts" else len(study.companion.targets)
-            size = study.policy.responses_per_question if experience == "prompts" else 1
-            yield self._fits(
-                "companions", [step / size for step in steps], targets, width=1 if experience == "prompts" else 2
-            )
+            if experience == "prompts":  # a row for each group, of one state, and one target
+                steps = [step / study.policy.responses_per_question for step in steps]
+                yield self._fits("companions", steps, 1, 1)
+            else:
+                yield self._fits("companions", steps, len(study.companion.targets), 2)
         states = len(plan.ablation_states(study, self._name))
-        yield self._fits("companions", [study.policy.steps] * states, 1, width=2)
+        yield self._fits("companions", [study.policy.steps] * states, 1, 2)
         if self._name == study.main_backbone and rivals.reads_states(study, "grpo"):
             # as long as a whole companion, for the time of one of its layers is not known
-            yield self._fits("companions", [study.policy.steps], len(study.companion.targets), width=2)
+            yield self._fits("companions", [study.policy.steps], len(study.companion.targets), 2)
         if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):
             # a window of one step is one of the replay's passes, and one of as many steps as passes is as long
             share = sum(online.windows(study)) / study.companion.passes
-            yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), width=2)
+            yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), 2)
 
     def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
         members = targets * len(self._study.companion.seeds)
@@ -247,17 +224,8 @@ class _Backbone:
         stored = _SINGLE * weights * members * len(steps)
         return Workload(rule, seconds / 3600 + self._start, self._gpus, stored)
 
-    def _methods(self, algorithm: str, step: int) -> list[str]:
-        return plan.methods_of(self._study, self._name, algorithm, step)
-
     def _training_tokens(self, algorithm: str) -> int:
         return min(self._assumed.training_tokens, self._study.policy.max_response_length[algorithm])
-
-    def _tokens(self, domain: str) -> int:
-        return self._assumed.factual_tokens if domain == "factual" else self._assumed.mathematics_tokens
-
-    def _with_prompt(self, tokens: int) -> int:
-        return tokens + self._assumed.prompt_tokens
 
     def _decoding_hours(self, tokens: float) -> float:
         """Hours that one device needs to decode so many tokens."""
@@ -269,11 +237,6 @@ class _Backbone:
         """Hours that one device needs to read so many tokens with the backbone, or with a model of `parameters`."""
         speed = self._pace.peak_teraflops * _TERA * self._pace.utilisation
         return 2 * (parameters or self._parameters) * tokens / speed / 3600
-
-    def _judging_hours(self, responses: float) -> float:
-        """Hours that one device needs to judge responses: nearly all of it is reading, for a verdict is one word."""
-        assumed = self._assumed
-        return self._forward_hours(responses * assumed.judgements * assumed.judge_tokens, assumed.judge_parameters)
 
     def _text_bytes(self, responses: float, tokens: int) -> float:
         """Bytes of a response table, which holds ids, log-probabilities and about four bytes of text per token and is

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.resources.estimate import STAGES, Assumptions, Workload, stage_of, workloads
+from cocal.resources.estimate import Assumptions, Workload, workloads
+from cocal.resources.rules import STAGES, rule_of
 
 _COLUMNS = ("stage", "jobs", "GPU-hours", "storage", "while it runs")
 
@@ -44,16 +45,18 @@ def forecast(study: Study, assumed: Assumptions, jobs_of_rules: Mapping[str, int
     """
     jobs: Counter[str] = Counter()
     for rule, count in jobs_of_rules.items():
-        jobs[stage_of(rule) or rule] += count
+        known = rule_of(rule)
+        jobs[known.stage if known else rule] += count
     work = list(workloads(study, assumed))
     stages = (*STAGES, *(name for name in jobs if name not in STAGES))
     of_stages = [_row(stage, jobs[stage], [one for one in work if one.stage == stage]) for stage in stages]
-    rows = [_COLUMNS, *of_stages, _row("total", jobs.total(), work)]
+    return aligned([_COLUMNS, *of_stages, _row("total", jobs.total(), work)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, all others to the right."""
     first, *rest = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return [
-        "  ".join([name.ljust(first), *(cell.rjust(width) for cell, width in zip(cells, rest, strict=True))])
-        for name, *cells in rows
-    ]
+    return ["  ".join([name.ljust(first), *map(str.rjust, cells, rest)]).rstrip() for name, *cells in rows]
 
 
 def assumptions_listed(assumed: Assumptions) -> list[str]:

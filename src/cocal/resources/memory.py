@@ -12,14 +12,11 @@ from cocal.config.backbone import BackboneSettings, DecoderSettings, Pretraining
 from cocal.config.policy import Algorithm
 from cocal.config.study import Study
 from cocal.resources.estimate import parameters_of
+from cocal.resources.rules import Memory, memory_of
 
 GIB = 2**30
 _HALF, _SINGLE = 2, 4
 """Bytes of a number in half and in single precision."""
-_TRAINING = tuple(f"train_{algorithm}" for algorithm in get_args(Algorithm))
-SAMPLING = ("resample", "responses", "factual_responses", "latency")
-"""Rules whose jobs start the engine of `generation.engine`."""
-_FITS = ("companions",)
 OVERHEAD = 1.5 * GIB
 """Bytes of the context of CUDA, of CUDA graphs and of what the allocator cannot use, for each process."""
 PROMPT = 512
@@ -30,32 +27,16 @@ _VOCABULARY = 151_936
 class Need(NamedTuple):
     """Memory of one kind of job on one GPU."""
 
+    kind: Memory
+    """Its kind in the table of rules (`cocal.resources.rules`)."""
     job: str
-    """What the job does, in words."""
+    """The job in words."""
     parts: dict[str, float]
-    """Bytes of everything that lies on the GPU at the same time, by what it is."""
-    lower: str
-    """Keys of the study that lower it."""
-    rules: tuple[str, ...] = ("features", "factual_features", "prompt_features", "replay")
-    """Rules of such jobs."""
-
-    @property
-    def bytes(self) -> float:
-        """Bytes of all of it."""
-        return sum(self.parts.values())
-
-
-class Share(NamedTuple):
-    """Memory that vLLM must find in its share of a GPU."""
-
-    job: str
-    key: str
-    """Key of the share."""
-    share: float
-    parts: dict[str, float]
-    """Bytes of the weights, of a cache for the longest sequence, and of the overhead."""
-    rules: tuple[str, ...]
-    """Rules of such jobs."""
+    """Bytes of everything that lies on the GPU, or in vLLM's share of it, at the same time, by what it is."""
+    keys: str
+    """Keys of the study that lower it, or the key of vLLM's share."""
+    share: float = 1.0
+    """Share of the GPU's memory in which it must fit."""
 
     @property
     def bytes(self) -> float:
@@ -66,15 +47,7 @@ class Share(NamedTuple):
 def shape_of(backbone: BackboneSettings) -> DecoderSettings:
     """Shape of a backbone's blocks; of a checkpoint without `architecture`, that which estimates assume."""
     if isinstance(backbone, PretrainingSettings):
-        own = backbone.architecture
-        return DecoderSettings(
-            heads=own.heads,
-            key_value_heads=own.key_value_heads,
-            head_dim=own.head_dim,
-            intermediate_size=own.intermediate_size,
-            vocabulary=own.vocabulary,
-            tied=own.tied,
-        )
+        return DecoderSettings(**backbone.architecture.model_dump(include=set(DecoderSettings.model_fields)))
     if backbone.architecture is not None:
         return backbone.architecture
     return DecoderSettings(heads=max(1, backbone.width // 128), intermediate_size=3 * backbone.width)
@@ -96,23 +69,17 @@ def needs(study: Study, name: str, memory: float) -> Iterator[Need]:
     yield one.companions()
 
 
-def shares(study: Study, name: str) -> Iterator[Share]:
-    """What vLLM must find in its shares for a backbone."""
+def shares(study: Study, name: str) -> Iterator[Need]:
+    """Weights, a cache for the longest sequence and the overhead, which vLLM must find in its shares for a backbone."""
     one = _Jobs(study, name, 0)
     if study.policy.trl.vllm and study.policy.engine == "trl":
-        longest = max(study.policy.max_response_length[a] for a in study.policy.algorithms) + PROMPT
-        yield Share(
-            "rollouts",
-            "policy.trl.vllm_memory_share",
-            study.policy.trl.vllm_memory_share,
-            one.engine(longest),
-            _TRAINING,
-        )
+        parts = one.engine(max(study.policy.max_response_length[a] for a in study.policy.algorithms) + PROMPT)
+        share = study.policy.trl.vllm_memory_share
+        yield Need("update", "rollouts", parts, "policy.trl.vllm_memory_share", share)
     engine = study.generation.engine
     if engine.kind == "vllm":
-        longest = max(study.datasets[s].max_response_length for s in one.sets) + PROMPT
-        parts = one.engine(longest, engine.tensor_parallel)
-        yield Share("responses", "generation.engine.memory_share", engine.memory_share, parts, SAMPLING)
+        parts = one.engine(one.longest, engine.tensor_parallel)
+        yield Need("engine", "responses", parts, "generation.engine.memory_share", engine.memory_share)
 
 
 def most(study: Study, memory: float) -> dict[str, Need]:
@@ -127,25 +94,24 @@ def too_small(study: Study, memory: float, rules: Collection[str] | None = None)
     Args:
         rules: Rules of the jobs that count; by default those of all.
     """
+    kinds = {*get_args(Memory)} if rules is None else memory_of(rules)
     found = []
     for name in study.backbones:
         worst: dict[str, Need] = {}
         for need in needs(study, name, memory * GIB):
-            if rules is not None and not {*need.rules} & {*rules}:
-                continue
-            kind = need.job.partition(" of ")[0]
-            if need.bytes > memory * GIB and need.bytes > (worst[kind].bytes if kind in worst else 0):
-                worst[kind] = need
+            if need.kind in kinds and need.bytes > memory * GIB:
+                job = need.job.partition(" of ")[0]
+                worst[job] = max(worst.get(job, need), need, key=lambda one: one.bytes)
         found += [
             f"{name}, {need.job}: {_listed(need.parts)}, together {need.bytes / GIB:.1f} GiB, are more than the "
-            f"{memory:.1f} GiB of the GPU: lower {need.lower}"
+            f"{memory:.1f} GiB of the GPU: lower {need.keys}"
             for need in worst.values()
         ]
         found += [
             f"{name}, {one.job}: vLLM needs {_listed(one.parts)}, together {one.bytes / GIB:.1f} GiB, but its share is "
-            f"{one.share * memory:.1f} GiB: raise {one.key} = {one.share:g}"
+            f"{one.share * memory:.1f} GiB: raise {one.keys} = {one.share:g}"
             for one in shares(study, name)
-            if one.bytes > one.share * memory * GIB and (rules is None or {*one.rules} & {*rules})
+            if one.bytes > one.share * memory * GIB and one.kind in kinds
         ]
     return found
 
@@ -162,7 +128,10 @@ class _Jobs:
         self._shape = shape_of(self._backbone)
         self._vocabulary = self._shape.vocabulary
         self._parameters = parameters_of(self._backbone, _VOCABULARY)
-        self.sets = [name for name, dataset in study.datasets.items() if dataset.role == "evaluation"]
+        asked = (dataset for dataset in study.datasets.values() if dataset.role == "evaluation")
+        self.longest = max(dataset.max_response_length for dataset in asked) + PROMPT
+        # tokens in a pass over states: those of a batch, or of the longest response
+        self._batch = self._block(max(study.features.batch_tokens, self.longest))
 
     def training(self, algorithm: Algorithm) -> Iterator[Need]:
         """The update, Adam's step where it is the larger, and vLLM's rollouts beside the weights."""
@@ -175,46 +144,48 @@ class _Jobs:
         copies = _HALF * (count if parts == 1 else 2 * self._largest_block())
         master = {"weights": _SINGLE * count / parts, "gradients": _SINGLE * count / parts}
         tokens = policy.micro_batch * (PROMPT + policy.max_response_length[algorithm])
-        kept = self._inputs(tokens) + self._block(tokens) if policy.gradient_checkpointing else self._blocks(tokens)
+        # gradient checkpointing keeps the inputs of all blocks, which are the float32 residual stream
+        inputs, block, depth = tokens * self._backbone.width * _SINGLE, self._block(tokens), self._backbone.depth
+        kept = inputs * depth + block if policy.gradient_checkpointing else block * depth
         lower = "policy.micro_batch, policy.gradient_checkpointing, policy.trl.moments or policy.trl.shard"
         kept_moments = {} if trl.moments == "host" else {"moments": 2 * _SINGLE * count / parts}
         update = master | kept_moments | {"bfloat16 copies": copies, "activations": kept, "overhead": OVERHEAD}
         if trl.vllm:
             update["vLLM asleep"] = OVERHEAD
-        yield Need(f"update of {algorithm}", update, lower, _TRAINING)
+        yield Need("update", f"update of {algorithm}", update, lower)
         if trl.moments == "host":
-            one = 3 * _SINGLE * self._largest_parameter()  # its moments, and what the update makes
+            largest = max(self._vocabulary, self._shape.intermediate_size) * self._backbone.width
+            one = 3 * _SINGLE * largest  # its moments, and what the update makes
             step = master | {"moments of one parameter": one, "overhead": 2 * OVERHEAD}
-            yield Need(f"step of Adam of {algorithm}", step, lower, _TRAINING)
+            yield Need("update", f"step of Adam of {algorithm}", step, lower)
         if trl.vllm:
             rollouts = {"weights": master["weights"], "vLLM": trl.vllm_memory_share * self._memory}
             rollouts |= kept_moments | {"overhead": OVERHEAD}
-            yield Need(f"rollouts of {algorithm}", rollouts, "policy.trl.vllm_memory_share", _TRAINING)
+            yield Need("update", f"rollouts of {algorithm}", rollouts, "policy.trl.vllm_memory_share")
         # the pass over states and log-probabilities holds the logits of a micro-batch, and a row of them in float32
         rows = policy.max_response_length[algorithm] * self._vocabulary
         logits = policy.micro_batch * rows * _HALF + 2 * rows * _SINGLE
         reading = {"weights": master["weights"], "bfloat16 copies": copies, "logits": logits}
-        reading |= kept_moments | {"activations": self._block(tokens), "overhead": 2 * OVERHEAD}
-        yield Need(f"states of {algorithm}", reading, lower, _TRAINING)
+        reading |= kept_moments | {"activations": block, "overhead": 2 * OVERHEAD}
+        yield Need("update", f"states of {algorithm}", reading, lower)
 
     def sampling(self) -> Iterator[Need]:
         """Responses, and the resampling and the timing that hold the policy beside its engine."""
         engine, weights = self._study.generation.engine, _HALF * self._parameters
-        longest = max(self._study.datasets[s].max_response_length for s in self.sets) + PROMPT
         if engine.kind == "vllm":
             own = {"vLLM": engine.memory_share * self._memory}
             lower = "generation.engine.memory_share or features.batch_tokens"
         else:
-            own = {"cache": cache_bytes(self._backbone, engine.batch_size * longest)}
+            own = {"cache": cache_bytes(self._backbone, engine.batch_size * self.longest)}
             own["logits"] = engine.batch_size * self._vocabulary * 3 * _SINGLE
             lower = "generation.engine.batch_size or features.batch_tokens"
-        beside = {"policy": weights, "activations": self._block(self._batch()), "overhead": OVERHEAD}
-        yield Need("resampling and timing", own | beside, lower, ("resample", "latency"))
+        beside = {"policy": weights, "activations": self._batch, "overhead": OVERHEAD}
+        yield Need("policy", "resampling and timing", own | beside, lower)
 
     def features(self) -> Need:
         """Hidden states of responses."""
-        parts = {"weights": _HALF * self._parameters, "activations": self._block(self._batch()), "overhead": OVERHEAD}
-        return Need("features", parts, "features.batch_tokens")
+        parts = {"weights": _HALF * self._parameters, "activations": self._batch, "overhead": OVERHEAD}
+        return Need("states", "features", parts, "features.batch_tokens")
 
     def companions(self) -> Need:
         """Companions of all seeds and targets with their gradients and moments; they take what memory is left for
@@ -224,37 +195,21 @@ class _Jobs:
         weights = sum(a * b + 3 * b for a, b in pairwise(sizes))
         members = len(settings.targets) * len(settings.seeds)
         held = 4 * _SINGLE * weights * members + settings.batch_size * members * sum(sizes) * 4 * _SINGLE
-        return Need(
-            "companions", {"members": held, "overhead": OVERHEAD}, "companion.widths or companion.batch_size", _FITS
-        )
+        parts = {"members": held, "overhead": OVERHEAD}
+        return Need("fits", "companions", parts, "companion.widths or companion.batch_size")
 
     def engine(self, longest: int, gpus: int = 1) -> dict[str, float]:
         """Weights of an engine in bfloat16, the cache of one sequence, and the overhead."""
         cache = cache_bytes(self._backbone, longest) / gpus
         return {"weights": _HALF * self._parameters / gpus, "cache": cache, "overhead": OVERHEAD}
 
-    def _batch(self) -> int:
-        """Tokens in a pass over states: those of a batch, or of the longest response."""
-        longest = max(self._study.datasets[name].max_response_length for name in self.sets)
-        return max(self._study.features.batch_tokens, longest + PROMPT)
-
-    def _largest_parameter(self) -> float:
-        return max(self._vocabulary, self._shape.intermediate_size) * self._backbone.width
-
     def _largest_block(self) -> float:
         """Parameters of the largest unit that FSDP gathers at once: a block, or the embedding."""
         ends = (1 if self._shape.tied else 2) * self._vocabulary * self._backbone.width
         return max((self._parameters - ends) / self._backbone.depth, self._vocabulary * self._backbone.width)
-
-    def _inputs(self, tokens: float) -> float:
-        """The inputs of all blocks, which gradient checkpointing keeps: the float32 residual stream."""
-        return tokens * self._backbone.width * _SINGLE * self._backbone.depth
 
     def _block(self, tokens: float) -> float:
         """Activations of a block: the residual stream and the normed inputs in float32, products in bfloat16."""
         shape = self._shape
         projected = (2 * shape.heads + 2 * shape.key_value_heads) * shape.head_dim
         return tokens * (6 * self._backbone.width * _SINGLE + (2 * projected + 4 * shape.intermediate_size) * _HALF)
-
-    def _blocks(self, tokens: float) -> float:
-        return self._backbone.depth * self._block(tokens)

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 
 from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
-from cocal.resources.estimate import STAGES, Assumptions, workloads
+from cocal.resources.estimate import Assumptions, workloads
+from cocal.resources.forecast import aligned
 from cocal.resources.gpus import GPUS, Gpu, assumptions_on
 from cocal.resources.memory import GIB, most, too_small
+from cocal.resources.rules import STAGES
 
 _AS_MUCH = 1.02
 """Cards of the same size differ by a percent in the memory that they state."""
@@ -32,19 +34,8 @@ def outlook(
     """
     if all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values()):
         return []
-    columns, reasons = (
-        [
-            [
-                "",
-                "memory",
-                "card",
-                *(f"hours: {stage}" for stage in STAGES),
-                "hours: total",
-                *(f"most: {b}" for b in study.backbones),
-            ]
-        ],
-        [],
-    )
+    names = [*(f"hours: {stage}" for stage in STAGES), "hours: total", *(f"most: {name}" for name in study.backbones)]
+    columns, reasons = [["", "memory", "card", *names]], []
     for gpu in gpus:
         card = fitting_card(study, gpu.memory)
         there = study if card in (None, study.card) else with_card(card)
@@ -57,7 +48,4 @@ def outlook(
         if worst:
             more = f" (and {len(worst) - 1} more)" if worst[1:] else ""
             reasons.append(f"{gpu.label} is too small: {worst[0]}{more}")
-    widths = [max(map(len, column)) for column in columns]
-    rows = list(zip(*columns, strict=True))
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-    return [*lines, *reasons]
+    return [*aligned(list(zip(*columns, strict=True))), *reasons]

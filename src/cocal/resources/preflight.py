@@ -9,27 +9,29 @@ from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError
 from cocal.resources.gpus import gpu_of
-from cocal.resources.memory import SAMPLING, too_small
+from cocal.resources.memory import too_small
 from cocal.resources.outlook import fitting_card
-from cocal.runtime.gpus import DRIVERS, Machine, this_machine
-from cocal.runtime.granted import PROCESSOR_ONLY
+from cocal.resources.rules import memory_of
+from cocal.runtime.gpus import NO_VLLM, PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
 from cocal.runtime.slurm import Site, site_of
 
 _ENOUGH = 0.98
 """Cards of the same size differ by a percent in the memory that they state."""
 _FLASHINFER_BY_DEFAULT = 10.0
 """Compute capability from which vLLM chooses FlashInfer, which compiles its kernels where it runs."""
+_CONDA_CUDA = "13.0"
+"""CUDA of the PyTorch of envs/gpu.yaml."""
 
 
 class Run(NamedTuple):
-    """What a run of the workflow will do."""
+    """The jobs of a run of the workflow, and how Snakemake was started."""
 
     gpus: dict[str, int]
     """GPUs that a job asks for, by rule, of the jobs that are left."""
     allowed: int | None
     """GPUs of all jobs at a time, by `--resources gpus=N`; None if the flag was not given."""
     conda: bool
-    """Whether rules run in the environments of envs/."""
+    """True if rules run in the environments of envs/."""
 
 
 def check(study: Study, run: Run, machine: Machine | None = None, environment: Mapping[str, str] = os.environ) -> None:
@@ -86,7 +88,7 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
 def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
     """A sentence for each reason why the GPUs that the profile asks for do not suit the study."""
     trl, found = study.policy.trl, []
-    if _trains(run):
+    if "update" in memory_of(run.gpus):
         for key, wanted, variable, asked in (
             ("devices", trl.devices, "COCAL_SLURM_NODE_GPUS", site.node_gpus),
             ("nodes", trl.nodes, "COCAL_SLURM_NODES", site.nodes),
@@ -103,33 +105,14 @@ def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
 
 def _software(study: Study, run: Run, machine: Machine) -> list[str]:
     """Driver, PyTorch, vLLM, compiler and toolkit; those of conda's environments are pinned and bring a compiler."""
-    found = []
-    cuda = "13.0" if run.conda else machine.cuda
-    if cuda is None:
-        release = (machine.torch or "").partition("+")[0]
-        found.append(
-            f"PyTorch {machine.torch} is a build for processors: install the build for CUDA (`pip install --force-"
-            f"reinstall torch=={release}` from PyPI), or run with --sdm conda"
-        )
-    elif (oldest := DRIVERS.get(cuda.partition(".")[0])) and int(machine.driver.partition(".")[0]) < int(oldest):
-        found.append(
-            f"PyTorch for CUDA {cuda} needs NVIDIA's driver {oldest} or newer, and this machine has {machine.driver}: "
-            "update the driver, or install a build of PyTorch for its CUDA"
-        )
-    trains = study.policy.trl.vllm and _trains(run)
-    samples = study.generation.engine.kind == "vllm" and bool({*run.gpus} & {*SAMPLING})
-    if not run.conda:
-        if trains and not machine.training_vllm:
-            found.append(
-                "policy.trl.vllm: vLLM is not installed for this Python: run with --sdm conda, or in the environment "
-                "of envs/train.yaml"
-            )
-        if samples and not machine.sampling_vllm:
-            found.append(
-                "generation.engine: vLLM is not installed: run with --sdm conda, or create the environment of "
-                "envs/vllm.yaml and export COCAL_VLLM_PYTHON=PYTHON, its interpreter"
-            )
-        if (trains or samples) and not machine.compiler:
+    obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
+    found = [obstacle] if obstacle else []
+    trains = study.policy.trl.vllm and "update" in memory_of(run.gpus)
+    samples = study.generation.engine.kind == "vllm" and "engine" in memory_of(run.gpus)
+    if (trains or samples) and not run.conda:
+        if not machine.vllm:
+            found.append(f"{'policy.trl.vllm' if trains else 'generation.engine'}: {NO_VLLM}")
+        if not machine.compiler:
             found.append(
                 "vLLM's kernels need a C compiler, which Triton calls: install gcc or clang, or run with --sdm conda"
             )
@@ -154,7 +137,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
     rule = max(run.gpus, key=run.gpus.__getitem__)
     key = "policy.trl.devices" if rule.startswith("train") else "the number of its GPUs in the study"
     found = []
-    if study.policy.trl.nodes > 1 and _trains(run):
+    if study.policy.trl.nodes > 1 and "update" in memory_of(run.gpus):
         found.append(
             f"the training takes policy.trl.nodes = {study.policy.trl.nodes}: run it with --profile slurm, or lower it"
         )
@@ -175,7 +158,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
 
 
 def _memory(study: Study, run: Run, name: str, memory: float) -> list[str]:
-    """Whether the study's card, and the sums of the jobs that are left, fit into GPUs of so much memory in GiB."""
+    """A sentence for each reason why the study's card, or a job that is left, does not fit into so many GiB."""
     card, fitting = study.cards.get(study.card), fitting_card(study, memory)
     if card is not None and memory < _ENOUGH * card.memory:
         remedy = (

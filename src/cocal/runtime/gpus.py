@@ -1,4 +1,8 @@
-"""GPUs of this machine, its driver, and what jobs with a GPU need beside them, found without loading PyTorch."""
+"""The GPUs of this machine, its driver, and what jobs with a GPU need beside them.
+
+PyTorch without a usable driver computes on the processor and says little about it. A job for an 8B policy would then
+run until its time limit, so `check_gpus` refuses; everything else here is found without loading PyTorch.
+"""
 
 import os
 import re
@@ -9,11 +13,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-DRIVERS = {"12": "525", "13": "580"}
+from cocal.errors import ConfigError
+
+PROCESSOR_ONLY = "COCAL_PROCESSOR_ONLY"
+"""The environment variable that lets jobs with GPUs compute on the processor, as a rehearsal without real GPUs does."""
+NO_VLLM = "vLLM is not installed for this Python: run with --sdm conda, or in the environment of envs/gpu.yaml"
+NO_COMPILER = (
+    "vLLM's kernels need a C compiler (gcc or clang) on this node, which Triton calls: install one, or use the "
+    "environment of envs/gpu.yaml, which has one"
+)
+_DRIVERS = {"12": 525, "13": 580}
 """Oldest Linux driver for each major version of CUDA, by NVIDIA's table of minor version compatibility."""
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
 _TIMEOUT = 60
 """Seconds that `nvidia-smi` may take; it is slow where no process holds the driver."""
+_GRANTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
+"""Variables that list a job's GPUs, by SLURM or by the user."""
+_NONE = {"", "-1", "NoDevFiles"}
+"""Values that list no GPU."""
+_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 class Found(NamedTuple):
@@ -27,7 +45,7 @@ class Found(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What this machine offers to jobs with a GPU."""
+    """The GPUs of a machine and the software that jobs with a GPU need."""
 
     gpus: tuple[Found, ...]
     """GPUs that a job can see, in the driver's order."""
@@ -38,28 +56,24 @@ class Machine(NamedTuple):
     cuda: str | None
     """CUDA for which this PyTorch was built; None for a build for processors."""
     compiler: bool
-    """Whether Triton finds a C compiler."""
+    """True if Triton finds a C compiler."""
     toolkit: bool
-    """Whether the compiler of the CUDA toolkit, nvcc, is found."""
-    training_vllm: bool
-    """Whether vLLM is installed for this Python, in which policies are trained."""
-    sampling_vllm: bool
-    """Whether vLLM is installed for the Python that samples: COCAL_VLLM_PYTHON, or this one."""
+    """True if the compiler of the CUDA toolkit, nvcc, is found."""
+    vllm: bool
+    """True if vLLM is installed for this Python."""
 
 
 def this_machine() -> Machine:
-    """What this machine offers."""
+    """The GPUs and the software of this machine."""
     gpus, driver = parse_gpus(_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-    here = find_spec("vllm") is not None
     return Machine(
         gpus=gpus,
         driver=driver,
         torch=_torch_version(),
         cuda=_torch_cuda(),
-        compiler=bool(os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")),
+        compiler=has_compiler(),
         toolkit=bool(shutil.which("nvcc")) or Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc").exists(),
-        training_vllm=here,
-        sampling_vllm=here or bool(os.environ.get("COCAL_VLLM_PYTHON")),
+        vllm=find_spec("vllm") is not None,
     )
 
 
@@ -73,10 +87,61 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Found, ...], st
     found = [Found(name, float(memory) / 1024, float(capability)) for name, memory, capability, _ in rows]
     driver = rows[0][3] if rows else None
     if visible is not None:
-        chosen = [word for word in visible.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
+        chosen = [word for word in visible.split(",") if word.strip() not in _NONE]
         numbers = [int(word) if word.strip().isdecimal() else k for k, word in enumerate(chosen)]
         found = [found[k] for k in numbers if k < len(found)]
     return tuple(found), driver
+
+
+def has_compiler() -> bool:
+    """True if Triton finds a C compiler."""
+    return bool(os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"))
+
+
+def check_gpus() -> None:
+    """Refuse to compute on the processor where GPUs were granted.
+
+    Raises:
+        ConfigError: if the environment lists GPUs and PyTorch sees none; the message names the build of PyTorch, the
+            driver, and the remedy.
+    """
+    listed = next((name for name in _GRANTED if os.environ.get(name, "") not in _NONE), None)
+    if listed is None or os.environ.get(PROCESSOR_ONLY):
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", _DRIVER.read_text()) if _DRIVER.is_file() else None
+    driver = found[0] if found else None
+    cause = torch_obstacle(torch.__version__, torch.version.cuda, driver)
+    raise ConfigError(
+        f"GPUs were granted to this job ({listed}={os.environ[listed]}), but PyTorch sees none"
+        + (f": {cause}" if cause else f", though its driver {driver} is new enough: see what nvidia-smi says")
+        + f". To compute on the processor all the same, export {PROCESSOR_ONLY}=1"
+    )
+
+
+def torch_obstacle(release: str | None, cuda: str | None, driver: str | None) -> str | None:
+    """The reason why a PyTorch cannot use GPUs with a driver, and what to do; None if it can.
+
+    Args:
+        release: Version of PyTorch.
+        cuda: CUDA for which it was built; None for a build for processors.
+        driver: Version of NVIDIA's driver; None if there is none.
+    """
+    if cuda is None:
+        return (
+            f"PyTorch {release} is a build for processors: install the build for CUDA (`pip install --force-reinstall "
+            f"torch=={(release or '').partition('+')[0]}` from PyPI), or run with --sdm conda"
+        )
+    oldest = _DRIVERS.get(cuda.partition(".")[0], 0)
+    wanted = f"PyTorch for CUDA {cuda} needs " + (f"NVIDIA's driver {oldest} or newer" if oldest else "a newer driver")
+    if driver is None:
+        return f"{wanted}, and this node has no NVIDIA driver loaded: run on a node that has one"
+    if int(driver.partition(".")[0]) < oldest:
+        return f"{wanted}, and this machine has {driver}: update the driver, or install a build of PyTorch for its CUDA"
+    return None
 
 
 def _listing() -> str:

@@ -8,6 +8,9 @@ The lock belongs to the process that has taken it, not to its children: a child 
 and a program that is started never gets it, for a checking process or an engine that outlives its killed parent by a
 moment writes no files. Only a program that writes into the folder itself is given the file (`held`), and then the lock
 lives as long as the program does.
+
+The package filelock has other rules: it leaves its files behind, keeps their descriptors to itself, and takes a file
+that survives a kill for a lock where there is no `flock`.
 """
 
 import errno
@@ -26,7 +29,6 @@ from pathlib import Path
 
 from cocal.errors import BusyError
 
-_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _COMMAND_WIDTH = 160
 """Number of characters of the command that a lock file holds: settings make a command long."""
 _open: set[int] = set()
@@ -40,7 +42,7 @@ def hold(folder: Path, wait: bool = False) -> None:
 
     Args:
         folder: The folder.
-        wait: Whether to wait for another process that writes it, and only to log its name.
+        wait: True to wait for another process that writes it, and only to log its name.
 
     Raises:
         BusyError: if another process writes it, and `wait` is false; the message names the process and says what to do.
@@ -49,25 +51,31 @@ def hold(folder: Path, wait: bool = False) -> None:
     if file in _held:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = None
+    descriptor, patient = None, False
     while descriptor is None:
         try:
-            descriptor = _take_or_wait(folder, file) if wait else take(file, wait=False)
+            descriptor = take(file, patient)
         except BlockingIOError:
-            raise BusyError(_refusal(folder, file)) from None
+            if not wait:
+                raise BusyError(_refusal(folder, file)) from None
+            logging.warning("%s", _refusal(folder, file))
+            patient = True
         except OSError as error:
             if not unsupported(error):
                 raise
             logging.warning("%s: this file system has no locks; start no second run of this folder", folder)
             return
+    command = textwrap.shorten(shlex.join(sys.argv), _COMMAND_WIDTH, placeholder=" ...")
+    writer = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, json.dumps(_this_process()).encode())
+    os.write(descriptor, json.dumps(writer | {"command": command}).encode())
     _held[file] = descriptor
 
 
 def held(folder: Path) -> tuple[int, ...]:
     """The file descriptor of the folder's lock, for a program that writes into the folder; none without a lock."""
-    return tuple(_held[file] for file in [_file_of(folder)] if file in _held)
+    file = _file_of(folder)
+    return (_held[file],) if file in _held else ()
 
 
 def release(folder: Path) -> None:
@@ -95,7 +103,7 @@ def take(file: Path, wait: bool) -> int | None:
 
     Args:
         file: Lock file, in a folder that exists.
-        wait: Whether to wait while another process holds the lock.
+        wait: True to wait while another process holds the lock.
 
     Returns:
         The file descriptor, for `close`; None if the file was deleted before it was locked, so that the lock would
@@ -127,8 +135,8 @@ def close(descriptor: int) -> None:
 
 
 def unsupported(error: OSError) -> bool:
-    """Whether an error of `take` means that the file system has no locks."""
-    return error.errno in _UNSUPPORTED
+    """True if an error of `take` means that the file system has no locks."""
+    return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def busy(folder: Path, writers: Sequence[str], remedy: str) -> str:
@@ -139,10 +147,10 @@ def busy(folder: Path, writers: Sequence[str], remedy: str) -> str:
         writers: The processes or jobs that write it.
         remedy: Command that ends them.
     """
+    listed = "\n".join(f"  {writer}" for writer in writers)
     return (
-        f"{folder}: an earlier run is still at work here, and a second one would write the same files:\n"
-        + "\n".join(f"  {writer}" for writer in writers)
-        + f"\nwait until it has ended, or end it: {remedy}"
+        f"{folder}: an earlier run is still at work here, and a second one would write the same files:\n{listed}\n"
+        f"wait until it has ended, or end it: {remedy}"
     )
 
 
@@ -150,23 +158,6 @@ def _file_of(folder: Path) -> Path:
     """The lock lies beside the folder, which may be deleted while the lock is held."""
     folder = Path(folder).absolute()
     return folder.with_name(f".{folder.name}.lock")
-
-
-def _take_or_wait(folder: Path, file: Path) -> int | None:
-    try:
-        return take(file, wait=False)
-    except BlockingIOError:
-        logging.warning("%s", _refusal(folder, file))
-        return take(file, wait=True)
-
-
-def _this_process() -> dict[str, str | int]:
-    return {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "command": textwrap.shorten(shlex.join(sys.argv), _COMMAND_WIDTH, placeholder=" ..."),
-    }
 
 
 def _refusal(folder: Path, file: Path) -> str:

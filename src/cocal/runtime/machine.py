@@ -1,15 +1,12 @@
 """The process of a job: its number of threads, its device and the memory that it has used."""
 
 import os
-import platform
 import resource
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cocal.runtime.granted import check_gpus
+from cocal.runtime.gpus import check_gpus
 from cocal.runtime.numerics import active, check_torch
-from cocal.runtime.startup import begin_work, without_compiler
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +25,6 @@ def fix_threads() -> None:
     """
     import torch
 
-    begin_work()
-    without_compiler()
     check_torch()
     check_gpus()
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
@@ -58,11 +53,3 @@ def best_device() -> "torch.device":
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def processor() -> str:
-    """The model of the processor as Linux names it; elsewhere its architecture and the system."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, f"{platform.machine()} ({platform.system()})")

@@ -14,22 +14,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cocal.runtime.extras import EXTRAS
-
+EXTRAS = {
+    **dict.fromkeys(("accelerate", "datasets", "pandera", "pyarrow", "trl", "zarr"), "train"),
+    **dict.fromkeys(("h5netcdf", "h5py", "sklearn", "snakemake", "xarray"), "workflow"),
+}
+"""The extra of pyproject.toml that installs a package which only some commands need, by the name of its import."""
 _FULL = {
     errno.ENOSPC: "no space is left on its file system",
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "the file would be larger than this process may write (`ulimit -f`)",
 }
-_FULL_TEXTS = [
-    (re.compile(r"no space left on device|os error 28\b", re.IGNORECASE), _FULL[errno.ENOSPC]),
-    (re.compile(r"disk quota exceeded|os error 122\b", re.IGNORECASE), _FULL[errno.EDQUOT]),
+_FULL_TEXTS = {
+    r"(?i)no space left on device|os error 28\b": _FULL[errno.ENOSPC],
+    r"(?i)disk quota exceeded|os error 122\b": _FULL[errno.EDQUOT],
     # torch.save does not say why it could not write
-    (
-        re.compile(r"inline_container.*unexpected pos|PytorchStreamWriter failed writing"),
-        "it could not be written whole",
-    ),
-]
+    r"inline_container.*unexpected pos|PytorchStreamWriter failed writing": "it could not be written whole",
+}
 _NO_FILE = {
     errno.EISDIR: "is a folder where a file is needed",
     errno.ENOTDIR: "lies below a file, which is no folder",
@@ -68,13 +68,13 @@ def explain(error: BaseException, command: str, places: Sequence[Path]) -> str |
         package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
         if package in EXTRAS:
             return f"the package {package} is not installed; `pip install 'cocal[{EXTRAS[package]}]'` brings it"
-        number = one.errno if isinstance(one, OSError) else None
-        in_text = (words for pattern, words in _FULL_TEXTS if pattern.search(str(one)))
+        number, path = (one.errno, _path(one)) if isinstance(one, OSError) else (None, None)
+        in_text = (words for pattern, words in _FULL_TEXTS.items() if re.search(pattern, str(one)))
         if full := _FULL.get(number) or next(in_text, None):
-            return _no_space(_path(one) or _fullest(places), full)
-        if number in _DENIED and (path := _path(one)):
+            return _no_space(path or _fullest(places), full)
+        if number in _DENIED and path:
             return _denied(path, read_only=number == errno.EROFS)
-        if number in _NO_FILE and (path := _path(one)):
+        if number in _NO_FILE and path:
             return f"{path}: {_NO_FILE[number]}; put the file back, or give another"
         if of_memory(one):
             return _no_memory(str(one), command)
@@ -82,7 +82,7 @@ def explain(error: BaseException, command: str, places: Sequence[Path]) -> str |
 
 
 def of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory is short; whatever was being read may be whole."""
+    """True if an error says that memory is short; whatever was being read may be whole."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
@@ -97,19 +97,18 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _path(error: BaseException) -> Path | None:
+def _path(error: OSError) -> Path | None:
     """The file that could not be written; of a copy or a renaming, the target."""
-    names = [getattr(error, name, None) for name in ("filename2", "filename")]
+    names = (error.filename2, error.filename)
     return next((Path(os.fsdecode(name)) for name in names if isinstance(name, (str, bytes, os.PathLike))), None)
 
 
 def _existing(path: Path) -> Path:
     """The path itself, or the nearest folder above it that exists."""
-    path = path.absolute()
-    for folder in (path, *path.parents):
+    for one in (path.absolute(), *path.absolute().parents):
         with suppress(OSError):  # it does not exist, or lies in a folder that this user may not enter
-            folder.stat()
-            return folder
+            one.stat()
+            return one
     return Path("/")
 
 

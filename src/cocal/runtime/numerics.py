@@ -14,7 +14,7 @@ from typing import Literal
 from cocal.errors import ConfigError
 
 Numerics = Literal["portable", "native"]
-"""Whether results shall not depend on the processor, or each library takes its fastest code."""
+"""Results that do not depend on the processor, or those of each library's fastest code."""
 
 PORTABLE = {
     # PyTorch's own kernels: softmax, GELU, attention and reductions use vectors of 512 bits where there are any.
@@ -51,20 +51,35 @@ def active() -> Numerics:
     return "portable" if PORTABLE.items() <= os.environ.items() else "native"
 
 
+def cpu_told(cpu_info: Path | None = None) -> dict[str, str]:
+    """The entries of Linux's description of the first processor, such as "model name" and "flags"; empty elsewhere.
+
+    Args:
+        cpu_info: Linux's description of the processors, by default that of this machine.
+    """
+    file = cpu_info or _CPU_INFO
+    lines = file.read_text().partition("\n\n")[0].splitlines() if file.is_file() else []
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def processor() -> str:
+    """The model of the processor as Linux names it; elsewhere its architecture and the system."""
+    return cpu_told().get("model name", f"{platform.machine()} ({platform.system()})")
+
+
 def obstacle(cpu_info: Path | None = None) -> str:
     """The reason why this machine cannot compute portable numerics, as a clause; empty where it can.
 
     Args:
         cpu_info: Linux's description of the processor, by default that of this machine.
     """
-    cpu_info = cpu_info or _CPU_INFO
-    if platform.machine() != "x86_64" or not cpu_info.is_file():
+    told = cpu_told(cpu_info)
+    if platform.machine() != "x86_64" or not told:
         return (
             "portable results need a Linux machine with an x86-64 processor, not "
             f"{platform.system()} on {platform.machine()}"
         )
-    flags = next((line.split() for line in cpu_info.read_text().splitlines() if line.startswith("flags")), [])
-    missing = sorted(_NEEDED.difference(flags))
+    missing = sorted(_NEEDED.difference(told.get("flags", "").split()))
     if not missing:
         return ""
     return f"portable results need a processor with AVX2 and FMA, and this one lacks {' and '.join(missing)}"

@@ -174,11 +174,8 @@ def queued_jobs(folder: Path) -> list[Job]:
 def parse_queue(text: str, folder: Path) -> list[Job]:
     """The jobs of `queued_jobs`, from `squeue --format=%i|%T|%j|%k|%Z`; jobs that run Snakemake itself are left out."""
     rows = (line.split("|", maxsplit=4) for line in text.splitlines())
-    return [
-        Job(number, state, comment)
-        for number, state, name, comment, place in rows
-        if name.startswith(JOB_PREFIX) and Path(place) == folder
-    ]
+    ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[4]) == folder)
+    return [Job(number, state, comment) for number, state, _, comment, _ in ours]
 
 
 def refuse_orphans(jobs: list[Job], folder: Path) -> None:

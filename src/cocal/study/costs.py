@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from cocal.config.base import Count, Model, Name, Positive
 from cocal.config.load import validate
-from cocal.runtime.machine import processor
+from cocal.runtime.numerics import processor
 from cocal.store import read_document, write_document
 
 M = TypeVar("M", bound=Model)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from cocal.config.base import Model
 from cocal.errors import ContractError
-from cocal.runtime.machine import processor
-from cocal.runtime.numerics import obstacle
+from cocal.runtime.numerics import obstacle, processor
 from cocal.store.content import content_digest
 from cocal.store.lineage import Product
 from cocal.store.provenance import commit, versions

@@ -64,6 +64,5 @@ class Given:
         return self.study.features.model_copy(update={"layers": "final"})
 
     def _engine_code(self, command: str, *engines: Any, **how: Any) -> str:
-        """Code of a command that samples, of the engines, and of what they run in processes of their own."""
-        names = [name for engine in engines for name in (engine.opens, *engine.kept_apart)]
-        return self._code(f"cocal.commands.{command}:run", *names, **how)
+        """Code of a command that samples and of the engines."""
+        return self._code(f"cocal.commands.{command}:run", *(engine.opens for engine in engines), **how)

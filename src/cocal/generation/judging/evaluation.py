@@ -8,8 +8,11 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.config.evaluation import GenerationSettings
+from cocal.generation.engines import open_engine
 from cocal.generation.judging.opening import Judging
 from cocal.generation.judging.verdicts import judge_set
+from cocal.generation.responses import Sampler, sample_responses
+from cocal.models.loading import load_tokenizer
 from cocal.questions.prompts import Prompts
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES, SAMPLED
@@ -59,10 +62,6 @@ def sample_sets(
         logging.info("all sets were sampled earlier")
         return
 
-    from cocal.generation.engines import open_engine
-    from cocal.generation.responses import Sampler, sample_responses
-    from cocal.models.loading import load_tokenizer
-
     with open_engine(settings.engine, checkpoint) as engine:
         sampler = Sampler(engine, load_tokenizer(checkpoint), prompts)
         attributes = {"engine": engine.label}
@@ -80,13 +79,8 @@ def sample_sets(
                 step=wanted.step,
             )
             write_frame(file, frame, SAMPLED, attributes)
-            logging.info(
-                "%s: %d responses, mean length %.1f, truncated %.1f %%",
-                name,
-                len(frame),
-                frame["length"].mean(),
-                100 * frame["truncated"].mean(),
-            )
+            length, truncated = frame["length"].mean(), 100 * frame["truncated"].mean()
+            logging.info("%s: %d responses, mean length %.1f, truncated %.1f %%", name, len(frame), length, truncated)
 
 
 def judge_sets(

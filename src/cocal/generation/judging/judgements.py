@@ -46,9 +46,6 @@ class Judgements:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Close the judge; a later message opens it again."""
         self._judge = None
         self._stack.close()

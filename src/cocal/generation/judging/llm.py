@@ -11,8 +11,7 @@ from cocal.answers.partition import Rows, decided_rows, forms_of
 from cocal.config.judge import LlmJudgeSettings
 from cocal.errors import ContractError
 from cocal.generation.judging.judgements import Judgements
-from cocal.generation.judging.prompts import JudgePrompts
-from cocal.generation.judging.replies import parse_reply
+from cocal.generation.judging.prompts import JudgePrompts, parse_reply
 
 logger = logging.getLogger(__name__)
 

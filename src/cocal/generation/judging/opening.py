@@ -12,6 +12,7 @@ from cocal.config.evaluation import VerifierSettings
 from cocal.config.judge import JudgeSettings, LlmJudgeSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Engine, Sampling
+from cocal.generation.engines import open_engine
 from cocal.generation.judging.judgements import Ask, Judgements
 from cocal.generation.judging.llm import LlmJudge
 from cocal.generation.judging.prompts import JudgePrompts
@@ -74,9 +75,12 @@ class Judging:
 
 
 def _identity(settings: LlmJudgeSettings) -> dict[str, object]:
+    folder = Path(settings.checkpoint)
+    if settings.revision is None and not any(folder.glob("*.safetensors")):
+        raise ConfigError(f"judge.checkpoint: {folder} holds no .safetensors; give the folder of a checkpoint")
     return {
         "checkpoint": settings.label if settings.local else settings.checkpoint,
-        "revision": settings.revision or _fingerprint(Path(settings.checkpoint)),
+        "revision": settings.revision or fingerprint(folder),
         "engine": settings.engine.kind,
         "max_tokens": settings.max_tokens,
         "temperature": 0,
@@ -84,29 +88,15 @@ def _identity(settings: LlmJudgeSettings) -> dict[str, object]:
     }
 
 
-def _fingerprint(folder: Path) -> str:
-    if not any(folder.glob("*.safetensors")):
-        raise ConfigError(f"judge.checkpoint: {folder} holds no .safetensors; give the folder of a checkpoint")
-    return fingerprint(folder)
-
-
 def _prompts(settings: LlmJudgeSettings) -> Path | None:
     return Path(settings.prompts) if settings.prompts else None
 
 
-def _folder(settings: LlmJudgeSettings) -> Path:
-    """Return the folder of the judge's checkpoint, which is downloaded if a revision is given."""
-    if settings.revision is not None:
-        return download(settings.checkpoint, settings.revision)
-    return Path(settings.checkpoint)
-
-
 @contextmanager
 def _asking(settings: LlmJudgeSettings) -> Iterator[tuple[Ask, str]]:
-    """Load the judge; yield the function that asks it and its engine's label."""
-    from cocal.generation.engines import open_engine
-
-    folder = _folder(settings)
+    """Load the judge, which is downloaded if a revision is given; yield the function that asks it and its engine."""
+    here, revision = Path(settings.checkpoint), settings.revision
+    folder = here if revision is None else download(settings.checkpoint, revision)
     with open_engine(settings.engine, folder) as engine:
         yield asking(engine, load_tokenizer(folder), settings.max_tokens), engine.label
 

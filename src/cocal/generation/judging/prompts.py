@@ -1,6 +1,8 @@
-"""The messages to a judging language model, from the templates `correctness.txt` and `equivalence.txt`."""
+"""The messages to a judging language model, from the templates `correctness.txt` and `equivalence.txt`, and the
+verdicts in its replies."""
 
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +12,7 @@ from cocal.errors import ConfigError
 from cocal.questions.prompts import inert
 from cocal.store import digest
 
+_REPLY = re.compile(r"[\s\"'`*“”]*(?P<verdict>certain|uncertain)[\s\"'`*“”.]*", re.IGNORECASE)
 _FIELDS = {"correctness": {"question", "accepted", "answer"}, "equivalence": {"question", "first", "second"}}
 
 
@@ -52,3 +55,13 @@ class JudgePrompts:
 
     def _message(self, name: str, **values: str) -> str:
         return self._texts[name].substitute({key: inert(value) for key, value in values.items()})
+
+
+def parse_reply(reply: str) -> bool | None:
+    """Return True for "certain", False for "uncertain" and None for any other reply.
+
+    Case and any quotes, emphasis or full stop around the word are ignored. A longer reply is no verdict even if it
+    contains the word: "not certain" is not "certain".
+    """
+    match = _REPLY.fullmatch(reply)
+    return None if match is None else match["verdict"].lower() == "certain"

@@ -19,7 +19,7 @@ def with_verdicts(
         asked: Question of each response (columns question, answer, aliases, domain).
         groups: Group of each response. The group accuracy is the mean over a group, and answers are compared within it.
         judge: Judge of correctness and equivalence.
-        pool: Whether the answers of each group are compared with one another.
+        pool: True if the answers of each group are compared with one another.
     """
     golds = [[answer, *aliases] for answer, aliases in zip(asked["answer"], asked["aliases"], strict=True)]
     answers = [None if pd.isna(answer) else answer for answer in sampled["answer"]]
@@ -33,11 +33,7 @@ def with_verdicts(
     exact = pd.Series(ExactMatch().correct(golds, answers, texts).values, dtype="boolean").where(factual)
     accuracy = pd.Series(correct).groupby(np.asarray(groups)).transform("mean").to_numpy(dtype=np.float64)
     return sampled.assign(
-        answer_class=classes,
-        correct=correct,
-        exact_match=exact.array,
-        decided=decided,
-        group_accuracy=accuracy,
+        answer_class=classes, correct=correct, exact_match=exact.array, decided=decided, group_accuracy=accuracy
     )
 
 
@@ -48,7 +44,7 @@ def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, p
         sampled: Table of responses (`cocal.store.contracts.SAMPLED`), in any order.
         questions: The question set of the responses (`cocal.store.contracts.QUESTIONS`).
         judge: Judge of correctness and equivalence.
-        pool: Whether the answers to each question are compared with one another.
+        pool: True if the answers to each question are compared with one another.
         source: Name of the responses in error messages.
 
     Raises:

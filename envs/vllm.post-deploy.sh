@@ -1,1 +1,0 @@
-cocal.post-deploy.sh

@@ -1,0 +1,334 @@
+"""The vLLM engine: what it asks of vLLM, told by a stand-in; and repeats, refusals and commands with the real one."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+
+from cocal import cli
+from cocal.config import load_study
+from cocal.config.engine import VllmSettings
+from cocal.errors import ConfigError, ContractError, EngineError
+from cocal.features.forward import score
+from cocal.features.store import open_features
+from cocal.generation.engine import Sampling
+from cocal.generation.engines import open_engine
+from cocal.models.loading import stored_end_tokens
+from cocal.resources.estimate import Assumptions
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+from cocal.store.frames import read_provenance
+from micro import own_copy
+
+SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
+PROMPTS = [[1, 30 + k, 40, 50] for k in range(20)]
+SEEDS = [1000 * k for k in range(20)]
+
+
+class StandIn:
+    """vLLM's `LLM` on a GPU: it writes down what it is asked, and answers request k by k + 1 tokens, every second one
+    of which is cut."""
+
+    model_config = SimpleNamespace(max_model_len=50)
+
+    def __init__(self, model, **arguments):
+        self.llm_engine = SimpleNamespace(engine_core=SimpleNamespace(shutdown=lambda: None))
+        StandIn.arguments, StandIn.environment = arguments, dict(os.environ)
+
+    def reset_prefix_cache(self):
+        pass
+
+    def generate(self, prompts, parameters, use_tqdm):
+        StandIn.asked = [{**prompt, **vars(one)} for prompt, one in zip(prompts, parameters, strict=True)]
+        return [self._answer(one, k) for k, one in enumerate(parameters)]
+
+    def _answer(self, asked, k):
+        ids = getattr(asked, "logprob_token_ids", range(k))
+        logprobs = SimpleNamespace(logprobs=[-1.0 - k - place / 8 for place in range(1 + len(ids))])
+        reason = "length" if k % 2 else "stop"
+        one = SimpleNamespace(token_ids=[70 + k, *ids], logprobs=logprobs, finish_reason=reason)
+        return SimpleNamespace(outputs=[one])
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """A stand-in for the package; it returns its `LLM` class."""
+
+    def plant(name, **content):
+        module = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    plant("vllm", __version__="0", LLM=StandIn, SamplingParams=SimpleNamespace, TokensPrompt=dict)
+    platform = SimpleNamespace(is_cpu=lambda: False, has_device_capability=lambda number: True)
+    plant("vllm.platforms", current_platform=platform)
+    plant("vllm.distributed", cleanup_dist_env_and_memory=lambda: None)
+    return StandIn
+
+
+def test_every_setting_reaches_vllm_under_its_own_name(vllm, micro_checkpoint):
+    settings = {"tensor_parallel": 3, "memory_share": 0.61, "max_length": 47, "max_sequences": 29}
+    settings |= {"prefix_caching": False, "batch_invariant": True, "attention_backend": "FLASH_ATTN"}
+    with open_engine(VllmSettings(kind="vllm", **settings), micro_checkpoint):
+        pass
+    expected = {"tensor_parallel_size": 3, "gpu_memory_utilization": 0.61, "max_model_len": 47, "max_num_seqs": 29}
+    expected |= {"enable_prefix_caching": False, "attention_backend": "FLASH_ATTN", "seed": 0, "dtype": "bfloat16"}
+    expected |= {"load_format": "safetensors", "generation_config": "vllm", "logprobs_mode": "raw_logprobs"}
+    expected |= {"trust_remote_code": False}
+    assert {name: vllm.arguments[name] for name in expected} == expected
+    # FlashInfer compiles its sampler when vLLM warms up, and a node without nvcc cannot
+    wanted = {"VLLM_BATCH_INVARIANT": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    assert wanted.items() <= vllm.environment.items()
+
+
+def test_inference_is_timed_without_prefix_caching(vllm, micro_checkpoint):
+    """Appendix E.2; evaluation may share the encoding of a prompt, and vLLM chooses its own attention kernels."""
+    with open_engine(VllmSettings(kind="vllm"), micro_checkpoint):
+        assert (vllm.arguments["enable_prefix_caching"], vllm.arguments["attention_backend"]) == (True, None)
+        assert vllm.environment["VLLM_BATCH_INVARIANT"] == "0"
+    with open_engine(VllmSettings(kind="vllm").of_concurrency(64), micro_checkpoint):
+        assert (vllm.arguments["enable_prefix_caching"], vllm.arguments["max_num_seqs"]) == (False, 64)
+
+
+def test_every_sampling_parameter_and_seed_reaches_vllm_and_every_answer_comes_back(vllm, micro_checkpoint):
+    sampling = Sampling(temperature=0.6, top_k=17, top_p=0.9, presence_penalty=1.5, max_tokens=7, samples=3)
+    with open_engine(VllmSettings(kind="vllm"), micro_checkpoint) as one:
+        found = one.generate([[5, 6], [8, 9, 10]], sampling, [100, 2**40 + 5])
+        asked = vllm.asked
+        logprobs = one.next_token_logprobs([[5], [6, 7]], [31, 33, 32])
+        judged = vllm.asked
+    assert [request["prompt_token_ids"] for request in asked] == [[5, 6]] * 3 + [[8, 9, 10]] * 3
+    assert [request["seed"] for request in asked] == [100, 101, 102, 2**40 + 5, 2**40 + 6, 2**40 + 7]
+    wanted = {"temperature": 0.6, "top_k": 17, "top_p": 0.9, "presence_penalty": 1.5, "max_tokens": 7, "logprobs": 0}
+    wanted |= {"ignore_eos": True, "stop_token_ids": sorted(stored_end_tokens(micro_checkpoint))}
+    for request in asked:
+        assert {name: request[name] for name in wanted} == wanted
+        assert "samples" not in request
+    answers = [response for group in found for response in group]
+    assert [len(group) for group in found] == [3, 3]
+    assert [response.token_ids for response in answers] == [[70 + k, *range(k)] for k in range(6)]
+    assert [response.finish_reason for response in answers] == ["stop", "length"] * 3
+    assert [response.logprobs.tolist() for response in answers] == [
+        [-1 - k - place / 8 for place in range(k + 1)] for k in range(6)
+    ]
+    assert [request["prompt_token_ids"] for request in judged] == [[5], [6, 7]]
+    assert all(request["logprob_token_ids"] == [31, 33, 32] and request["max_tokens"] == 1 for request in judged)
+    np.testing.assert_array_equal(logprobs, [[-1.125, -1.25, -1.375], [-2.125, -2.25, -2.375]])
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (ValueError("No available memory for the cache blocks"), ConfigError, r"cache blocks; .*engine\.memory_share"),
+        (RuntimeError("CUDA out of memory"), EngineError, r"failed starting.*engine\.memory_share.*CUDA out of mem"),
+        (ImportError("libcuda.so is broken"), ConfigError, r"cannot be loaded by this Python \(libcuda"),
+    ],
+)
+def test_failures_of_vllm_say_what_to_change(vllm, monkeypatch, micro_checkpoint, error, kind, message):
+    def fail(self, *_, **__):
+        raise error
+
+    monkeypatch.setattr(vllm, "__init__", fail)
+    with pytest.raises(kind, match=message), open_engine(VllmSettings(kind="vllm"), micro_checkpoint):
+        pass
+
+
+def test_a_start_that_takes_too_long_is_ended(vllm, monkeypatch, micro_checkpoint):
+    monkeypatch.setattr(vllm, "__init__", lambda self, *_, **__: time.sleep(60))
+    engine = open_engine(VllmSettings(kind="vllm", start_timeout=0.1), micro_checkpoint)
+    with pytest.raises(EngineError, match=r"did not start within 0\.1 s; raise engine\.start_timeout"), engine:
+        pass
+
+
+def test_a_node_without_a_compiler_is_refused(vllm, monkeypatch, tmp_path, micro_checkpoint):
+    """Triton would fail in the middle of vLLM's start."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    engine = open_engine(VllmSettings(kind="vllm"), micro_checkpoint)
+    with pytest.raises(ConfigError, match=r"engine: vLLM's kernels need a C compiler .*envs/gpu\.yaml"), engine:
+        pass
+
+
+def test_another_interpreter_is_refused(vllm, micro_checkpoint):
+    engine = open_engine(VllmSettings(kind="vllm", python="/other/bin/python"), micro_checkpoint)
+    with pytest.raises(ConfigError, match=rf"whose Python is {sys.executable} and not /other.*--sdm conda"), engine:
+        pass
+
+
+def test_an_environment_without_vllm_is_named(monkeypatch, micro_checkpoint):
+    monkeypatch.setattr("cocal.generation.vllm_engine.find_spec", lambda name: None)
+    engine = open_engine(VllmSettings(kind="vllm"), micro_checkpoint)
+    with pytest.raises(ConfigError, match=r"vLLM is not installed for this Python: .*envs/gpu\.yaml"), engine:
+        pass
+
+
+def test_an_incomplete_checkpoint_is_named_before_anything_starts(micro_checkpoint, tmp_path):
+    cut = own_copy(micro_checkpoint, tmp_path / "cut")
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:5000])
+    engine = open_engine(VllmSettings(kind="vllm"), cut)
+    with pytest.raises(ContractError, match="not a complete checkpoint"), engine:
+        pass
+
+
+def test_the_paper_study_needs_no_cuda_toolkit():
+    """On B200 vLLM's own choice is FlashInfer, which compiles its kernels on the node."""
+    study = load_study(Path(__file__).parents[2] / "config/paper.yaml")
+    engines = (study.generation.engine.attention_backend, study.judge.engine.attention_backend)
+    assert engines == ("FLASH_ATTN", "FLASH_ATTN")
+    assert study.policy.trl.vllm_attention_backend == "FLASH_ATTN"
+
+
+def test_the_cache_holds_what_is_decoded_together():
+    """Keys and values of Qwen3-14B in bfloat16 (40 layers, 8 heads of 128) on a B200 of 180 GB: otherwise vLLM stops
+    responses in the middle and computes their beginnings again."""
+    study = load_study(Path(__file__).parents[2] / "config/paper.yaml")
+    memory, weights, activations = 180e9, 29.5e9, 4e9
+    token = 40 * 2 * 8 * 128 * 2
+    usual = Assumptions()
+    rollouts = study.policy.questions_per_step * study.policy.responses_per_question / study.policy.trl.devices
+    training = study.policy.trl.vllm_memory_share * memory - weights - activations
+    assert rollouts * (usual.prompt_tokens + usual.training_tokens) * token < training
+    sampling = study.generation.engine.memory_share * memory - weights - activations
+    assert study.generation.engine.max_sequences * (usual.prompt_tokens + usual.factual_tokens) * token < sampling
+    assert study.generation.engine.max_sequences >= 1024  # fewer leave most of the cache empty
+
+
+@pytest.fixture(scope="session")
+def own_checkpoint(micro_checkpoint, tmp_path_factory):
+    """The micro policy as a user's own, which may be any stage of any training."""
+    return own_copy(micro_checkpoint, tmp_path_factory.mktemp("own") / "base")
+
+
+@pytest.mark.vllm
+def test_repeats_are_bitwise_identical_and_memory_is_given_back(own_checkpoint):
+    """In two engines, one of which answered something else before; a judge may follow a policy in one job."""
+    resident = psutil.Process().memory_info
+    found = []
+    for earlier in ([], PROMPTS[:3]):
+        with open_engine(VllmSettings(kind="vllm"), own_checkpoint) as engine:
+            for prompt in earlier:
+                engine.generate([prompt], SAMPLING, [5])
+            found.append(engine.generate(PROMPTS, SAMPLING, SEEDS))
+            while_open = resident().rss
+        assert resident().rss < while_open - 2**29  # the cache takes 1 GiB
+    first, second = ([completion for group in groups for completion in group] for groups in found)
+    assert [c.token_ids for c in first] == [c.token_ids for c in second]
+    assert len({tuple(c.token_ids) for c in first}) > 100
+    for one, other in zip(first, second, strict=True):
+        assert one.logprobs.tobytes() == other.logprobs.tobytes()
+
+
+@pytest.mark.vllm
+def test_requests_that_cannot_be_met_are_refused_and_leave_the_engine_at_work(own_checkpoint):
+    with open_engine(VllmSettings(kind="vllm", max_length=64), own_checkpoint) as engine:
+        with pytest.raises(ConfigError, match="a prompt of 4 tokens and a response of 61 do not fit into 64 tokens"):
+            engine.generate(PROMPTS, Sampling(1.0, 0, 1.0, 0.0, max_tokens=61), SEEDS)
+        with pytest.raises(ConfigError, match=r"presence_penalty must be in \[-2, 2\], got 3.0"):
+            engine.generate(PROMPTS, Sampling(1.0, 0, 1.0, 3.0, max_tokens=4), SEEDS)
+        with pytest.raises(ConfigError, match=r"temperature 0.001 is below vLLM's 0.01"):
+            engine.generate(PROMPTS, Sampling(0.001, 0, 1.0, 0.0, max_tokens=4), SEEDS)
+        with pytest.raises((ConfigError, EngineError), match="384"):  # beyond the vocabulary
+            engine.generate([[1, 384]], Sampling(1.0, 0, 1.0, 0.0, max_tokens=4), [0])
+        ((whole,),) = engine.generate(PROMPTS[:1], Sampling(1.0, 0, 1.0, 0.0, max_tokens=60), SEEDS[:1])
+        assert len(whole.token_ids) <= 60
+    engine = open_engine(VllmSettings(kind="vllm", batch_invariant=True), own_checkpoint)
+    with pytest.raises(ConfigError, match=r"batch_invariant needs a GPU of compute capability 9\.0"), engine:
+        pass
+
+
+@pytest.mark.vllm
+def test_states_are_those_that_vllm_sees(own_checkpoint, micro_policy, tmp_path):
+    """Every block's output, the final one before the last norm, over prompt, response and EOS: two implementations."""
+    model, tokenizer = micro_policy
+    with open_engine(VllmSettings(kind="vllm"), own_checkpoint) as engine:
+        groups = engine.generate(PROMPTS, SAMPLING, SEEDS)
+    rows = [(p, c.token_ids) for p, group in zip(PROMPTS, groups, strict=True) for c in group[:2]]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    script = Path(__file__).parents[1] / "support/vllm_states.py"
+    places = [str(own_checkpoint), str(tmp_path / "rows.json"), str(tmp_path / "states.npy")]
+    subprocess.run([sys.executable, str(script), *places], check=True)
+    prompts, responses = zip(*rows, strict=True)
+    (part,) = score(
+        model,
+        prompts,
+        responses,
+        [np.arange(len(rows))],
+        layers=[0, 1],
+        pad=tokenizer.pad_token_id,
+        poolings=("last", "mean", "prompt"),
+    )
+    assert {ids[-1] == tokenizer.eos_token_id for ids in responses} == {True, False}
+    assert np.ptp(part.features, axis=0).min() > 0.01  # states of other rows, layers or places would show
+    np.testing.assert_allclose(np.load(tmp_path / "states.npy"), part.features, atol=1e-5)
+
+
+@pytest.mark.vllm
+def test_responses_command(own_checkpoint, micro_questions, micro_policy, tmp_path):
+    plan = {"sets": {"micro-eval": {"samples": 2, "sampled": 3, "max_response_length": 24, "p_true": True}}}
+
+    def respond(output: Path):
+        options = {
+            "--settings": json.dumps({"engine": {"kind": "vllm"}}),
+            "--plan": json.dumps(plan),
+            "--prompt-format": "answer",
+            "--prompts": "tiny",
+            "--questions": micro_questions,
+            "--checkpoint": own_checkpoint,
+            "--backbone": "micro",
+            "--algorithm": "base",
+            "--step": 0,
+            "--run-folder": tmp_path / f"run-{output.name}",
+            "--output": output,
+        }
+        assert cli.main(["responses", *(f"{flag}={value}" for flag, value in options.items())]) == 0
+        return (output / "micro-eval.parquet").read_bytes()
+
+    assert respond(tmp_path / "one") == respond(tmp_path / "two")
+    frame = read_frame(tmp_path / "one/micro-eval.parquet", RESPONSES)
+    assert len(frame) == 27
+    assert frame["p_true"].notna().sum() == 18
+    assert read_provenance(tmp_path / "one/micro-eval.parquet")["engine"].startswith("vllm 0.")
+    model, tokenizer = micro_policy
+    prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
+    batches = [np.arange(len(frame))]
+    (part,) = score(model, prompts, responses, batches, layers=[1], pad=tokenizer.pad_token_id, logprobs=True)
+    for found, expected in zip(frame["logprobs"], part.logprobs, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.vllm
+def test_resample_command(own_checkpoint, micro_questions, tmp_path):
+    policy = {
+        "dataset": "micro-train",
+        "steps": 2,
+        "stages": [2],
+        "questions_per_step": 6,
+        "responses_per_question": 4,
+        "max_response_length": {"grpo": 16, "rlcr": 16, "dcpo": 16},
+    }
+    options = {
+        "--policy": json.dumps(policy),
+        "--engine": '{"kind": "vllm"}',
+        "--checkpoint": own_checkpoint,
+        "--backbone": "micro",
+        "--prompts": "tiny",
+        "--questions": micro_questions / "micro-train.parquet",
+        "--run-folder": tmp_path / "run",
+        "--rollouts": tmp_path / "rollouts",
+        "--output-features": tmp_path / "features.zarr",
+    }
+    assert cli.main(["resample", *(f"{flag}={value}" for flag, value in options.items())]) == 0
+    frame = read_frame(tmp_path / "rollouts", RESPONSES)
+    assert frame["step"].tolist() == [1] * 24 + [2] * 24
+    assert frame.groupby(["step", "question_id"])["text"].nunique().max() > 1
+    assert len(open_features(tmp_path / "features.zarr")) == 48

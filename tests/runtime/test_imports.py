@@ -1,0 +1,47 @@
+"""The packages that scoring and companions do not import."""
+
+import json
+import subprocess
+import sys
+
+from cocal.runtime.machine_errors import EXTRAS
+from own_rollouts import write_lines
+
+_WITHOUT_EXTRAS = """
+import json, sys
+from cocal.cli import main
+
+commands, hidden = map(json.loads, sys.argv[1:])
+sys.modules.update(dict.fromkeys(hidden))  # None in place of a module stands for one that is not installed
+for status, *words in commands:
+    assert main(words) == status, words
+"""
+
+
+def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, own):
+    """Any other command says which extra it needs."""
+    lines, scored, report, decided = (str(tmp_path / name) for name in ("lines.jsonl", "scored.jsonl", "report", "d"))
+    write_lines(tmp_path / "lines.jsonl", own.rollouts, own.texts, response=[r"\boxed{3}"] * len(own.rollouts))
+    of = ["--companion", str(own.companion), "--model", str(own.checkpoint)]
+    commands = [
+        [0, "score", *of, lines, scored],
+        [0, "evaluate", scored, "--output", report, "--resamples", "20"],
+        [0, "decide", "best-of-n", scored, "--output", f"{decided}-best.jsonl", "--resamples", "20"],
+        [0, "decide", "vote", scored, "--output", f"{decided}-vote.jsonl", "--resamples", "20"],
+        [0, "decide", "abstain", scored, "--output", f"{decided}-abstain.jsonl", "--threshold", "0.5"],
+        [2, "metrics", "--predictions", "none", "--settings", "{}", "--output", "none.nc"],
+    ]
+    command = [sys.executable, "-c", _WITHOUT_EXTRAS, json.dumps(commands), json.dumps([*EXTRAS])]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    sentence = "cocal metrics: error: the package {} is not installed; `pip install 'cocal[{}]'` brings it"
+    assert done.stderr.splitlines()[-1] in {sentence.format(*one) for one in EXTRAS.items()}
+
+
+def test_a_companion_is_imported_with_torch_alone():
+    """A service imports it at its start; the others are imported by what uses them."""
+    text = "import sys; from cocal import Companion; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "torch" in loaded
+    assert not loaded & {*EXTRAS, "huggingface_hub", "matplotlib", "pandas", "scipy", "transformers"}
