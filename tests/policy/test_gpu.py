@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from cocal.companion.dropout import Dropout
-from cocal.companion.precision import matmul_precision
-from cocal.companion.single import SingleMember
+from cocal.companion.latency import SingleMember
+from cocal.companion.model import matmul_precision
+from cocal.companion.training import Dropout
 from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.models.loading import load_policy

@@ -8,8 +8,14 @@ import pytest
 from cocal.answers.confidence import parse_confidence
 from cocal.cli import main
 from cocal.config.policy import PolicySettings
-from cocal.policy.objectives import confidence_start, step_advantages, step_rewards
-from cocal.policy.rewards import dcpo_rewards, group_advantages, rlcr_rewards
+from cocal.policy.objectives import (
+    confidence_start,
+    dcpo_rewards,
+    group_advantages,
+    rlcr_rewards,
+    step_advantages,
+    step_rewards,
+)
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cocal.policy.rewards import dcpo_rewards, group_accuracy, group_advantages, grpo_rewards, rlcr_rewards
+from cocal.policy.objectives import dcpo_rewards, group_accuracy, group_advantages, grpo_rewards, rlcr_rewards
 
 CORRECT = np.array([1, 0, 1, 1, 0, 0, 0, 0])
 CONFIDENCE = np.array([0.9, 0.9, np.nan, 0.2, 0.0, 1.0, np.nan, 0.5])

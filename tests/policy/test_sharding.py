@@ -8,8 +8,7 @@ from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin
 
 from cocal.config.policy import PolicySettings, TrlSettings
-from cocal.policy.sharding import sum_gradients_in
-from cocal.policy.train import trl_arguments
+from cocal.policy.train import sum_gradients_in, trl_arguments
 
 SHARDED = {"shard": True, "vllm": True}
 

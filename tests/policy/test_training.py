@@ -25,7 +25,7 @@ from cocal.models.batches import batches_of_rows
 from cocal.models.loading import load_policy
 from cocal.models.resumable import COMPLETE
 from cocal.policy.launch import train_command
-from cocal.policy.rewards import group_advantages
+from cocal.policy.objectives import group_advantages
 from cocal.policy.schedule import question_schedule
 from cocal.policy.seconds import StepSeconds
 from cocal.store import read_frame, read_provenance

@@ -61,7 +61,7 @@ EDITS = {
     ),
     "vLLM's own process": ("generation/vllm_process/worker.py", "seed=0,", "seed=1,", {"paper": SAMPLING}),
     "slime's hooks": ("integrations/slime/hooks.py", '"acc": float(', '"acc": 1 - float(', {"paper": {"slime"}}),
-    "an argument's default": ("companion/online.py", "window: int = 1", "window: int = 2", {"paper": {"online"}}),
+    "an argument's default": ("companion/stepwise.py", "window: int = 1", "window: int = 2", {"paper": {"online"}}),
     "a reader of exhibits": ("exhibits/base/inputs.py", '"sample", "answer", ', '"answer", ', {"paper": EXHIBITS}),
     "the words of answers": ("prompts/qwen/answer.txt", "${question}", "Please. ${question}", {"paper": OF_ANSWERS}),
     "RLCR's words": ("prompts/qwen/rlcr.txt", "${question}", "Please. ${question}", {"paper": OF_RLCR}),

@@ -50,10 +50,8 @@ def run(options: argparse.Namespace) -> None:
     if len({*options.windows}) != len(options.windows):
         raise ConfigError(f"--windows {options.windows}: give different numbers of steps")
 
-    from cocal.companion.companions import load_companions
-    from cocal.companion.online import OnlineCompanions
-    from cocal.companion.output import write_companions
-    from cocal.companion.stream import learn_online, replayed, steps_of
+    from cocal.companion.companions import load_companions, write_companions
+    from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed, steps_of
     from cocal.companion.supervision import check_features, question_texts, read_rollouts
     from cocal.features.capture import RESPONSE_POOLINGS
     from cocal.features.store import open_features

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
     if online:
         # It is found by its name: the policies of the workflow train without it, and an edit of companions must not
         # train them anew.
-        open_learner = partial(import_module("cocal.policy.online").OnlineLearner, online)
+        open_learner = partial(import_module("cocal.policy.learner").OnlineLearner, online)
     with Verifier(bounds) as verifier:
         train_policy(
             settings,

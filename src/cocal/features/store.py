@@ -71,14 +71,13 @@ class Layout:
     attributes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if min(self.responses, self.hidden, self.rows_per_chunk, len(self.layers), len(self.poolings)) < 1:
-            raise ContractError(f"features need at least one response, layer, pooling and unit, not {self}")
+        sizes = self.responses, self.hidden, self.rows_per_chunk, len(self.layers), len(self.poolings)
+        if min(sizes) < 1 or len({*self.poolings}) != len(self.poolings):
+            raise ContractError(f"features need one response, layer, unit and different poolings at least, not {self}")
         if self.dtype not in get_args(NumberFormat):
             raise ContractError(f"feature dtype {self.dtype!r} is not one of {', '.join(get_args(NumberFormat))}")
-        if list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
+        if list(self.layers) != sorted({*self.layers}) or self.layers[0] < 0:
             raise ContractError(f"layers must be 0 or more and strictly ascending, not {list(self.layers)}")
-        if len(set(self.poolings)) != len(self.poolings):
-            raise ContractError(f"poolings repeat: {list(self.poolings)}")
 
 
 class FeatureReader:
@@ -86,7 +85,8 @@ class FeatureReader:
 
     Attributes:
         path: Path of the store.
-        layout: Shape and labels of the store.
+        layers, poolings, hidden, dtype, attributes: Those of the store's `Layout`.
+        itemsize: Number of bytes per stored number.
         response_id: int64 (rows,), id of each row's response.
         question_id: str (rows,) as objects, id of each row's question.
         length: int64 (rows,), number of pooled tokens; 0 if a row of a partial store is unwritten.
@@ -94,44 +94,17 @@ class FeatureReader:
 
     def __init__(self, path: Path, group: "zarr.Group", layout: Layout):
         self.path = path
-        self.layout = layout
+        self.layers, self.poolings, self.hidden = layout.layers, layout.poolings, layout.hidden
+        self.dtype, self.attributes = layout.dtype, layout.attributes
+        self._rows_per_chunk = layout.rows_per_chunk
         self._features = group["features"]
+        self.itemsize: int = self._features.dtype.itemsize
         self.response_id: np.ndarray = group["response_id"][:]
         self.question_id: np.ndarray = group["question_id"][:].astype(object)
         self.length: np.ndarray = group["length"][:]
 
     def __len__(self) -> int:
-        return self.layout.responses
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Zero-based block indices."""
-        return self.layout.layers
-
-    @property
-    def poolings(self) -> tuple[str, ...]:
-        """Names of the poolings."""
-        return self.layout.poolings
-
-    @property
-    def hidden(self) -> int:
-        """Width of one state."""
-        return self.layout.hidden
-
-    @property
-    def dtype(self) -> NumberFormat:
-        """Format of the stored numbers."""
-        return self.layout.dtype
-
-    @property
-    def itemsize(self) -> int:
-        """Number of bytes per stored number."""
-        return self._features.dtype.itemsize
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """Provenance."""
-        return self.layout.attributes
+        return len(self.length)
 
     def read(
         self, start: int, stop: int, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
@@ -167,7 +140,6 @@ class FeatureReader:
         Raises:
             ContractError: under the conditions that `read` names.
         """
-        rows = np.asarray(rows, dtype=np.int64)
         at_layer = self._index("layer", self.layers, self.layers[-1] if layer is None else layer)
         at_poolings = [self._index("pooling", self.poolings, pooling) for pooling in poolings]
         taken = np.empty((len(rows), len(poolings), self.hidden), dtype=self._features.dtype)
@@ -190,12 +162,10 @@ class FeatureReader:
 
     def rows_per_read(self, poolings: int) -> int:
         """Return how many rows of this many poolings to read at once: whole chunks of about 32 MiB in all."""
-        layout = self.layout
-        chunk = layout.rows_per_chunk * poolings * layout.hidden * self.itemsize
-        return layout.rows_per_chunk * max(_BYTES_PER_READ // chunk, 1)
+        chunk = self._rows_per_chunk * poolings * self.hidden * self.itemsize
+        return self._rows_per_chunk * max(_BYTES_PER_READ // chunk, 1)
 
     def _refuse_missing(self, taken: np.ndarray, rows: np.ndarray) -> None:
-        """Raise an error if `taken`, the stored features of `rows`, holds a number that is not finite."""
         for start in range(0, len(rows), _ROWS_PER_CHECK):
             missing = ~finite(taken[start : start + _ROWS_PER_CHECK], self.dtype).all(axis=1)
             if missing.any():
@@ -215,7 +185,7 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     """Open a store for reading.
 
     Args:
-        allow_partial: Whether rows may be unwritten.
+        allow_partial: If true, rows may be unwritten.
 
     Raises:
         ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.

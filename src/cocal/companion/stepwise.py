@@ -6,9 +6,10 @@ held-out set (prequential evaluation), and the step's states are forgotten, at t
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,20 +17,56 @@ import torch
 from torch import Tensor
 
 from cocal.companion.companions import Companions, build_model
-from cocal.companion.precision import matmul_precision
-from cocal.companion.prequential import COLUMNS, scores
+from cocal.companion.model import matmul_precision
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.targets import confidence_targets
+from cocal.companion.split import in_validation
+from cocal.companion.supervision import confidence_targets
 from cocal.companion.training import Training
-from cocal.config.evaluation import CompanionSettings
+from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
 from cocal.features.formats import NumberFormat, decoded, encoded
+from cocal.features.store import FeatureReader
+from cocal.metrics.calibration import evaluate
 from cocal.runtime.machine import best_device
+from cocal.runtime.progress import Progress
 from cocal.store import atomic_path
 from cocal.store.damage import unreadable
 
+COLUMNS = ("source_step", "step", "target", "seed", "responses", "accuracy", "mean_confidence", "ece", "auroc")
+"""Columns of `scores`."""
 _ROWS = 512
 """Number of responses that are scored at a time."""
+
+
+def scores(
+    members: Sequence[tuple[Target, int]], confidence: np.ndarray, correct: np.ndarray, bins: int, source_step: int
+) -> pd.DataFrame:
+    """Score confidences in the responses of the rollout step that follows those learnt from, truncated ones included.
+
+    Args:
+        members: Target and seed of each member.
+        confidence: float64 (members, n) in [0, 1].
+        correct: bool (n,), verdicts on the responses.
+        bins: Number of bins of the calibration error.
+        source_step: Number of rollout steps that were learnt from; the responses are those of the next one.
+
+    Returns:
+        One row for each member, with the columns source_step, step (of the responses), target, seed, responses,
+        accuracy, mean_confidence, ece and auroc; the AUROC is NaN where all responses are correct or all are wrong.
+    """
+    valid = np.ones(len(correct), dtype=bool)
+    rows = [
+        {"source_step": source_step, "step": source_step + 1, "target": target, "seed": seed, "responses": len(correct)}
+        | evaluate(values, valid, correct, bins)
+        for (target, seed), values in zip(members, confidence, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def summary(found: pd.DataFrame) -> str:
+    """Return the `scores` of the first target on one step in words, for a line of progress."""
+    means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
+    return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
 
 
 class OnlineCompanions:
@@ -81,7 +118,7 @@ class OnlineCompanions:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Scores of all steps but the first, each before it was learnt from; see `cocal.companion.prequential`."""
+        """Scores of all steps but the first, each before it was learnt from; see the function of this name."""
         return pd.concat(self._scores, ignore_index=True) if self._scores else pd.DataFrame(columns=COLUMNS)
 
     def observe(
@@ -102,8 +139,7 @@ class OnlineCompanions:
             held_out: bool (n,), which responses answer validation questions (`cocal.companion.split.in_validation`).
 
         Returns:
-            A row for each member (`cocal.companion.prequential.scores`); None for the first step, before which nothing
-            was learnt.
+            A row for each member (`scores`); None for the first step, before which nothing was learnt.
 
         Raises:
             ContractError: if the states have another shape.
@@ -113,15 +149,15 @@ class OnlineCompanions:
                 f"states of rollout step {self.steps + 1} have shape {states.shape}, not {(len(correct), self.inputs)}"
             )
         rounded = torch.from_numpy(decoded(encoded(np.ascontiguousarray(states), self._format), self._format))
-        found = None
         with matmul_precision(self.settings.matmul):
-            if self.steps:
-                confidence = self._confidences(rounded)
-                found = scores(companion_members(self.settings), confidence, correct, self._bins, self.steps)
-                self._scores.append(found)
+            before = self._confidences(rounded)
             self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
         self._counts["validation"] += int((~truncated & held_out).sum())
         self.steps += 1
+        if self.steps == 1:
+            return None
+        found = scores(companion_members(self.settings), before, correct, self._bins, self.steps - 1)
+        self._scores.append(found)
         return found
 
     @torch.inference_mode()
@@ -133,10 +169,8 @@ class OnlineCompanions:
         self._counts["training"] += int(learnt.sum())
         self._counts["right"] += int((learnt & correct).sum())
         targets = [confidence_targets(t, correct[learnt], group_accuracy[learnt]) for t in self.settings.targets]
-        device = self._model.device
-        self._recent.append(
-            (states[torch.from_numpy(learnt)].to(device), torch.from_numpy(np.stack(targets)[:, None]).to(device))
-        )
+        given = states[torch.from_numpy(learnt)], torch.from_numpy(np.stack(targets)[:, None])
+        self._recent.append(tuple(one.to(self._model.device) for one in given))
         if any(len(rows) for rows, _ in self._recent):
             self._training.run(self._batches())
         if len(self._recent) == self.window:
@@ -209,3 +243,69 @@ class OnlineCompanions:
             raise ContractError(unreadable(path, "state of these online companions", error)) from None
         self.steps, self.kept_bytes, self._counts = state["steps"], state["kept_bytes"], state["counts"]
         self._scores = [pd.DataFrame(state["scores"])] if self.steps > 1 else []
+
+
+class Step(NamedTuple):
+    """The rollouts of one step.
+
+    Attributes:
+        number: The rollout step, counted from 1.
+        states: float32 (n, inputs), pooled states.
+        labels: The step's rows of the table from `cocal.companion.supervision.read_rollouts`.
+        held_out: bool (n,), which responses answer validation questions.
+    """
+
+    number: int
+    states: np.ndarray
+    labels: pd.DataFrame
+    held_out: np.ndarray
+
+
+def steps_of(
+    features: FeatureReader,
+    rollouts: pd.DataFrame,
+    questions: Sequence[str],
+    settings: CompanionSettings,
+    poolings: Sequence[str],
+) -> Iterator[Step]:
+    """Read stored rollouts step by step, in constant memory, with the states of the deepest block stored.
+
+    Args:
+        features: Feature store; row k belongs to row k of `rollouts`.
+        rollouts: Chronological table from `cocal.companion.supervision.read_rollouts`.
+        questions: Texts of the whole question table, a share of which is held out.
+        settings: Settings of the companions, for the split.
+        poolings: Names of the poolings, concatenated in this order.
+    """
+    held_out = in_validation(rollouts["question"], questions, settings.validation_share, settings.split_seed)
+    for number, rows in rollouts.groupby("step"):
+        start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
+        yield Step(int(number), features.read(start, stop, poolings=poolings), rows, held_out[start:stop])
+
+
+def learn_online(steps: Iterable[Step], learners: Sequence[OnlineCompanions], progress: Progress) -> Iterator[int]:
+    """Let online companions learn from each step; yield its number when all have learnt from it."""
+    for step in steps:
+        labels = [step.labels[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
+        found = [learner.observe(step.states, *labels, step.held_out) for learner in learners]
+        progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
+        yield step.number
+
+
+def replayed(
+    fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
+) -> Iterator[pd.DataFrame]:
+    """Score replayed companions on the rollouts of the step after their own; see `scores`.
+
+    The column kept_bytes says how large the states are that replaying keeps: those of all their responses.
+    Companions of the last step have no next one, and are passed over.
+    """
+    steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
+    for one in fits:
+        spec = one.spec
+        if spec.steps >= last:
+            continue
+        start, stop = np.searchsorted(steps, [spec.steps + 1, spec.steps + 2]).tolist()
+        confidence = one.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
+        found = scores(one.members, confidence, rollouts["correct"].to_numpy()[start:stop], bins, spec.steps)
+        yield found.assign(kept_bytes=start * spec.inputs * features.itemsize)

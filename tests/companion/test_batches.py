@@ -22,13 +22,8 @@ def write_store(path: Path, dtype: str = "float32") -> FeatureReader:
     """Features that count: row r has r in every place."""
     writer = create_features(path, responses=ROWS, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK, dtype=dtype)
     ids = np.arange(ROWS)
-    writer.write(
-        0,
-        ids,
-        ["q"] * ROWS,
-        ids + 1,
-        np.broadcast_to(ids[:, None, None, None], (ROWS, 1, 2, HIDDEN)).astype(np.float32),
-    )
+    features = np.ones((ROWS, 1, 2, HIDDEN)) * ids[:, None, None, None]
+    writer.write(0, ids, ["q"] * ROWS, ids + 1, features)
     return open_features(path)
 
 
@@ -49,9 +44,7 @@ def test_every_row_comes_once_in_its_order(reader: FeatureReader, held: bool, co
     order = np.random.default_rng(0).permutation(count) if shuffled else None
     places = np.arange(count) if order is None else order
     found = list(batches(reader, held=held).of(count, order))
-    assert [len(features) for _, features in found] == [BATCH] * (count // BATCH) + [count % BATCH] * (
-        count % BATCH > 0
-    )
+    assert [len(features) for _, features in found] == [min(BATCH, count - k) for k in range(0, count, BATCH)]
     assert torch.cat([features for _, features in found])[:, 0].tolist() == CHOSEN[places].tolist()
     assert torch.cat([torch.arange(count)[chosen] for chosen, _ in found]).tolist() == places.tolist()
 

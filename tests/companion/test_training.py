@@ -9,11 +9,9 @@ import torch
 from torch import nn
 
 from cocal.companion.companions import build_model
-from cocal.companion.dropout import Dropout
-from cocal.companion.model import CompanionMLP
+from cocal.companion.model import CompanionMLP, matmul_precision
 from cocal.companion.plain import mlp
-from cocal.companion.precision import matmul_precision
-from cocal.companion.training import Training
+from cocal.companion.training import Dropout, Training
 from cocal.config.evaluation import CompanionSettings
 
 INPUTS, BATCH = 9, 16
@@ -61,7 +59,7 @@ def test_gradients_of_every_parameter_are_those_of_the_member_alone(monkeypatch)
     for member, one in enumerate(members):
         loss = nn.functional.mse_loss(one(features), wanted[member // 3, 0])
         loss.backward()
-        assert losses[member].item() == pytest.approx(loss.item(), rel=1e-5)
+        assert losses[member].item() == pytest.approx(loss.item(), rel=1e-5), "the predictions differ"
         for expected, found in zip(one.parameters(), parameters(model), strict=True):
             torch.testing.assert_close(found.grad[member], expected.grad, rtol=1e-4, atol=1e-6)
             assert expected.grad.abs().max() > 1e-4
@@ -92,13 +90,6 @@ def test_steps_are_those_of_adam_with_the_settings_decay():
         optimiser.step()
     for mine, other in zip(parameters(model), one.parameters(), strict=True):
         torch.testing.assert_close(mine[4], other, rtol=1e-3, atol=1e-4)
-
-
-def test_predictions_are_those_of_plain_modules():
-    model = perturbed()
-    features, _ = batch()
-    expected = torch.stack([plain(model, member)(features) for member in range(model.members)])
-    torch.testing.assert_close(model(features), expected)
 
 
 def test_bfloat16_features_are_used_as_their_float32_values():
@@ -135,28 +126,15 @@ def test_losses_are_means_over_all_responses_of_a_pass():
     torch.testing.assert_close(at_once, error.double().square().mean(2).flatten())
 
 
-def test_precision_of_products_is_set_and_restored():
-    products = torch.backends.cuda.matmul
-    before = products.fp32_precision
-    for precision, name in (("tf32", "tf32"), ("float32", "ieee")):
-        with matmul_precision(precision):
-            assert products.fp32_precision == name
-        assert products.fp32_precision == before
-
-
 def test_means_of_layer_norms_are_not_rounded(monkeypatch):
     """They are computed as products, and tf32 would keep ten bits of them."""
-    found, product = [], torch.bmm
-
-    def bmm(*arguments):
-        found.append(torch.backends.cuda.matmul.fp32_precision)
-        return product(*arguments)
-
-    model = build_model(SETTINGS, INPUTS)
-    monkeypatch.setattr(torch, "bmm", bmm)
+    found, product, settings = [], torch.bmm, torch.backends.cuda.matmul
+    model, before = build_model(SETTINGS, INPUTS), settings.fp32_precision
+    monkeypatch.setattr(torch, "bmm", lambda *of: found.append(settings.fp32_precision) or product(*of))
     with matmul_precision("tf32"):
         Training(model, SETTINGS).run([batch()])
-        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+        assert settings.fp32_precision == "tf32"
+    assert settings.fp32_precision == before
     assert found == ["ieee"] * 2 * len(SETTINGS.widths)
 
 
