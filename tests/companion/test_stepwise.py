@@ -1,5 +1,7 @@
 """Companions that learn from each rollout step when it is produced, on their own and through `cocal online`."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.stepwise import OnlineCompanions, replayed, steps_of
+from cocal.companion.stepwise import OnlineCompanions, replayed
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features
@@ -17,7 +19,6 @@ from cocal.store.contracts import PREQUENTIAL
 from companion_run import HIDDEN, PER_STEP, SETTINGS, STEPS, small_run
 
 INPUTS = 2 * HIDDEN
-POOLINGS = ("last", "mean")
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,12 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def steps(run):
-    features = open_features(run.folder / "features.zarr")
-    return list(steps_of(features, run.read(), list(run.questions["question"]), SETTINGS, POOLINGS))
+    """Each step of the run: its number, states, labels, and which of its rows are held out."""
+    states, found = open_features(run.folder / "features.zarr").read(0, STEPS * PER_STEP), []
+    for number, labels in run.read().groupby("step"):
+        held_out = run.held_out(labels)
+        found.append(SimpleNamespace(number=number, states=states[labels.index], labels=labels, held_out=held_out))
+    return found
 
 
 def learner(settings: CompanionSettings = SETTINGS, **options) -> OnlineCompanions:
@@ -42,7 +47,7 @@ def observe(online: OnlineCompanions, step, **changes) -> pd.DataFrame | None:
 
 
 def weights(online: OnlineCompanions) -> dict[str, torch.Tensor]:
-    return online.companions(0, POOLINGS).model.state_dict()
+    return online.companions(0).model.state_dict()
 
 
 def same(one: OnlineCompanions, other: OnlineCompanions) -> bool:
@@ -69,7 +74,7 @@ def test_a_step_is_scored_before_it_is_learnt_from(steps):
 def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(steps):
     online = learner()
     observe(online, steps[0])
-    before = online.companions(5, POOLINGS)
+    before = online.companions(5)
     found = observe(online, steps[1]).set_index(["target", "seed"])
     correct = steps[1].labels["correct"].to_numpy()
     for member, confidence in zip(before.members, before.predict(steps[1].states), strict=True):
@@ -87,7 +92,7 @@ def test_one_pass_without_a_buffer_is_a_replay_of_one_pass(run, steps):
     for step in steps:
         observe(online, step)
     fitted, _ = run.fit(STEPS, settings, layer=5)
-    spec = online.companions(5, POOLINGS).spec
+    spec = online.companions(5).spec
     for name, tensor in fitted.model.state_dict().items():
         assert torch.equal(weights(online)[name], tensor), name
     same_counts = ("training_responses", "validation_responses", "training_error_share")
@@ -154,7 +159,7 @@ def test_a_saved_learner_goes_on_as_if_it_had_never_stopped(steps, tmp_path):
     assert same(whole, second)
     pd.testing.assert_frame_equal(second.scores, whole.scores)
     assert second.kept_bytes == whole.kept_bytes
-    assert second.companions(5, POOLINGS).spec == whole.companions(5, POOLINGS).spec
+    assert second.companions(5).spec == whole.companions(5).spec
 
 
 def test_a_damaged_state_is_named(steps, tmp_path):
@@ -174,7 +179,7 @@ def test_states_of_another_width_and_nothing_to_learn_from_are_refused(steps):
     online = learner()
     observe(online, steps[0], held_out=np.ones(PER_STEP, dtype=bool))
     with pytest.raises(ContractError, match="seen 1 rollout steps, and nothing to learn from"):
-        online.companions(5, POOLINGS)
+        online.companions(5)
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +206,7 @@ def test_the_command_gives_what_the_steps_give_in_memory(written, steps):
             assert folder.exists() == (step.number in (2, STEPS))
             if folder.exists():
                 stored = load_companions(folder)
-                assert stored.spec == online.companions(5, POOLINGS).spec
+                assert stored.spec == online.companions(5).spec
                 for name, tensor in weights(online).items():
                     assert torch.equal(stored.model.state_dict()[name], tensor)
         rows = table[table["window"] == window].drop(columns=["window", "kept_bytes"]).reset_index(drop=True)

@@ -121,10 +121,8 @@ def test_moments_in_the_host_update_as_those_beside_the_weights():
 def test_the_fused_head_of_trl_gives_our_log_probabilities(tmp_path, micro_checkpoint):
     """On a GPU, training takes TRL's own method, within its bfloat16 passes; elsewhere ours."""
     settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
-    longest = {"max_response_length": {"grpo": 9}}
-    trainer = micro_trainer(
-        tmp_path, micro_checkpoint, PolicySettings(dataset="d", temperature=0.7, **settings | longest)
-    )
+    settings |= {"max_response_length": {"grpo": 9}, "temperature": 0.7}
+    trainer = micro_trainer(tmp_path, micro_checkpoint, PolicySettings(dataset="d", **settings))
     assert trainer.accelerator.device.type == "cuda"
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(3, 300, (12, 16), generator=draw)

@@ -10,19 +10,17 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
-from cocal.config.evaluation import FeatureSettings, VerifierSettings
+from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import load_policy
 from cocal.models.text import plain_texts
-from cocal.policy.recorder import Outputs
 from cocal.policy.schedule import question_schedule
-from cocal.policy.train import train_policy
-from cocal.questions.prompts import Prompts
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import QUESTIONS
+from micro_trainer import train
 from update_by_hand import advantages, gradients
 
 GROUP, RATE, DECAY = 4, 1e-3, 0.1
@@ -88,30 +86,19 @@ def update(request, tmp_path_factory, micro_checkpoint, micro_questions) -> Upda
         lambda optimizer, *_: seen.append([p.grad.clone() for group in optimizer.param_groups for p in group["params"]])
     )
     questions = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
+    verifier = Alternating(VerifierSettings())
     try:
-        train_policy(
-            settings,
-            algorithm,
-            base=micro_checkpoint,
-            questions=questions,
-            prompts=Prompts("tiny"),
-            features=FeatureSettings(dtype="float32"),
-            verifier=Alternating(VerifierSettings()),
-            run_folder=folder / "run",
-            run_digest="digest",
-            outputs=Outputs({step: folder / f"step-{step}" for step in (1, 2)}, folder / "rollouts"),
-        )
+        recorded = train(folder, settings, micro_checkpoint, micro_questions, algorithm=algorithm, verifier=verifier)
     finally:
         hook.remove()
     taken, _ = seen
     before, after = load_policy(micro_checkpoint), load_policy(folder / "step-1")
     names = sorted((name for name, _ in before.model.named_parameters()), key=lambda name: not _decays(name))
-    recorded = read_frame(folder / "rollouts", RESPONSES)
     return Update(algorithm, settings, questions, before, after, recorded, dict(zip(names, taken, strict=True)))
 
 
 def _decays(name: str) -> bool:
-    """Whether weight decay holds for a parameter: those of norms are left out."""
+    """True unless a parameter is that of a norm, for which there is no weight decay."""
     return "norm" not in name
 
 

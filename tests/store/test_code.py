@@ -72,8 +72,8 @@ def _edit(root, file, old, new):
 TRAINS = {"train"}
 READS_STATES = {"features", "resample", "train"}
 EDITS = {
-    "a comment": ("policy/rewards.py", "def group_advantages", "# words\ndef group_advantages", set()),
-    "a docstring": ("policy/rewards.py", '"""', '"""More words. ', set()),
+    "a comment": ("policy/objectives.py", "def group_advantages", "# words\ndef group_advantages", set()),
+    "a docstring": ("policy/objectives.py", '"""', '"""More words. ', set()),
     "an annotation": ("study/plan.py", "def domains_of(study: Study,", "def domains_of(study: object,", set()),
     "an error's text": ("companion/supervision.py", "rollouts must be in chron", "rollouts have to be in chron", set()),
     "a line of the log": ("commands/predictions.py", '"%s: %d rows"', '"%s: %d lines"', set()),
@@ -91,7 +91,7 @@ EDITS = {
         "#3035c5",
         {*SHOWN} - {"layers"},
     ),
-    "a reward": ("policy/rewards.py", "invalid_confidence) ** 2)", "invalid_confidence) ** 4)", TRAINS),
+    "a reward": ("policy/objectives.py", "invalid_confidence) ** 2)", "invalid_confidence) ** 4)", TRAINS),
     "the split": ("companion/split.py", "blake2b", "blake2s", {"companions"}),
     "the states": ("features/forward.py", "running = None", "running = False", READS_STATES),
     "a definition that nothing uses": (

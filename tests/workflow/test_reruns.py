@@ -380,7 +380,7 @@ def test_an_edit_of_the_study_reruns_what_depends_on_it(planner, key):
 @pytest.mark.parametrize(
     ("file", "old", "new", "expected"),
     [
-        ("policy/rewards.py", "def group_advantages", "# a comment\n\n\ndef group_advantages", set()),
+        ("policy/objectives.py", "def group_advantages", "# a comment\n\n\ndef group_advantages", set()),
         ("methods/p_true.py", "= responses.", "= 1 - responses.", after("predictions", without=OF_COUPLED)),
         ("methods/stated.py", "= responses.", "= 1 - responses.", after("predictions")),
         ("methods/verbal.py", 'label="Verbal"', 'label="Stated"', OF_VERBAL),

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--windows {options.windows}: give different numbers of steps")
 
     from cocal.companion.companions import load_companions, write_companions
-    from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed, steps_of
+    from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
     from cocal.companion.supervision import check_features, question_texts, read_rollouts
     from cocal.features.capture import RESPONSE_POOLINGS
     from cocal.features.store import open_features
@@ -75,14 +75,14 @@ def run(options: argparse.Namespace) -> None:
         OnlineCompanions(settings, inputs, number_format=features.dtype, window=window, bins=options.bins)
         for window in options.windows
     ]
-    steps = steps_of(features, rollouts, question_texts(options.questions), settings, RESPONSE_POOLINGS)
+    texts = question_texts(options.questions)
     attributes = descent(options.output_companions, "online", wanted, sources, **facts, experience="online")
     with atomic_path(options.output_companions) as folder:
         folder.mkdir()
-        for step in learn_online(steps, learners, Progress("step", options.steps)):
+        for step in learn_online(learners, features, rollouts, texts, Progress("step", options.steps)):
             for learner in learners if step in options.stages else ():
                 place = Path(f"window-{learner.window}", f"steps-{step}")
-                found = learner.companions(features.layers[-1], RESPONSE_POOLINGS)
+                found = learner.companions(features.layers[-1])
                 of_step = {"source_step": str(step), "validation_step": str(step)}
                 of_step |= placed(options.output_companions / place)
                 write_companions(folder / place, found, learner.scores, attributes | of_step)

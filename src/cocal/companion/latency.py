@@ -220,8 +220,7 @@ def time_to_confidence(
         sampling: Sampling parameters for one response.
         seeds: One seed for each prompt.
         engine: Engine of the policy.
-        pre: Companion that reads the state of the last prompt token.
-        post: Companion that reads the states of a response.
+        pre, post: Companions that read the state of the last prompt token, and those of a response.
     """
 
     def respond(prompt: Tokens, seed: int) -> float:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,7 @@ from cocal.companion.supervision import confidence_targets
 from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
+from cocal.features.capture import RESPONSE_POOLINGS
 from cocal.features.formats import NumberFormat, decoded, encoded
 from cocal.features.store import FeatureReader
 from cocal.metrics.calibration import evaluate
@@ -86,7 +86,6 @@ class OnlineCompanions:
         number_format: Number format to which states are rounded, as a feature store rounds them.
         window: Number of the last rollout steps that are learnt from.
         bins: Number of bins of the calibration error.
-        device: Device to learn on; by default the GPU if there is one.
 
     Attributes:
         steps: Number of rollout steps that were seen.
@@ -101,7 +100,6 @@ class OnlineCompanions:
         number_format: NumberFormat = "float32",
         window: int = 1,
         bins: int = 10,
-        device: torch.device | None = None,
     ):
         self.settings = settings
         self.inputs = inputs
@@ -110,7 +108,7 @@ class OnlineCompanions:
         self.kept_bytes = 0
         self._format = number_format
         self._bins = bins
-        self._model = build_model(settings, inputs).to(device or best_device())
+        self._model = build_model(settings, inputs).to(best_device())
         self._training = Training(self._model, settings)
         self._recent: deque[tuple[Tensor, Tensor]] = deque()
         self._counts = {"training": 0, "validation": 0, "right": 0}
@@ -184,12 +182,11 @@ class OnlineCompanions:
             for start in range(0, len(states), size):
                 yield states[start : start + size], targets[:, :, start : start + size]
 
-    def companions(self, layer: int, poolings: tuple[str, ...]) -> Companions:
-        """The companions as they are now, on the processor, with the weights copied.
+    def companions(self, layer: int) -> Companions:
+        """Copy the companions as they are now, on the processor.
 
         Args:
             layer: Zero-based index of the block whose states were given.
-            poolings: Their poolings.
 
         Raises:
             ContractError: if nothing was learnt yet.
@@ -202,7 +199,7 @@ class OnlineCompanions:
             settings=self.settings,
             inputs=self.inputs,
             layer=layer,
-            poolings=poolings,
+            poolings=RESPONSE_POOLINGS,
             steps=self.steps,
             validation_steps=self.steps,
             order="online",
@@ -245,51 +242,33 @@ class OnlineCompanions:
         self._scores = [pd.DataFrame(state["scores"])] if self.steps > 1 else []
 
 
-class Step(NamedTuple):
-    """The rollouts of one step.
-
-    Attributes:
-        number: The rollout step, counted from 1.
-        states: float32 (n, inputs), pooled states.
-        labels: The step's rows of the table from `cocal.companion.supervision.read_rollouts`.
-        held_out: bool (n,), which responses answer validation questions.
-    """
-
-    number: int
-    states: np.ndarray
-    labels: pd.DataFrame
-    held_out: np.ndarray
-
-
-def steps_of(
+def learn_online(
+    learners: Sequence[OnlineCompanions],
     features: FeatureReader,
     rollouts: pd.DataFrame,
     questions: Sequence[str],
-    settings: CompanionSettings,
-    poolings: Sequence[str],
-) -> Iterator[Step]:
-    """Read stored rollouts step by step, in constant memory, with the states of the deepest block stored.
+    progress: Progress,
+) -> Iterator[int]:
+    """Let online companions learn from stored rollouts; yield each step when all have learnt from it.
+
+    Memory is constant, since a step's states are read when it is due.
 
     Args:
+        learners: Companions with one split; they read the states of the deepest block stored.
         features: Feature store; row k belongs to row k of `rollouts`.
         rollouts: Chronological table from `cocal.companion.supervision.read_rollouts`.
         questions: Texts of the whole question table, a share of which is held out.
-        settings: Settings of the companions, for the split.
-        poolings: Names of the poolings, concatenated in this order.
+        progress: Progress, counted in steps.
     """
-    held_out = in_validation(rollouts["question"], questions, settings.validation_share, settings.split_seed)
-    for number, rows in rollouts.groupby("step"):
+    split = learners[0].settings
+    held_out = in_validation(rollouts["question"], questions, split.validation_share, split.split_seed)
+    for step, rows in rollouts.groupby("step"):
         start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
-        yield Step(int(number), features.read(start, stop, poolings=poolings), rows, held_out[start:stop])
-
-
-def learn_online(steps: Iterable[Step], learners: Sequence[OnlineCompanions], progress: Progress) -> Iterator[int]:
-    """Let online companions learn from each step; yield its number when all have learnt from it."""
-    for step in steps:
-        labels = [step.labels[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
-        found = [learner.observe(step.states, *labels, step.held_out) for learner in learners]
+        states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
+        labels = [rows[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
+        found = [learner.observe(states, *labels, held_out[start:stop]) for learner in learners]
         progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
-        yield step.number
+        yield int(step)
 
 
 def replayed(

@@ -82,7 +82,7 @@ class OnlineLearner:
 
     def write(self, folder: Path, attributes: Mapping[str, str]) -> None:
         """Write the companions and the scores of all steps, as `history.csv`."""
-        found = self._learner.companions(self._layer, RESPONSE_POOLINGS)
+        found = self._learner.companions(self._layer)
         step = str(found.spec.steps)
         facts = {"experience": "online", "source_step": step, "validation_step": step}
         write_companions(folder, found, self._learner.scores, {**attributes, **facts})
