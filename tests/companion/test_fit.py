@@ -93,15 +93,6 @@ def test_a_stacked_member_equals_the_plain_version(run: Run, member: int, order:
     np.testing.assert_allclose(companions.predict(final_features(run))[member], expected, atol=1e-4)
 
 
-def test_members_do_not_depend_on_those_beside_them(run: Run, fitted):
-    together = fitted[0].predict(final_features(run))
-    for member, (target, seed) in enumerate(fitted[0].members):
-        alone, _ = run.fit(settings=SETTINGS.model_copy(update={"targets": (target,), "seeds": (seed,)}))
-        assert alone.members == [(target, seed)]
-        np.testing.assert_allclose(alone.predict(final_features(run))[0], together[member], atol=1e-4)
-    assert len(np.unique(together.round(6), axis=0)) == 6
-
-
 def test_the_same_text_under_two_ids_lies_on_one_side(other: Run):
     other.questions["question"] = [f"What is {k // 2} plus {k // 2}?" for k in range(45)]
     rollouts = other.write().read()
@@ -161,7 +152,7 @@ def test_of_equally_good_passes_the_first_is_kept():
     assert (model.output.bias - first).flatten().round(decimals=5).tolist() == [0, 1, 0, 0, 1, 0]
 
 
-def test_shuffling_needs_a_seed_and_changes_the_result(run: Run, fitted):
+def test_the_order_is_that_of_the_steps_or_of_a_seed(run: Run, fitted):
     first, again, other = (run.fit(order="shuffled", shuffle_seed=seed)[1] for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(first, again)
     assert not first.equals(fitted[1])
@@ -169,9 +160,6 @@ def test_shuffling_needs_a_seed_and_changes_the_result(run: Run, fitted):
     for wrong in ({"order": "shuffled"}, {"shuffle_seed": 1}):
         with pytest.raises(ConfigError, match="seed"):
             run.fit(**wrong)
-
-
-def test_rows_out_of_chronological_order_are_refused(run: Run):
     backwards, features = run.read().iloc[::-1].reset_index(drop=True), open_features(run.folder / "features.zarr")
     with pytest.raises(ContractError, match="chronological"):
         next(fit_companions(SETTINGS, features, backwards, run.questions["question"], [Prefix(3, 3)]))
@@ -205,6 +193,8 @@ def test_a_budget_is_trained_on_its_steps_and_selected_on_all(run: Run, tmp_path
     """Appendix E.1: each budget uses a fixed, question-disjoint validation pool."""
     (own, own_history), (fixed, history) = run.fits(["1", "1/3"])
     training, validation = partition(run, run.read())
+    wrong = ~run.responses["correct"].to_numpy()[training[training < PER_STEP]]
+    assert fixed.spec.training_error_share == pytest.approx(wrong.mean())
     assert fixed.spec.prefix == Prefix(1, 3)
     assert fixed.spec.training_responses == own.spec.training_responses == (training < PER_STEP).sum()
     assert fixed.spec.validation_responses == len(validation) > own.spec.validation_responses
@@ -245,13 +235,6 @@ def test_steps_with_nothing_to_learn_or_to_choose_by_are_refused_before_anything
     other.responses.loc[cut, ["truncated", "finish_reason"]] = True, "length"
     with pytest.raises(ContractError, match=r"no response is left for validation on steps 1 to 3: 480 rollouts of"):
         next(other.write().fits([1, 3]))
-
-
-def test_the_error_share_is_that_of_the_training_responses(run: Run):
-    rollouts, spec = run.read(steps=2), run.fit(steps=2)[0].spec
-    training, _ = partition(run, rollouts)
-    assert spec.training_error_share == pytest.approx(1 - rollouts["correct"].to_numpy()[training].mean())
-    assert spec.training_error_share < 1 - rollouts["correct"].mean()  # truncated responses are wrong
 
 
 def test_layer_and_poolings_are_chosen(run: Run, fitted, tmp_path: Path):

@@ -11,7 +11,7 @@ import torch
 from cocal import cli
 from cocal.companion import latency
 from cocal.companion.companions import Companions, build_model, load_companions, save_companions
-from cocal.companion.latency import PromptSet, SingleCompanion, measure_latency, time_to_confidence
+from cocal.companion.latency import PromptSet, SingleCompanion, measure_latency
 from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.evaluation import CompanionSettings, GenerationSettings
 from cocal.errors import ContractError
@@ -132,21 +132,6 @@ def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_po
         assert np.abs(expected[0] - expected[1:]).min() > 1e-3  # another member would show
         found = [routes[name].confidence(prompt, response) for prompt, response in zip(prompts, given, strict=True)]
         np.testing.assert_allclose(found, expected[0], atol=1e-5)
-
-
-def test_timed_responses_are_those_whose_confidence_is_read(engine, routes, monkeypatch):
-    read = []
-    confidence = SingleCompanion.confidence
-    monkeypatch.setattr(
-        SingleCompanion, "confidence", lambda self, *tokens: read.append((self, *tokens)) or confidence(self, *tokens)
-    )
-    prompts, seeds = PROMPTS[:3], [10, 20, 30]
-    timed = time_to_confidence("set", prompts, SAMPLING, seeds, engine=engine, **routes)
-    alone = [engine.generate([p], SAMPLING, [s])[0][0].token_ids for p, s in zip(prompts, seeds, strict=True)]
-    expected = [(routes["post"], p, r) for p, r in zip(prompts, alone, strict=True)]
-    assert [call for call in read if len(call) == 3] == [expected[0], *expected]  # the warm-up, then those timed
-    assert [call for call in read if len(call) == 2] == [(routes["pre"], p) for p in prompts] * 2
-    assert timed.pre_ms > 0 < timed.post_s
 
 
 def test_a_number_is_the_mean_without_the_warm_up(slow, routes):

@@ -227,12 +227,3 @@ def test_replayed_companions_are_scored_on_the_step_after_theirs(run, written):
             assert found.loc[(steps, *member), list(expected)].to_dict() == pytest.approx(expected, abs=1e-12)
         assert set(found.loc[steps, "kept_bytes"]) == {steps * PER_STEP * INPUTS * 4}
     assert list(replayed([run.fit(STEPS)[0]], features, rollouts, 10)) == []
-
-
-def test_the_learners_learn(steps):
-    """The correctness shows in the states, so a few more rounds over the same steps tell right from wrong."""
-    online = learner(window=3)
-    for _ in range(8):
-        for step in steps:
-            found = observe(online, step)
-    assert found[found["target"] == "binary"]["auroc"].min() > 0.8

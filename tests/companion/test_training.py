@@ -11,7 +11,7 @@ from torch import nn
 from cocal.companion.companions import build_model
 from cocal.companion.model import CompanionMLP, matmul_precision
 from cocal.companion.plain import mlp
-from cocal.companion.training import Dropout, Training
+from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 
 INPUTS, BATCH = 9, 16
@@ -103,17 +103,6 @@ def test_bfloat16_features_are_used_as_their_float32_values():
         assert torch.equal(one, other)
 
 
-def test_masks_are_those_that_plain_pytorch_draws():
-    torch.manual_seed(7)
-    dropout = Dropout([torch.Generator().manual_seed(7)], (5, 3, 2), (0.4, 0.2), torch.device("cpu"))
-    for count in (16, 16, 9):
-        masks = dropout.draw(count)
-        expected = [nn.Dropout(rate)(torch.ones(count, width)) for width, rate in ((5, 0.4), (3, 0.2))]
-        for mask, drawn in zip(masks, expected, strict=True):
-            torch.testing.assert_close(mask[0].T, drawn)
-    assert not Dropout([torch.Generator()], (5,), (1.0,), torch.device("cpu")).draw(4)[0].any()
-
-
 def test_losses_are_means_over_all_responses_of_a_pass():
     features, wanted = batch()
     still = SETTINGS.model_copy(update={"learning_rate": 1e-30})
@@ -136,18 +125,6 @@ def test_means_of_layer_norms_are_not_rounded(monkeypatch):
         assert settings.fp32_precision == "tf32"
     assert settings.fp32_precision == before
     assert found == ["ieee"] * 2 * len(SETTINGS.widths)
-
-
-def test_members_of_one_seed_start_equal_and_are_told_apart_by_what_they_learn():
-    model = build_model(SETTINGS, INPUTS)
-    model.initialise()
-    features, wanted = batch()
-    start = model(features).view(2, 3, BATCH)
-    assert torch.equal(start[0], start[1])
-    assert not torch.isclose(start[0, 0], start[0, 1]).all()
-    Training(model, SETTINGS).run([(features, wanted)] * 5)
-    group, binary = model(features).view(2, 3, BATCH)
-    assert (group - binary).abs().min() > 1e-6
 
 
 def test_nothing_outlives_its_training():

@@ -147,14 +147,6 @@ def test_an_existing_store_is_resumed_with_its_own_layout_alone(store: Path, cha
         create(store, resume=True, **change)
 
 
-@pytest.mark.parametrize(
-    "change", [{"layers": (3, 1)}, {"layers": ()}, {"poolings": ("last", "last")}, {"dtype": "f2"}]
-)
-def test_layouts_without_meaning_are_refused(tmp_path: Path, change: dict):
-    with pytest.raises(ContractError):
-        create(tmp_path / "f.zarr", **change)
-
-
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 def test_infinities_and_nan_are_not_finite(form):
     values = np.array([0, -1e-40, LARGEST[form], -LARGEST[form], np.inf, -np.inf, np.nan], dtype=np.float32)

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from cocal.answers.confidence import parse_confidence
-from cocal.cli import main
 from cocal.config.policy import PolicySettings
 from cocal.policy.objectives import (
     confidence_start,
@@ -16,9 +14,6 @@ from cocal.policy.objectives import (
     step_advantages,
     step_rewards,
 )
-from cocal.store import read_frame
-from cocal.store.contracts import RESPONSES
-from micro_trainer import train_words
 
 POLICY = PolicySettings(dataset="train", responses_per_question=4)
 CORRECT = np.array([True, False, True, True, False, False, False, False])
@@ -150,25 +145,3 @@ def test_the_boundary_is_found_on_token_ids(micro_policy, before, statement):
     assert decode(ids[:start]) + decode(ids[start:]) == before + statement
     assert decode(ids[start:]).endswith(statement)
     assert not decode(ids[start + 1 :]).endswith(statement)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["rlcr", "dcpo"])
-def test_training_records_the_confidences_it_rewards(
-    tmp_path, algorithm, micro_checkpoint, micro_policy, micro_questions
-):
-    settings = {"steps": 2, "stages": [2], "questions_per_step": 6, "responses_per_question": 4, "micro_batch": 12}
-    settings |= {"max_response_length": {algorithm: 40}, "algorithms": [algorithm], "learning_rate": 1e-3}
-    questions = micro_questions / "micro-train.parquet"
-    assert main(["train", *train_words(tmp_path, settings, micro_checkpoint, questions, algorithm=algorithm)]) == 0
-    assert not list(tmp_path.glob("**/*.zarr")), "no companion learns from these rollouts"
-    rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
-    stated = np.array([parse_confidence(text) for text in rollouts["text"]], dtype=np.float64)
-    assert np.isfinite(stated).any()
-    np.testing.assert_array_equal(rollouts["confidence"], stated)
-    correct = rollouts["correct"].to_numpy()
-    rewards = rlcr_rewards(correct, stated) if algorithm == "rlcr" else dcpo_rewards(correct, stated, 4)
-    np.testing.assert_allclose(rollouts["reward_calibration"], rewards.calibration)
-    asked = micro_policy.tokenizer.decode(rollouts["prompt_ids"][0])
-    assert "CONFIDENCE" in asked
-    assert ("<reason>" in asked) == (algorithm == "rlcr")

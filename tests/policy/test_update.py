@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from cocal.answers.confidence import parse_confidence
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
 from cocal.config.evaluation import VerifierSettings
@@ -136,6 +137,24 @@ def test_both_steps_are_recorded_with_verdicts_and_group_accuracies(update):
     means = expected.reshape(-1, GROUP).mean(axis=1).repeat(GROUP)
     assert recorded["group_accuracy"].tolist() == means.tolist()
     assert set(means) == {0.25, 0.5}
+
+
+def test_stated_confidences_and_their_rewards_are_recorded(update):
+    recorded, settings = update.recorded, update.settings
+    stated = np.array([parse_confidence(text) for text in recorded["text"]], dtype=float)
+    if update.algorithm == "grpo":
+        assert recorded["reward_calibration"].isna().all()
+        return
+    np.testing.assert_array_equal(recorded["confidence"], stated)
+    correct = recorded["correct"].to_numpy(dtype=float)
+    weight = settings.dcpo_group_weight if update.algorithm == "dcpo" else 0
+    error = np.abs(stated - (1 - weight) * correct - weight * recorded["group_accuracy"])
+    error = np.where(np.isnan(stated), settings.invalid_confidence, error)
+    expected = -error if update.algorithm == "dcpo" else -(error**2)
+    np.testing.assert_allclose(recorded["reward_calibration"], expected)
+    asked = update.before.tokenizer.decode(recorded["prompt_ids"][0])
+    assert "CONFIDENCE" in asked
+    assert ("<reason>" in asked) == (update.algorithm == "rlcr")
 
 
 def test_responses_end_or_are_as_long_as_those_of_their_algorithm(update):
