@@ -9,7 +9,8 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.stepwise import OnlineCompanions, replayed
+from cocal.companion.prequential import replayed
+from cocal.companion.stepwise import OnlineCompanions
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features

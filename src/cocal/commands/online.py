@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--windows {options.windows}: give different numbers of steps")
 
     from cocal.companion.companions import load_companions, write_companions
-    from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
+    from cocal.companion.prequential import replayed
+    from cocal.companion.stepwise import OnlineCompanions, learn_online
     from cocal.companion.supervision import check_features, question_texts, read_rollouts
     from cocal.features.capture import RESPONSE_POOLINGS
     from cocal.features.store import open_features

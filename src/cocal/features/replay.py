@@ -15,7 +15,7 @@ from cocal.features.capture import PROMPT
 from cocal.features.extract import pooled_states, stored_states
 from cocal.features.forward import score
 from cocal.features.store import open_features
-from cocal.features.writer import create_features
+from cocal.features.writer import FeatureWriter, create_features
 from cocal.models.batches import batches_of_tokens
 from cocal.models.loading import load_policy
 from cocal.runtime.progress import Progress
@@ -145,7 +145,8 @@ def replay(
     """
     tables = step_tables(rollouts)
     count = pq.read_metadata(tables[1]).num_rows
-    writer, todo = None, {*tables}
+    writer: FeatureWriter | None = None
+    todo = {*tables}
     for checkpoint, steps in checkpoints.spans(max(tables)):
         if not todo.intersection(steps):
             continue
