@@ -10,15 +10,15 @@ import torch
 
 from cocal import cli
 from cocal.companion import latency
-from cocal.companion.companions import Companions, build_model, load_companions, save_companions
+from cocal.companion.companions import load_companions
 from cocal.companion.latency import PromptSet, SingleCompanion, measure_latency
-from cocal.companion.spec import ORDERS, CompanionSpec
-from cocal.config.evaluation import CompanionSettings, GenerationSettings
+from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ContractError
 from cocal.features.forward import score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.study.costs import Latency, read_cost
+from evaluated_study import write_companions
 
 HIDDEN, FINAL = 32, 1
 RESPONSE, PROMPT = ("last", "mean"), ("prompt",)
@@ -28,38 +28,13 @@ PROMPTS = [[1, 30 + k, 40, 50][: 2 + k % 3] for k in range(12)]
 TICK = 0.001
 
 
-def write_companions(folder: Path, experience: str, poolings, targets, *, hidden=HIDDEN, layer=FINAL) -> Path:
-    """Companions of the micro policy, with the weights that training would start from."""
-    settings = CompanionSettings(widths=(6, 5, 4), dropout=(0.5,), targets=targets, seeds=(42, 137))
-    spec = CompanionSpec(
-        settings=settings,
-        inputs=len(poolings) * hidden,
-        layer=layer,
-        poolings=poolings,
-        steps=60,
-        validation_steps=60,
-        order=ORDERS[experience],
-        shuffle_seed=None,
-        training_responses=1,
-        validation_responses=1,
-        training_error_share=0.5,
-        best_pass=(1,) * len(targets) * 2,
-    )
-    model = build_model(settings, spec.inputs)
-    model.initialise()
-    model.output.bias.data += torch.arange(len(spec.members))[:, None] / 2  # members of one seed start equal
-    folder.mkdir()
-    save_companions(folder / "companions.safetensors", Companions(spec, model.eval()), {})
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> dict[str, Path]:
     """Companions of responses and of prompts."""
     folder = tmp_path_factory.mktemp("companions")
     return {
-        "post": write_companions(folder / "post", "rollouts", RESPONSE, ("group", "binary")),
-        "pre": write_companions(folder / "pre", "prompts", PROMPT, ("question",)),
+        "post": write_companions(folder / "post", hidden=HIDDEN),
+        "pre": write_companions(folder / "pre", experience="prompts", hidden=HIDDEN),
     }
 
 
@@ -206,7 +181,7 @@ def test_the_choice_of_questions_is_seeded(slow, routes):
     ],
 )
 def test_companions_of_other_states_are_refused(micro_policy, tmp_path, given, wanted, message):
-    folder = write_companions(tmp_path / "other", "rollouts", **{"poolings": RESPONSE, "targets": ("group",)} | given)
+    folder = write_companions(tmp_path / "other", **{"hidden": HIDDEN} | given)
     with pytest.raises(ContractError, match=rf"other: .*{re.escape(message)}"):
         single(folder, micro_policy, wanted)
 

@@ -52,10 +52,9 @@ def fit_companions(
     trained on. Features are not standardised, since the paper does not mention it. Each prefix is fitted as if it were
     the only one.
 
-    Features that fit are held in memory or on the GPU, first those of validation, then those of training. Otherwise
-    they are streamed in constant memory. A pass in chronological order reads the store once. A pass in shuffled order
-    reads the whole store once for every quarter of the host memory that features may use; the order is the same
-    whatever the memory.
+    Features that fit are held in memory or on the GPU, first those of validation, then those of training. Others are
+    streamed: a pass in chronological order reads the store once, and one in shuffled order once for every quarter of the
+    host memory that features may use. Memory changes no result.
 
     Args:
         settings: Architecture and training.
