@@ -53,7 +53,7 @@ def fit_companions(
     the only one.
 
     Features that fit are held in memory or on the GPU, first those of validation, then those of training. Others are
-    streamed: a pass in chronological order reads the store once, and one in shuffled order once for every quarter of the
+    streamed: a pass in chronological order reads the store once, one in shuffled order once for every quarter of the
     host memory that features may use. Memory changes no result.
 
     Args:
