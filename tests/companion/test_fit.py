@@ -297,8 +297,8 @@ def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_trans
 
 
 def test_the_command_shuffles_by_its_seed(run: Run, tmp_path: Path):
-    assert main(run.command(tmp_path, "--steps", "3", "--order=shuffled", "--shuffle-seed=7")) == 0
-    found = load_companions(tmp_path / "steps-3")
+    assert main(run.command(tmp_path / "output", "--steps", "3", "--order=shuffled", "--shuffle-seed=7")) == 0
+    found = load_companions(tmp_path / "output/steps-3")
     assert same_weights(found, run.fit(steps="3", order="shuffled", shuffle_seed=7)[0])
     assert not same_weights(found, run.fit(steps="3", order="shuffled", shuffle_seed=8)[0])
 

@@ -65,8 +65,9 @@ def command(processes, micro_checkpoint, questions) -> Callable[..., list[str]]:
     """The words of a training with results in a folder, with or without states and companions that learn inside."""
 
     def words(folder: Path, states: bool = True, online: bool = True) -> list[str]:
-        inside = {"online": json.dumps(ONLINE), "output_online": folder / "online"} if online else {}
-        flags = train_words(folder, SETTINGS, micro_checkpoint, questions, states=states, **inside)
+        more = {"states": states, "features": '{"layers": "all", "dtype": "float32"}'}
+        more |= {"online": json.dumps(ONLINE), "output_online": folder / "online"} if online else {}
+        flags = train_words(folder, SETTINGS, micro_checkpoint, questions, **more)
         return [*train_command(TrlSettings(devices=processes), per_node=""), *flags]
 
     return words
