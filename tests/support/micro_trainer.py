@@ -51,7 +51,7 @@ def train_words(folder: Path, settings: dict, checkpoint: Path, questions: Path,
     flags = {"algorithm": "grpo", **flags}
     if flags.pop("states", False):
         flags |= {"features": '{"layers": "all", "dtype": "float32"}', "output_features": folder / "rollouts.zarr"}
-    places = {name.replace("-", "_"): folder / name for name in ("run-folder", "stages", "rollouts")}
+    places = {"run_folder": folder / "run", "stages": folder / "stages", "rollouts": folder / "rollouts"}
     given = {"settings": json.dumps({"dataset": "micro-train"} | settings), "prompts": "tiny", "base": checkpoint}
     given |= {"questions": questions, "cost": folder / "cost.json", **places, **flags}
     return [str(word) for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
