@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cocal.companion.companions import Companions, build_model
-from cocal.companion.model import CompanionMLP
+from cocal.companion.latency import SingleMember
+from cocal.companion.model import CompanionMLP, matmul_precision
 from cocal.companion.plain import mlp
-from cocal.companion.precision import matmul_precision
-from cocal.companion.single import SingleMember
 from cocal.companion.spec import CompanionSpec
 from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cocal.companion.dropout import Dropout
 from cocal.companion.model import EPSILON, CompanionMLP
+from cocal.companion.training import Dropout
 from cocal.config.evaluation import CompanionSettings
 
 

@@ -89,8 +89,8 @@ WIRES = [
     (
         "a change of RLCR's prompt reruns no training",
         "policy_rules.py",
-        'without=("cocal.policy.online",))\n        texts = self._texts(self._formats[algorithm])',
-        'without=("cocal.policy.online",))\n        texts = self._texts("answer")',
+        'without=("cocal.policy.learner",))\n        texts = self._texts(self._formats[algorithm])',
+        'without=("cocal.policy.learner",))\n        texts = self._texts("answer")',
     ),
     (
         "states of prompts are read from all layers",

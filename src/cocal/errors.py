@@ -19,3 +19,8 @@ class BusyError(RuntimeError):
 
 class EngineError(RuntimeError):
     """The process of a generation engine failed or died; the message holds the end of its output."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,6 +1,7 @@
 """Inference times: what is timed, on which questions, and that the timed routes give the evaluated confidences."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,15 @@ import torch
 
 from cocal import cli
 from cocal.companion import latency
-from cocal.companion.companions import Companions, build_model, load_companions, save_companions
-from cocal.companion.latency import PromptSet, SingleCompanion, measure_latency, time_to_confidence
-from cocal.companion.spec import ORDERS, CompanionSpec
-from cocal.config.evaluation import CompanionSettings, GenerationSettings
-from cocal.errors import ConfigError, ContractError
+from cocal.companion.companions import load_companions
+from cocal.companion.latency import PromptSet, SingleCompanion, measure_latency
+from cocal.config.evaluation import GenerationSettings
+from cocal.errors import ContractError
 from cocal.features.forward import score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.study.costs import Latency, read_cost
+from evaluated_study import write_companions
 
 HIDDEN, FINAL = 32, 1
 RESPONSE, PROMPT = ("last", "mean"), ("prompt",)
@@ -27,38 +28,13 @@ PROMPTS = [[1, 30 + k, 40, 50][: 2 + k % 3] for k in range(12)]
 TICK = 0.001
 
 
-def write_companions(folder: Path, experience: str, poolings, targets, *, hidden=HIDDEN, layer=FINAL) -> Path:
-    """Companions of the micro policy, with the weights that training would start from."""
-    settings = CompanionSettings(widths=(6, 5, 4), dropout=(0.5,), targets=targets, seeds=(42, 137))
-    spec = CompanionSpec(
-        settings=settings,
-        inputs=len(poolings) * hidden,
-        layer=layer,
-        poolings=poolings,
-        steps=60,
-        validation_steps=60,
-        order=ORDERS[experience],
-        shuffle_seed=None,
-        training_responses=1,
-        validation_responses=1,
-        training_error_share=0.5,
-        best_pass=(1,) * len(targets) * 2,
-    )
-    model = build_model(settings, spec.inputs)
-    model.initialise()
-    model.output.bias.data += torch.arange(len(spec.members))[:, None] / 2  # members of one seed start equal
-    folder.mkdir()
-    save_companions(folder / "companions.safetensors", Companions(spec, model.eval()), {})
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> dict[str, Path]:
     """Companions of responses and of prompts."""
     folder = tmp_path_factory.mktemp("companions")
     return {
-        "post": write_companions(folder / "post", "rollouts", RESPONSE, ("group", "binary")),
-        "pre": write_companions(folder / "pre", "prompts", PROMPT, ("question",)),
+        "post": write_companions(folder / "post", hidden=HIDDEN),
+        "pre": write_companions(folder / "pre", experience="prompts", hidden=HIDDEN),
     }
 
 
@@ -133,21 +109,6 @@ def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_po
         np.testing.assert_allclose(found, expected[0], atol=1e-5)
 
 
-def test_timed_responses_are_those_whose_confidence_is_read(engine, routes, monkeypatch):
-    read = []
-    confidence = SingleCompanion.confidence
-    monkeypatch.setattr(
-        SingleCompanion, "confidence", lambda self, *tokens: read.append((self, *tokens)) or confidence(self, *tokens)
-    )
-    prompts, seeds = PROMPTS[:3], [10, 20, 30]
-    timed = time_to_confidence("set", prompts, SAMPLING, seeds, engine=engine, **routes)
-    alone = [engine.generate([p], SAMPLING, [s])[0][0].token_ids for p, s in zip(prompts, seeds, strict=True)]
-    expected = [(routes["post"], p, r) for p, r in zip(prompts, alone, strict=True)]
-    assert [call for call in read if len(call) == 3] == [expected[0], *expected]  # the warm-up, then those timed
-    assert [call for call in read if len(call) == 2] == [(routes["pre"], p) for p in prompts] * 2
-    assert timed.pre_ms > 0 < timed.post_s
-
-
 def test_a_number_is_the_mean_without_the_warm_up(slow, routes):
     """Planted: every response takes a second, everything else a tick; a warm-up within a time would add to it."""
     times = measure(slow, routes)
@@ -185,16 +146,10 @@ def test_the_largest_set_is_generated_at_once(slow, routes):
         assert len({seed + j for seed in seeds for j in range(sampling.samples)}) == len(seeds) * sampling.samples
     default = GenerationSettings()
     for _, sampling, _ in slow.asked:
-        assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.presence_penalty) == (
-            default.temperature,
-            default.top_k,
-            default.top_p,
-            default.presence_penalty,
-        )
-
-
-def test_single_questions_go_to_the_pipeline_and_batches_to_the_generator(slow, routes):
-    pipeline = SlowEngine(slow.clock)
+        for name in ("temperature", "top_k", "top_p", "presence_penalty"):
+            assert getattr(sampling, name) == getattr(default, name)
+    slow.asked.clear()
+    pipeline = SlowEngine(slow.clock)  # single questions go to the pipeline, batches to the generator
     assert measure(slow, routes, pipeline=pipeline).engine == "slow 1.0"
     assert [len(prompts) for prompts, _, _ in pipeline.asked] == [1] * 12
     assert [len(prompts) for prompts, _, _ in slow.asked] == [4, 12, 2, 12]
@@ -215,27 +170,20 @@ def test_the_choice_of_questions_is_seeded(slow, routes):
         assert places == sorted(set(places))
 
 
-def test_too_few_questions_are_refused_before_anything_is_timed(slow, routes):
-    with pytest.raises(ConfigError, match="set5 has only 5 questions, not 6; time fewer questions"):
-        measure(slow, routes, questions=6, sizes=(12, 5))
-    assert not slow.asked
-
-
-def test_companions_of_other_states_are_refused(folders, micro_policy, tmp_path):
-    with pytest.raises(ContractError, match=r"post: the companions read last\+mean states, but prompt states are"):
-        single(folders["post"], micro_policy, PROMPT)
-    with pytest.raises(ContractError, match=r"pre: the companions read prompt states, but last\+mean states are"):
-        single(folders["pre"], micro_policy, RESPONSE)
-    of_last = write_companions(tmp_path / "last", "rollouts", ("last",), ("group",))
-    with pytest.raises(ContractError, match=r"last: the companions read last states, but prompt states are"):
-        single(of_last, micro_policy, PROMPT)
-    for change, message in (
-        ({"hidden": 16}, r"read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
-        ({"layer": 2}, r"read 64 numbers of layer 2, but the policy has layers 0 to 1"),
-    ):
-        folder = write_companions(tmp_path / next(iter(change)), "rollouts", RESPONSE, ("group",), **change)
-        with pytest.raises(ContractError, match=message):
-            single(folder, micro_policy, RESPONSE)
+@pytest.mark.parametrize(
+    ("given", "wanted", "message"),
+    [
+        ({}, PROMPT, "the companions read last+mean states, but prompt states are needed"),
+        ({"poolings": PROMPT}, RESPONSE, "the companions read prompt states, but last+mean states are needed"),
+        ({"poolings": ("last",)}, PROMPT, "the companions read last states, but prompt states are needed"),
+        ({"hidden": 16}, RESPONSE, "read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
+        ({"layer": 2}, RESPONSE, "read 64 numbers of layer 2, but the policy has layers 0 to 1"),
+    ],
+)
+def test_companions_of_other_states_are_refused(micro_policy, tmp_path, given, wanted, message):
+    folder = write_companions(tmp_path / "other", **{"hidden": HIDDEN} | given)
+    with pytest.raises(ContractError, match=rf"other: .*{re.escape(message)}"):
+        single(folder, micro_policy, wanted)
 
 
 def command(folders, questions: Path, checkpoint: Path, output: Path, *flags: str) -> list[str]:

@@ -1,23 +1,28 @@
-"""Features of stored rollouts: the right policy reads each step, row by row, and a killed run goes on."""
+"""Features of stored rollouts and prompts: the right policy reads each step, row by row, and a killed run goes on."""
+
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import dumps
 from cocal.cli import main
-from cocal.companion.supervision import check_features
+from cocal.companion.companions import load_companions
+from cocal.companion.supervision import check_features, read_prompts
 from cocal.errors import ConfigError, ContractError
-from cocal.features import readers as readers_module
 from cocal.features import replay as replay_module
 from cocal.features.forward import score
-from cocal.features.readers import StepCheckpoints
+from cocal.features.replay import Rescorer, StepCheckpoints, step_tables
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
+from companion_run import GROUP, GROUPS, SETTINGS, Run, small_run
 
 ROWS = dumps.GROUP * dumps.SETTINGS.questions_per_step
+SINGLE = '{"dtype": "float32"}'
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +36,8 @@ def rollouts(tmp_path_factory, micro_policy, micro_questions):
 
 
 @pytest.fixture(scope="module")
-def policies(tmp_path_factory, micro_checkpoint):
-    """Policies before the steps 1 to 4, each with weights of its own."""
+def policies(tmp_path_factory, micro_checkpoint) -> dict[int, Path]:
+    """Policies after the steps 0 to 3, each with weights of its own."""
     folder = tmp_path_factory.mktemp("policies")
     for step in range(4):
         model, tokenizer = load_policy(micro_checkpoint)
@@ -41,7 +46,7 @@ def policies(tmp_path_factory, micro_checkpoint):
                 weights.mul_(1 - 0.02 * step)
         model.save_pretrained(folder / f"step-{step}")
         tokenizer.save_pretrained(folder / f"step-{step}")
-    return folder
+    return {step: folder / f"step-{step}" for step in range(4)}
 
 
 @pytest.fixture
@@ -56,96 +61,161 @@ def run(tmp_path, rollouts):
     return start
 
 
-def expected(checkpoint, frame) -> np.ndarray:
-    """States of a step (rows, layers, poolings * hidden) in one batch."""
+def passed(checkpoint: Path, prompts, responses, **options):
+    """All rows of a step in one batch."""
     model, tokenizer = load_policy(checkpoint)
-    prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-    rows = [np.arange(len(frame))]
-    (part,) = score(model, prompts, responses, rows, layers=(0, 1), pad=tokenizer.pad_token_id)
-    return part.features.reshape(len(frame), 2, -1)
+    batches, pad = [np.arange(len(prompts))], tokenizer.pad_token_id
+    return next(score(model, prompts, responses, batches, layers=(0, 1), pad=pad, **options))
 
 
-def check(store, frame, by_step) -> None:
+def check(store: Path, frame: pd.DataFrame, by_step: dict[int, Path]) -> None:
     reader = open_features(store)
     check_features(frame, reader)
     for step, checkpoint in by_step.items():
-        first = (step - 1) * ROWS
-        wanted = expected(checkpoint, frame[frame["step"] == step])
+        rows, first = frame[frame["step"] == step], (step - 1) * ROWS
+        wanted = passed(checkpoint, rows["prompt_ids"].tolist(), rows["response_ids"].tolist()).features
         for layer in (0, 1):
-            np.testing.assert_allclose(reader.read(first, first + ROWS, layer), wanted[:, layer], atol=2e-5)
+            found = reader.read(first, first + ROWS, layer)
+            np.testing.assert_allclose(found, wanted[:, layer].reshape(ROWS, -1), atol=2e-5)
 
 
 def test_every_step_is_read_by_the_next_stage(run, policies, rollouts, tmp_path):
-    assert run("--checkpoints", policies / "step-3", policies / "step-2") == 0
-    check(
-        tmp_path / "rollouts.zarr",
-        rollouts[1],
-        {1: policies / "step-2", 2: policies / "step-2", 3: policies / "step-3"},
-    )
+    assert run("--checkpoints", policies[3], policies[2]) == 0
+    check(tmp_path / "rollouts.zarr", rollouts[1], {1: policies[2], 2: policies[2], 3: policies[3]})
 
 
 @pytest.mark.parametrize("slime", [False, True])
 def test_exact_weights_are_those_that_sampled_the_step(run, policies, rollouts, tmp_path, slime):
-    folder = policies
+    folder = policies[0].parent
     if slime:
         folder = tmp_path / "weights"
         folder.mkdir()
         for version in (1, 2, 3):
-            (folder / f"weight_v{version:06d}").symlink_to(policies / f"step-{version - 1}")
+            (folder / f"weight_v{version:06d}").symlink_to(policies[version - 1])
     assert run("--exact", folder) == 0
-    check(tmp_path / "rollouts.zarr", rollouts[1], {step: policies / f"step-{step - 1}" for step in (1, 2, 3)})
+    check(tmp_path / "rollouts.zarr", rollouts[1], {step: policies[step - 1] for step in (1, 2, 3)})
 
 
 def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_path, monkeypatch):
-    real, passes = replay_module._replay_step, []
+    real, passes = replay_module.pooled_states, []
 
-    def dying(writer, table, *rest):
-        if len(passes) == 1:
-            passes.append(None)
+    def dying(*given):
+        passes.append(given)
+        if len(passes) == 2:
             raise KeyboardInterrupt
-        passes.append(table.name)
-        return real(writer, table, *rest)
+        return real(*given)
 
-    monkeypatch.setattr(replay_module, "_replay_step", dying)
-    flags = ("--checkpoints", policies / "step-2", policies / "step-3")
+    monkeypatch.setattr(replay_module, "pooled_states", dying)
+    flags = ("--checkpoints", policies[2], policies[3])
     with pytest.raises(KeyboardInterrupt):
         run(*flags)
     assert not (tmp_path / "rollouts.zarr").exists()
     assert run(*flags) == 0
-    assert passes == ["step-00001.parquet", None, "step-00002.parquet", "step-00003.parquet"]
-    check(tmp_path / "rollouts.zarr", rollouts[1], {1: policies / "step-2", 3: policies / "step-3"})
+    assert len(passes) == 4, "the first step is read once, the second once more"
+    check(tmp_path / "rollouts.zarr", rollouts[1], {1: policies[2], 3: policies[3]})
 
 
 def test_log_probabilities_of_a_step_are_those_of_its_policy(policies, rollouts):
-    rescore = replay_module.Rescorer(StepCheckpoints({2: policies / "step-2", 3: policies / "step-3"}), 300)
-    for step, checkpoint in ((1, "step-2"), (3, "step-3"), (2, "step-2")):
-        model, tokenizer = load_policy(policies / checkpoint)
+    rescore = Rescorer(StepCheckpoints({2: policies[2], 3: policies[3]}), 300)
+    for step, stage in ((1, 2), (3, 3), (2, 2)):
         frame = rollouts[1][rollouts[1]["step"] == step]
         ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-        rows = [np.arange(len(frame))]
-        (part,) = score(model, *ids, rows, layers=(0,), pad=tokenizer.pad_token_id, logprobs=True)
-        for found, wanted in zip(rescore(step, *ids), part.logprobs, strict=True):
-            np.testing.assert_allclose(found, wanted, atol=1e-4)
+        wanted = passed(policies[stage], *ids, logprobs=True).logprobs
+        for found, expected in zip(rescore(step, *ids), wanted, strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
-    assert run("--checkpoints", policies / "step-2") == 2
-    assert "no checkpoint is of step 3 or later; the last one is of step 2" in capsys.readouterr().err
     (tmp_path / "weights").mkdir()
-    (tmp_path / "weights/weight_v000001").symlink_to(policies / "step-0")
-    assert run("--exact", tmp_path / "weights") == 2
-    assert "no weights of the policy that sampled step 2" in capsys.readouterr().err
-    assert run() == 2
-    assert "--checkpoints: give" in capsys.readouterr().err
+    (tmp_path / "weights/weight_v000001").symlink_to(policies[0])
+    for flags, message in (
+        (["--checkpoints", policies[2]], "no checkpoint is of step 3 or later; the last one is of step 2"),
+        (["--exact", tmp_path / "weights"], "no weights of the policy that sampled step 2"),
+        (["--exact", tmp_path / "none"], "there is no such folder with the weights of every step"),
+        ([], "--checkpoints: give"),
+    ):
+        assert run(*flags) == 2
+        assert message in capsys.readouterr().err
     for step in (1, 3):
         (tmp_path / f"step-{step:05d}.parquet").touch()
     with pytest.raises(ContractError, match="the table of step 2 is missing"):
-        replay_module.step_tables(tmp_path)
+        step_tables(tmp_path)
 
 
-def test_spans_join_the_steps_of_a_reader(tmp_path):
-    readers = StepCheckpoints({3: tmp_path / "step-3", 1: tmp_path / "step-1"})
-    assert list(readers.spans(3)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 4))]
-    assert list(readers.spans(2)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 3))]
+def test_spans_join_the_steps_of_a_checkpoint(tmp_path):
+    checkpoints = StepCheckpoints({3: tmp_path / "step-3", 1: tmp_path / "step-1"})
+    assert list(checkpoints.spans(3)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 4))]
+    assert list(checkpoints.spans(2)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 3))]
     with pytest.raises(ConfigError, match="final is not named step-N"):
-        readers_module.StepCheckpoints.from_folders([tmp_path / "final"])
+        StepCheckpoints.from_folders([tmp_path / "final"])
+
+
+def asked(folder: Path, shift: int = 0) -> Run:
+    """A run with a prompt of its own for each group, and questions that another schedule shifts."""
+    run = small_run(folder)
+    run.responses["prompt_ids"] = [[1, 30 + row // GROUP, 40] for row in range(len(run.responses))]
+    run.responses["question_id"] = [f"q-{(row // GROUP + shift) % 45}" for row in range(len(run.responses))]
+    return run.write()
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory, policies) -> tuple[Run, Path]:
+    """A run, and the store that `cocal prompts` makes of it with the policies of the steps 2 and 3."""
+    folder = tmp_path_factory.mktemp("prompts")
+    run, output = asked(folder / "run"), folder / "prompts.zarr"
+    stages = ["--checkpoints", str(policies[2]), str(policies[3])]
+    rollouts = ["--rollouts", str(run.folder / "rollouts")]
+    assert main(["prompts", "--settings", SINGLE, *rollouts, *stages, "--output", str(output)]) == 0
+    return run, output
+
+
+def test_every_prompt_is_read_by_the_next_stage(prompts, policies):
+    run, output = prompts
+    found = open_features(output)
+    assert found.poolings == ("prompt",)
+    assert len(found) == 3 * GROUPS
+    states, early = found.read(0, len(found), poolings=["prompt"]), 2 * GROUPS
+    ids = run.responses["prompt_ids"].iloc[::GROUP].tolist()
+    second, third = (
+        passed(policies[step], ids, [()] * len(ids), poolings=("prompt",)).features[:, 1, 0] for step in (2, 3)
+    )
+    np.testing.assert_allclose(states[:early], second[:early], atol=2e-5)
+    np.testing.assert_allclose(states[early:], third[early:], atol=2e-5)
+    assert np.abs(second - third).max() > 1e-2
+
+
+def of_prompts(run: Run, features: Path, folder: Path) -> list[str]:
+    """`cocal companions` on prompts."""
+    settings = SETTINGS.model_copy(update={"targets": ("question",), "batch_size": 4})
+    places = [f"--{name.split('.')[0]}={run.folder / name}" for name in ("rollouts", "questions.parquet")]
+    places += [f"--features={features}", f"--output={folder / 'out'}", f"--cost={folder / 'cost.json'}"]
+    return ["companions", f"--settings={settings.model_dump_json()}", *places, "--steps", "3"]
+
+
+def test_prompts_of_another_schedule_or_features_of_responses_are_refused(prompts, tmp_path, capsys):
+    """Rows of prompts count from 0 and have one token each, whatever was asked."""
+    other = asked(tmp_path / "other", shift=1)
+    assert main([*of_prompts(other, prompts[1], tmp_path), "--prompts"]) == 2
+    said = capsys.readouterr().err
+    assert "prompts.zarr: question_id is q-0 at row 0, the rollouts have q-1 (60 such row(s))" in said
+    assert main(of_prompts(prompts[0], prompts[1], tmp_path)) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_companions_of_prompts_are_selected_by_group_accuracy(prompts, tmp_path):
+    run, features = prompts
+    assert main([*of_prompts(run, features, tmp_path), "--prompts"]) == 0
+    companions = load_companions(tmp_path / "out/steps-3")
+    assert companions.spec.poolings == ("prompt",)
+    asked_prompts = read_prompts(run.folder / "rollouts", run.folder / "questions.parquet", 3)
+    held_out = run.held_out(asked_prompts)
+    assert companions.spec.validation_responses == held_out.sum() > 0
+    assert companions.spec.training_responses + held_out.sum() == 3 * GROUPS
+    history = pd.read_csv(tmp_path / "out/steps-3/history.csv")
+    confidence = companions.predict(open_features(features).read(0, 3 * GROUPS, poolings=["prompt"])[held_out])
+    for member, (_, seed) in enumerate(companions.members):
+        mine = history[history["seed"] == seed].set_index("pass")["validation_mse"]
+        assert companions.spec.best_pass[member] == mine.idxmin()
+        error = np.mean((confidence[member] - asked_prompts["group_accuracy"].to_numpy()[held_out]) ** 2)
+        np.testing.assert_allclose(error, mine.min(), rtol=1e-5)
+    assert '"items": 3' in (tmp_path / "cost.json").read_text()

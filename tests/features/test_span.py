@@ -17,22 +17,18 @@ def decode(ids) -> str:
     return "".join(TOKENS[i] for i in ids)
 
 
-def test_the_task_response_ends_before_the_first_reason_tag():
-    ids = list(range(len(TOKENS)))
-    assert task_length(ids, decode) == 2  # the token that joins the line break with the tag is out
-    assert task_length([0, 1, 2, 3, 4, 0, 2, 3], decode) == 2
-
-
 @pytest.mark.parametrize(
     ("ids", "length"),
     [
+        (range(len(TOKENS)), 2),  # the token that joins the line break with the tag is out
+        ([0, 1, 2, 3, 4, 0, 2, 3], 2),  # the first tag counts
         ([0, 1, END], 3),  # neither tag nor confidence: all of it, the end-of-sequence token included
         ([0, 1, 6, 7, 8, END], 2),  # no tag: the confidence statement ends it
         ([2, 3, 4, 5], 0),
         ([0, 2], 2),  # "<rea" is no tag
     ],
 )
-def test_malformed_responses(ids, length):
+def test_the_task_response_ends_before_the_first_reason_tag(ids, length):
     assert task_length(ids, decode) == length
 
 

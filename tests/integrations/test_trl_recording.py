@@ -19,7 +19,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.store import open_features
 from cocal.integrations.trl.recording import Recording, RolloutRecording
 from cocal.models.loading import load_policy
-from cocal.policy.online import OnlineLearner
+from cocal.policy.learner import OnlineLearner
 from cocal.policy.recorder import Outputs
 from cocal.policy.schedule import question_schedule
 from cocal.policy.train import _correctness, train_policy, trl_arguments

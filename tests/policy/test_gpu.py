@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from cocal.companion.dropout import Dropout
-from cocal.companion.precision import matmul_precision
-from cocal.companion.single import SingleMember
+from cocal.companion.latency import SingleMember
+from cocal.companion.model import matmul_precision
+from cocal.companion.training import Dropout
 from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.models.loading import load_policy
@@ -121,10 +121,8 @@ def test_moments_in_the_host_update_as_those_beside_the_weights():
 def test_the_fused_head_of_trl_gives_our_log_probabilities(tmp_path, micro_checkpoint):
     """On a GPU, training takes TRL's own method, within its bfloat16 passes; elsewhere ours."""
     settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
-    longest = {"max_response_length": {"grpo": 9}}
-    trainer = micro_trainer(
-        tmp_path, micro_checkpoint, PolicySettings(dataset="d", temperature=0.7, **settings | longest)
-    )
+    settings |= {"max_response_length": {"grpo": 9}, "temperature": 0.7}
+    trainer = micro_trainer(tmp_path, micro_checkpoint, PolicySettings(dataset="d", **settings))
     assert trainer.accelerator.device.type == "cuda"
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(3, 300, (12, 16), generator=draw)
@@ -142,35 +140,30 @@ def test_the_fused_head_of_trl_gives_our_log_probabilities(tmp_path, micro_check
     torch.testing.assert_close(entropies.cpu().float()[kept], spread[kept], atol=0.1, rtol=0.02)
 
 
+def drawn_texts() -> list[list[list[int]]]:
+    """Prompts and responses, 24 of each."""
+    draw = np.random.default_rng(0)
+    return [[draw.integers(3, 300, n).tolist() for n in draw.integers(1, 40, 24)] for _ in range(2)]
+
+
 def test_states_of_bfloat16_weights_are_those_of_the_processor(micro_policy):
     """Evaluation on a GPU holds bfloat16 weights; the means of pooled states are taken in float32 on both."""
-    model = copy.deepcopy(micro_policy[0])
-    draw = np.random.default_rng(0)
-    prompts, responses = ([draw.integers(3, 300, n).tolist() for n in draw.integers(1, 40, 24)] for _ in range(2))
-    batches = np.array_split(np.arange(24), 4)
+    model, batches = copy.deepcopy(micro_policy.model), np.array_split(np.arange(24), 4)
     expected, found = (
-        np.concatenate([part.features for part in score(*words, batches, layers=[1], pad=0, logprobs=False)])
-        for words in ((model.to(device, torch.bfloat16), prompts, responses) for device in (CPU, GPU))
+        np.concatenate([part.features for part in score(one, *drawn_texts(), batches, layers=[1], pad=0)])
+        for one in (model.to(device, torch.bfloat16) for device in (CPU, GPU))
     )
-    difference = np.linalg.norm(found - expected) / np.linalg.norm(expected)
-    assert difference < 0.02
+    assert np.linalg.norm(found - expected) / np.linalg.norm(expected) < 0.02
 
 
 @pytest.mark.parametrize("logprobs", [True, False])
 def test_overlapping_passes_keep_their_rows(micro_policy, logprobs: bool):
-    model = micro_policy[0]
-    draw = np.random.default_rng(0)
-    prompts, responses = ([draw.integers(3, 300, n).tolist() for n in draw.integers(1, 40, 24)] for _ in range(2))
-    batches = np.array_split(draw.permutation(24), 9)
+    model, batches = copy.deepcopy(micro_policy.model), np.array_split(np.random.default_rng(0).permutation(24), 9)
     options = {"layers": [0, 1], "pad": 0, "logprobs": logprobs}
-    before = model.device, model.dtype
-    try:
-        expected, found = (
-            list(score(model.to(device, torch.float32), prompts, responses, batches, **options))
-            for device in (CPU, GPU)
-        )
-    finally:
-        model.to(*before)
+    expected, found = (
+        list(score(one, *drawn_texts(), batches, **options))
+        for one in (model.to(device, torch.float32) for device in (CPU, GPU))
+    )
     for one, other in zip(expected, found, strict=True):
         assert one.rows.tolist() == other.rows.tolist()
         np.testing.assert_allclose(other.features, one.features, atol=1e-3)

@@ -1,16 +1,14 @@
 """Policy training on a GPU, killed and resumed: rollouts, states and stages; vLLM and FSDP2 where vLLM is."""
 
 import json
-import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 
+import started
 from cocal.config.policy import TrlSettings
 from cocal.features.forward import score
 from cocal.features.store import open_features
@@ -19,6 +17,7 @@ from cocal.models.loading import load_policy
 from cocal.policy.launch import train_command
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
+from micro_trainer import train_words
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
@@ -43,30 +42,20 @@ ENGINES = {"own engine": {}, "vllm": {"vllm": True}, "vllm and FSDP2": {"vllm": 
 @pytest.fixture(params=[pytest.param(name, marks=VLLM if "vllm" in name else ()) for name in ENGINES])
 def command(request, tmp_path, micro_checkpoint, micro_questions) -> list[str]:
     trl = ENGINES[request.param] | {"vllm_max_length": 256}
-    flags = {
-        "settings": json.dumps(SETTINGS | {"trl": trl}),
-        "algorithm": "grpo",
-        "prompts": "tiny",
-        "base": micro_checkpoint,
-        "questions": micro_questions / "micro-train.parquet",
-        "run-folder": tmp_path / "run",
-        "stages": tmp_path / "stages",
-        "rollouts": tmp_path / "rollouts",
-        "output-features": tmp_path / "rollouts.zarr",
-        "features": json.dumps({"layers": "all", "dtype": "bfloat16"}),
-        "online": json.dumps({"companion": {"widths": [8], "dropout": [], "batch_size": 8, "validation_share": 0.2}}),
-        "output-online": tmp_path / "online",
-    }
+    companion = {"companion": {"widths": [8], "dropout": [], "batch_size": 8, "validation_share": 0.2}}
+    inside = {"online": json.dumps(companion), "output_online": tmp_path / "online"}
+    store = {"features": '{"layers": "all", "dtype": "bfloat16"}', "output_features": tmp_path / "rollouts.zarr"}
+    questions = micro_questions / "micro-train.parquet"
+    flags = train_words(tmp_path, SETTINGS | {"trl": trl}, micro_checkpoint, questions, **store, **inside)
     start = train_command(TrlSettings(), per_node="")
     if "shard" in trl:  # one process does without a launcher, and so without shards
         start = train_command(TrlSettings(devices=2, shard=True, vllm=True), per_node="")
         start[start.index("--num_processes") + 1] = "1"
-    return [*start, *(str(w) for k, v in flags.items() for w in (f"--{k}", v))]
+    return [*start, *flags]
 
 
 def test_every_rollout_has_the_states_of_its_policy(command, tmp_path, micro_checkpoint):
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    started.said(command)
     rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
     assert rollouts["step"].value_counts().to_dict() == dict.fromkeys(range(1, STEPS + 1), ROWS)
     store = open_features(tmp_path / "rollouts.zarr")
@@ -88,17 +77,8 @@ def test_every_rollout_has_the_states_of_its_policy(command, tmp_path, micro_che
 
 
 def test_a_killed_training_resumes(command, tmp_path):
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        third, began = tmp_path / "run/rollouts/step-00003.parquet", time.monotonic()
-        while not third.exists():
-            assert process.poll() is None
-            assert time.monotonic() - began < 300
-            time.sleep(0.02)
-        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-            each.kill()
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "resuming from" in done.stderr
+    started.kill_when(tmp_path / "run/rollouts/step-00003.parquet", command)
+    assert "resuming from" in started.said(command)
     assert len(read_frame(tmp_path / "rollouts", RESPONSES)) == STEPS * ROWS
     states = open_features(Path(tmp_path / "rollouts.zarr"))
     assert np.isfinite(states.read(0, len(states))).all()

@@ -1,16 +1,15 @@
 """Adam's moments in the memory of the host: the bytes are those of Adam, also after a resumption."""
 
-import json
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from cocal import cli
-from cocal.config.policy import TrlSettings
+from cocal.config.policy import PolicySettings, TrlSettings
 from cocal.policy import moments
 from cocal.policy.moments import HostAdamW
+from micro_trainer import train
 from rewarded_questions import write_rewarded
 
 UPDATES = 5
@@ -75,26 +74,15 @@ def test_several_processes_have_no_moments_in_the_host():
 def test_a_training_gives_the_same_policy(tmp_path, monkeypatch, micro_policy, micro_checkpoint, micro_questions):
     updated, update = [], HostAdamW._update
     monkeypatch.setattr(HostAdamW, "_update", lambda self, *of: (updated.append(of), update(self, *of)))
-    questions = write_rewarded(tmp_path / "micro-train.parquet", micro_policy, micro_questions / "micro-train.parquet")
-    kept, host = (_policy(tmp_path / where, where, micro_checkpoint, questions) for where in ("device", "host"))
-    assert kept == host
+    write_rewarded(tmp_path / "micro-train.parquet", micro_policy, micro_questions / "micro-train.parquet")
+    settings = {"steps": 2, "stages": (2,), "questions_per_step": 4, "responses_per_question": 4, "micro_batch": 16}
+    settings |= {"max_response_length": {"grpo": 20}, "learning_rate": 1e-3}
+    weights = {}
+    for where in ("device", "host"):
+        one = PolicySettings(dataset="micro-train", trl={"moments": where}, **settings)
+        train(tmp_path / where, one, micro_checkpoint, tmp_path)
+        weights[where] = load_file(tmp_path / where / "step-2/model.safetensors")
+    before = load_file(micro_checkpoint / "model.safetensors")
+    assert all(torch.equal(tensor, weights["device"][name]) for name, tensor in weights["host"].items())
+    assert not all(torch.equal(tensor, before[name]) for name, tensor in weights["host"].items()), "nothing was learnt"
     assert len(updated) == 2 * len([*micro_policy.model.parameters()]), "every parameter in each of two updates, once"
-    assert kept != (micro_checkpoint / "model.safetensors").read_bytes(), "nothing was learnt"
-
-
-def _policy(folder: Path, where: str, checkpoint: Path, questions: Path) -> bytes:
-    settings = {"dataset": "micro-train", "steps": 2, "stages": [2], "questions_per_step": 4, "micro_batch": 16}
-    settings |= {"responses_per_question": 4, "max_response_length": {"grpo": 20}, "learning_rate": 1e-3}
-    flags = {
-        "settings": json.dumps(settings | {"trl": {"moments": where}}),
-        "algorithm": "grpo",
-        "prompts": "tiny",
-        "base": checkpoint,
-        "questions": questions,
-        "run-folder": folder / "run",
-        "stages": folder / "stages",
-        "rollouts": folder / "rollouts",
-        "cost": folder / "cost.json",
-    }
-    assert cli.main(["train", *(str(word) for key, value in flags.items() for word in (f"--{key}", value))]) == 0
-    return (folder / "stages/step-2/model.safetensors").read_bytes()

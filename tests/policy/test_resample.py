@@ -117,15 +117,6 @@ def test_rollouts_of_another_training_are_refused(resampled, questions, spoil, m
         asked_questions(spoil(resampled[0]), questions, 3, 4)
 
 
-def test_a_question_is_answered_anew_in_every_step(resampled):
-    """The schedule asks some questions twice; each time the noise is another one."""
-    frame, _ = resampled
-    texts = frame.groupby(["question_id", "step"])["text"].agg(tuple)
-    twice = [answers for _, answers in texts.groupby("question_id") if len(answers) > 1]
-    assert twice
-    assert all(one != other for one, other in twice)
-
-
 def test_every_place_of_the_schedule_has_its_own_noise(resampled, micro_policy):
     """The engine gives the responses of the second step again from their seeds alone."""
     frame, _ = resampled
@@ -135,12 +126,7 @@ def test_every_place_of_the_schedule_has_its_own_noise(resampled, micro_policy):
     engine = TransformersEngine.of(micro_policy, 32)
     found = engine.generate(rows["prompt_ids"].tolist()[::4], Sampling.of(settings, 16, 4), seeds)
     assert [one.token_ids for group in found for one in group] == [list(ids) for ids in rows["response_ids"]]
-
-
-def test_responses_to_a_question_differ(resampled):
-    frame, _ = resampled
-    texts = frame.groupby(["step", "question_id"])["text"].nunique()
-    assert texts.max() > 1
+    assert len({seed + sample for seed in seeds for sample in range(4)}) == len(rows)
 
 
 def test_features_are_those_of_the_exact_ids(resampled, micro_policy):
@@ -189,11 +175,9 @@ def _flip(file: Path) -> None:
 DAMAGES = {
     "metadata of the store that is cut off": lambda run: (run / "features.zarr/zarr.json").write_text('{"zarr_'),
     "a store without its lengths": lambda run: shutil.rmtree(run / "features.zarr/length"),
-    "a flipped length": lambda run: _flip(next((run / "features.zarr/length/c").iterdir())),
     "a lost store": lambda run: shutil.rmtree(run / "features.zarr"),
     "a store of other settings": lambda run: zarr.open_group(run / "features.zarr").attrs.update(stage="other"),
     "a flipped bit in times": lambda run: _flip(run / "seconds.json"),
-    "empty times": lambda run: (run / "seconds.json").write_text(""),
     "times of another kind": lambda run: (run / "seconds.json").write_text('{"1": null}'),
 }
 
@@ -209,12 +193,6 @@ def test_the_remedy_for_damaged_work_ends_in_the_same_rows(interrupted, damage, 
     frame, reader = _resample(interrupted, micro_policy, questions)
     pd.testing.assert_frame_equal(frame, resampled[0])
     np.testing.assert_array_equal(reader.read(0, len(reader)), resampled[1].read(0, len(frame)))
-
-
-def test_a_damaged_mark_of_the_settings_begins_anew(interrupted, resampled, micro_policy, questions, caplog):
-    (interrupted / "run/settings.digest").write_bytes(b"\xff\xfe")
-    pd.testing.assert_frame_equal(_resample(interrupted, micro_policy, questions)[0], resampled[0])
-    assert "deleted, because it was made with other settings" in caplog.text
 
 
 def test_a_killed_run_goes_on_with_the_next_step(interrupted, resampled, micro_policy, questions):

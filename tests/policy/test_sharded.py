@@ -1,9 +1,8 @@
 """Training with sharded weights (policy.trl.shard): two processes under FSDP2 over gloo, all algorithms, one killed.
 
-tests/sharded/train.py is `cocal train` with a stand-in for vLLM that refuses weights of other names or shapes.
+sharded/train.py is `cocal train` with a stand-in for vLLM that refuses weights of other names or shapes.
 """
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -24,6 +23,7 @@ from cocal.policy.launch import train_command
 from cocal.runtime.numerics import PORTABLE
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
+from micro_trainer import train_words
 from rewarded_questions import write_rewarded
 from update_by_hand import advantages, gradients
 
@@ -55,20 +55,8 @@ def command(tmp_path_factory, micro_policy, micro_questions, micro_checkpoint):
     def words(folder: Path, algorithm: str = "grpo", **changes) -> list[str]:
         start = train_command(TrlSettings(**SHARDED), per_node="")
         assert start[-3:] == ["--module", "cocal", "train"]
-        flags = {
-            "settings": json.dumps(SETTINGS | changes),
-            "features": json.dumps({"layers": "all", "dtype": "float32"}),
-            "algorithm": algorithm,
-            "prompts": "tiny",
-            "base": micro_checkpoint,
-            "questions": questions,
-            "run-folder": folder / "run",
-            "stages": folder / "stages",
-            "rollouts": folder / "rollouts",
-            "output-features": folder / "rollouts.zarr",
-            "cost": folder / "cost.json",
-        }
-        return [*start[:-3], str(SCRIPT), *(str(word) for k, v in flags.items() for word in (f"--{k}", v))]
+        more = {"algorithm": algorithm, "states": True}
+        return [*start[:-3], str(SCRIPT), *train_words(folder, SETTINGS | changes, micro_checkpoint, questions, **more)]
 
     return words
 

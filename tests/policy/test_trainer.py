@@ -1,6 +1,5 @@
 """Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,7 @@ from trl import GRPOTrainer
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
-from cocal.config.evaluation import FeatureSettings, VerifierSettings
+from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.features.forward import score
@@ -20,14 +19,12 @@ from cocal.policy import trainer as trainer_module
 from cocal.policy.micro_batches import sorted_by_length
 from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.policy.seconds import StepSeconds
-from cocal.policy.train import train_policy
 from cocal.policy.trainer import RecordingGRPOTrainer
-from cocal.questions.prompts import Prompts
-from cocal.store import read_document, read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store import read_document
 from cocal.store.run_folder import RunFolder
+from cocal.study.costs import Cost, device_name
 from micro import own_copy
-from micro_trainer import micro_trainer
+from micro_trainer import micro_trainer, train
 
 ROWS, PROMPT, RESPONSE = 12, 7, 9
 
@@ -127,7 +124,7 @@ def test_the_loss_is_the_clipped_one(trainer, rows, loss):
     assert found == pytest.approx(total if loss == "grpo" else total / tokens, rel=1e-4)
 
 
-def test_sorted_micro_batches_hold_every_row_once(rows):
+def test_sorted_micro_batches_hold_every_row_once_with_its_tokens(rows):
     rows["row"] = torch.arange(ROWS)
     found = sorted_by_length(_split(rows, 3))
     assert sorted(torch.cat([batch["row"] for batch in found]).tolist()) == list(range(ROWS))
@@ -139,8 +136,9 @@ def test_sorted_micro_batches_hold_every_row_once(rows):
             of_rows = rows[f"{part}_mask"][batch["row"]].sum(1)
             assert batch[f"{part}_mask"].shape[1] == of_rows.max()
             assert batch[f"{part}_mask"].sum(1).tolist() == of_rows.tolist()
-        kept = rows["old_per_token_logps"][batch["row"]] * rows["completion_mask"][batch["row"]]
-        assert (batch["old_per_token_logps"] * batch["completion_mask"]).sum() == pytest.approx(kept.sum().item())
+        for k, row in enumerate(batch["row"]):
+            length = int(rows["completion_mask"][row].sum())
+            assert torch.equal(batch["old_per_token_logps"][k, :length], rows["old_per_token_logps"][row, :length])
 
 
 def test_log_probabilities_are_trls(trainer, rows):
@@ -166,22 +164,8 @@ def test_rollouts_that_another_engine_samples_are_recorded_alike(
 ):
     """As with vLLM: TRL generates, and the log-probabilities come from a pass of the policy."""
     monkeypatch.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))
-    outputs = Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts", tmp_path / "features.zarr" if features else None)
-    with Verifier(VerifierSettings()) as verifier:
-        train_policy(
-            _settings(),
-            "grpo",
-            base=micro_checkpoint,
-            questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
-            prompts=Prompts("tiny"),
-            features=FeatureSettings(dtype="float32"),
-            verifier=verifier,
-            run_folder=tmp_path / "run",
-            run_digest="digest",
-            outputs=outputs,
-        )
-    rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
-    assert Path(tmp_path / "features.zarr").exists() == features
+    rollouts = train(tmp_path, _settings(), micro_checkpoint, micro_questions, states=features)
+    assert (tmp_path / "features.zarr").exists() == features
     model, tokenizer = load_policy(micro_checkpoint)
     prompts, responses = rollouts["prompt_ids"].tolist(), rollouts["response_ids"].tolist()
     everything = [np.arange(len(rollouts))]
@@ -198,19 +182,7 @@ def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, mic
             place = np.arange(len(answers))
             return Verdicts((place % 2 == 0) & (place % 3 > 0), place % 3 > 0)
 
-    train_policy(
-        _settings(),
-        "grpo",
-        base=micro_checkpoint,
-        questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
-        prompts=Prompts("tiny"),
-        features=FeatureSettings(dtype="float32"),
-        verifier=Hesitant(VerifierSettings()),
-        run_folder=tmp_path / "run",
-        run_digest="digest",
-        outputs=Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts"),
-    )
-    rollouts = read_frame(tmp_path / "rollouts", RESPONSES)
+    rollouts = train(tmp_path, _settings(), micro_checkpoint, micro_questions, verifier=Hesitant(VerifierSettings()))
     place = np.arange(len(rollouts))
     assert rollouts["decided"].tolist() == (place % 3 > 0).tolist()
     assert rollouts["correct"].tolist() == ((place % 2 == 0) & (place % 3 > 0)).tolist()
@@ -234,19 +206,7 @@ def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, m
     """Training is float32; what a bfloat16 base becomes is bfloat16."""
     base = own_copy(micro_checkpoint, tmp_path / "base")
     cast_weights(base, torch.bfloat16)
-    with Verifier(VerifierSettings()) as verifier:
-        train_policy(
-            _settings(),
-            "grpo",
-            base=base,
-            questions=read_frame(micro_questions / "micro-train.parquet", QUESTIONS),
-            prompts=Prompts("tiny"),
-            features=FeatureSettings(dtype="float32"),
-            verifier=verifier,
-            run_folder=tmp_path / "run",
-            run_digest="digest",
-            outputs=Outputs({1: tmp_path / "step-1"}, tmp_path / "rollouts"),
-        )
+    train(tmp_path, _settings(), base, micro_questions)
     tensors = load_file(tmp_path / "step-1/model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
     assert stored_dtype(tmp_path / "step-1") == torch.bfloat16
@@ -288,6 +248,18 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
         owner.states_seconds += 0.25 * (update > 2)  # the second step reads states for half a second
         callback.on_step_end(None, state, SimpleNamespace())
     assert read_document(tmp_path / "seconds.json") == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
+
+
+def test_a_repeated_step_counts_once_and_no_pass_is_no_cost(tmp_path):
+    for step, seconds in ((1, 1.0), (2, 5.0)):
+        StepSeconds(tmp_path / "seconds.json").record(step, seconds, states=3.0)
+    resumed = StepSeconds(tmp_path / "seconds.json")
+    resumed.record(2, 2.0, states=0.5)
+    resumed.record(3, 4.0)
+    assert resumed.cost(items=3) == Cost(seconds=7.0, items=3, states_seconds=3.5, device=device_name())
+    without = StepSeconds(tmp_path / "other.json")
+    without.record(1, 2.0)
+    assert without.cost(items=1).states_seconds is None
 
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):

@@ -1,8 +1,8 @@
-"""Policy training: every rollout recorded, live features, stages, resumption after a kill."""
+"""Whole trainings by one process and by two: rollouts, live features, stages, companions inside, and a kill."""
 
 import json
 import re
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,56 +25,22 @@ from cocal.models.batches import batches_of_rows
 from cocal.models.loading import load_policy
 from cocal.models.resumable import COMPLETE
 from cocal.policy.launch import train_command
-from cocal.policy.rewards import group_advantages
 from cocal.policy.schedule import question_schedule
-from cocal.policy.seconds import StepSeconds
 from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.study.costs import Cost, device_name, read_cost
+from micro_trainer import train_words
 from rewarded_questions import write_rewarded
 from update_by_hand import gradients, normalised
 
 STEPS, GROUP, PER_STEP = 5, 4, 6
 SETTINGS = {
-    "algorithms": [],
-    "dataset": "micro-train",
-    "seed": 7,
-    "steps": STEPS,
-    "stages": [1, 2, 5],
-    "questions_per_step": PER_STEP,
-    "responses_per_question": GROUP,
-    "max_response_length": {"grpo": 20},
-    "learning_rate": 1e-3,
-    "loss": "grpo",
-    "updates_per_step": 2,
-    "micro_batch": 6,
-    "checkpoint_every": 2,
+    **{"algorithms": [], "seed": 7, "steps": STEPS, "stages": [1, 2, 5], "checkpoint_every": 2},
+    **{"questions_per_step": PER_STEP, "responses_per_question": GROUP, "max_response_length": {"grpo": 20}},
+    **{"learning_rate": 1e-3, "loss": "grpo", "updates_per_step": 2, "micro_batch": 6},
 }
-
 COMPANION = {"widths": [8, 8], "dropout": [0.2], "batch_size": 8, "seeds": [42, 137], "validation_share": 0.2}
 ONLINE = {"companion": COMPANION, "window": 2}
-
-
-def _command(folder: Path, checkpoint: Path, questions: Path, processes: int) -> list[str]:
-    flags = {
-        "settings": json.dumps(SETTINGS),
-        "features": json.dumps({"layers": "all", "dtype": "float32"}),
-        "algorithm": "grpo",
-        "prompts": "tiny",
-        "base": checkpoint,
-        "questions": questions,
-        "run-folder": folder / "run",
-        "stages": folder / "stages",
-        "rollouts": folder / "rollouts",
-        "output-features": folder / "rollouts.zarr",
-        "online": json.dumps(ONLINE),
-        "output-online": folder / "online",
-        "cost": folder / "cost.json",
-    }
-    return [
-        *train_command(TrlSettings(devices=processes), per_node=""),
-        *(str(w) for k, v in flags.items() for w in (f"--{k}", v)),
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +51,8 @@ def questions(tmp_path_factory, micro_policy, micro_questions) -> Path:
 
 
 @pytest.fixture(
-    scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids=["one process", "two processes"]
+    scope="module",
+    params=[pytest.param(1, id="one process"), pytest.param(2, id="two processes", marks=pytest.mark.long)],
 )
 def processes(request) -> int:
     """Processes that share the work of a run."""
@@ -93,18 +60,26 @@ def processes(request) -> int:
 
 
 @pytest.fixture(scope="module")
-def trained(processes, tmp_path_factory, micro_checkpoint, questions) -> Path:
+def command(processes, micro_checkpoint, questions) -> Callable[..., list[str]]:
+    """The words of a training with results in a folder, with or without states and companions that learn inside."""
+
+    def words(folder: Path, states: bool = True, online: bool = True) -> list[str]:
+        more = {"states": states, "features": '{"layers": "all", "dtype": "float32"}'}
+        more |= {"online": json.dumps(ONLINE), "output_online": folder / "online"} if online else {}
+        flags = train_words(folder, SETTINGS, micro_checkpoint, questions, **more)
+        return [*train_command(TrlSettings(devices=processes), per_node=""), *flags]
+
+    return words
+
+
+@pytest.fixture(scope="module")
+def trained(command, tmp_path_factory) -> Path:
     """Results of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("trained")
-    command = _command(folder, micro_checkpoint, questions, processes)
-    if processes == 1:
-        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert done.returncode == 0, done.stdout
-        said = done.stdout
-    else:
-        said = started.said(command)
-    assert f"step {STEPS}/{STEPS}, reward" in said
-    assert "train_runtime" not in said, "the trainer prints no dictionaries of its own"
+    done = started.run(command(folder))
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert f"step {STEPS}/{STEPS}, reward" in done.stderr
+    assert "train_runtime" not in done.stdout + done.stderr, "the trainer prints no dictionaries of its own"
     assert not (folder / "run").exists()
     return folder
 
@@ -114,18 +89,20 @@ def rollouts(trained) -> pd.DataFrame:
     return read_frame(trained / "rollouts", RESPONSES)
 
 
-def test_every_step_is_recorded_in_order(trained, rollouts, questions):
-    assert rollouts["step"].tolist() == sorted(rollouts["step"])
-    assert rollouts["step"].value_counts().to_dict() == dict.fromkeys(range(1, STEPS + 1), GROUP * PER_STEP)
-    assert rollouts["response_id"].tolist() == list(range(len(rollouts)))
-    ids = read_frame(questions, QUESTIONS)["question_id"]
-    schedule = question_schedule(len(ids), STEPS, PER_STEP, SETTINGS["seed"])
-    assert rollouts["question_id"].tolist() == ids.iloc[schedule.ravel().repeat(GROUP)].tolist()
-    assert read_provenance(trained / "rollouts" / "step-00001.parquet")["stage"] == "train"
+def same_policies(one: Path, other: Path) -> bool:
+    """True if the weights of all stages are the same bytes."""
+    files = sorted((one / "stages").rglob("*.safetensors"))
+    assert len(files) == len(SETTINGS["stages"])
+    return all(file.read_bytes() == (other / file.relative_to(one)).read_bytes() for file in files)
 
 
-def test_rewards_are_the_verifiers(rollouts, questions):
+def test_every_step_is_recorded_in_order_with_the_verifiers_rewards(trained, rollouts, questions):
     asked = read_frame(questions, QUESTIONS)
+    schedule = question_schedule(len(asked), STEPS, PER_STEP, SETTINGS["seed"])
+    assert rollouts["question_id"].tolist() == asked["question_id"].iloc[schedule.ravel().repeat(GROUP)].tolist()
+    assert rollouts["step"].tolist() == np.repeat(range(1, STEPS + 1), GROUP * PER_STEP).tolist()
+    assert rollouts["response_id"].tolist() == list(range(len(rollouts)))
+    assert read_provenance(trained / "rollouts" / "step-00001.parquet")["stage"] == "train"
     golds = {row.question_id: [row.answer, *row.aliases] for row in asked.itertuples()}
     answers = [answer if isinstance(answer, str) else None for answer in rollouts["answer"]]
     with Verifier(VerifierSettings()) as verifier:
@@ -137,22 +114,11 @@ def test_rewards_are_the_verifiers(rollouts, questions):
     np.testing.assert_array_equal(rollouts["group_accuracy"], accuracy)
 
 
-def test_truncated_rollouts_are_kept_and_marked(rollouts, micro_policy):
-    end = micro_policy[1].eos_token_id
-    assert 0 < rollouts["truncated"].mean() < 1
-    for ids, truncated in zip(rollouts["response_ids"], rollouts["truncated"], strict=True):
-        assert (ids[-1] == end) != truncated
-    assert (rollouts["length"][rollouts["truncated"]] == 20).all()
-
-
-@pytest.mark.parametrize(("step", "policy"), [(1, "base"), (3, "step-2")])
-def test_rollouts_depend_on_policy_and_seeds_alone(trained, rollouts, micro_checkpoint, step, policy):
+def test_rollouts_depend_on_policy_and_seeds_alone(trained, rollouts):
     """One after another, the engine gives the same responses as all processes together."""
-    loaded = load_policy(micro_checkpoint if policy == "base" else trained / "stages" / policy)
-    engine = TransformersEngine.of(loaded, 1)
-    rows = rollouts[rollouts["step"] == step]
+    engine, rows = TransformersEngine.of(load_policy(trained / "stages/step-2"), 1), rollouts[rollouts["step"] == 3]
     sampling = Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=20)
-    seeds = sampling_seeds(f"grpo/{step}", SETTINGS["seed"], len(rows), samples=1)
+    seeds = sampling_seeds("grpo/3", SETTINGS["seed"], len(rows), samples=1)
     found = engine.generate(rows["prompt_ids"].tolist(), sampling, seeds)
     assert [group[0].token_ids for group in found] == [ids.tolist() for ids in rows["response_ids"]]
     assert len(set(rows["text"])) > PER_STEP
@@ -183,21 +149,6 @@ def test_cost_is_the_time_of_all_steps(trained):
     assert cost.items == STEPS
     assert cost.device == device_name()
     assert cost.states_seconds > 0
-
-
-def test_a_repeated_step_counts_once(tmp_path):
-    for step, seconds in ((1, 1.0), (2, 5.0)):
-        StepSeconds(tmp_path / "seconds.json").record(step, seconds, states=3.0)
-    resumed = StepSeconds(tmp_path / "seconds.json")
-    resumed.record(2, 2.0, states=0.5)
-    resumed.record(3, 4.0)
-    assert resumed.cost(items=3) == Cost(seconds=7.0, items=3, states_seconds=3.5, device=device_name())
-
-
-def test_no_pass_is_no_cost(tmp_path):
-    seconds = StepSeconds(tmp_path / "seconds.json")
-    seconds.record(1, 2.0)
-    assert seconds.cost(items=1).states_seconds is None
 
 
 def test_every_process_learns_from_its_own_rollouts(trained, rollouts, processes, micro_checkpoint):
@@ -232,23 +183,13 @@ def test_stages_differ_and_load(trained):
     assert read_provenance(trained / "stages/step-5/provenance.json")["stage"] == "train"
 
 
-def test_training_without_captured_states_gives_the_same_weights(
-    processes, trained, rollouts, tmp_path, micro_checkpoint, questions
-):
+def test_training_without_captured_states_gives_the_same_weights(command, trained, rollouts, tmp_path):
     """Abstract: the companion's supervision is collected "while leaving task optimization unchanged". Nor does a
     companion that learns inside the training change it."""
-    command = _command(tmp_path, micro_checkpoint, questions, processes)
-    for flag in ("--output-features", "--online", "--output-online"):
-        place = command.index(flag)
-        del command[place : place + 2]
-    started.said(command)
+    started.said(command(tmp_path, states=False, online=False))
     assert not (tmp_path / "rollouts.zarr").exists()
     assert not (tmp_path / "online").exists()
-    for stage in sorted((trained / "stages").iterdir()):
-        files = sorted(stage.glob("*.safetensors"))
-        assert files
-        for file in files:
-            assert (tmp_path / "stages" / stage.name / file.name).read_bytes() == file.read_bytes(), file
+    assert same_policies(trained, tmp_path)
     pd.testing.assert_frame_equal(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
 
 
@@ -267,52 +208,30 @@ def test_a_companion_that_learns_inside_is_that_of_the_stored_states(trained, tm
 
 
 @pytest.mark.slow
-def test_a_companion_that_learns_inside_needs_no_stored_states(
-    processes, trained, tmp_path, micro_checkpoint, questions
-):
+def test_a_companion_that_learns_inside_needs_no_stored_states(command, processes, trained, tmp_path):
     if processes == 2:
         pytest.skip("the states of several processes are gathered in the same way with and without a store")
-    command = _command(tmp_path, micro_checkpoint, questions, processes)
-    place = command.index("--output-features")
-    del command[place : place + 2]
-    said = started.said(command)
+    said = started.said(command(tmp_path, states=False))
     assert re.search(r"step 5/5, reward .*; companion before learning from it: ECE 0\.\d+, AUROC", said)
     assert not (tmp_path / "rollouts.zarr").exists()
     for name in ("history.csv", "companions.safetensors"):
         assert (tmp_path / "online" / name).read_bytes() == (trained / "online" / name).read_bytes()
 
 
-def test_advantages_are_trls(rollouts):
-    """Equation 1 as in TRL: the pure function that all engines share gives the trainer's numbers."""
-    import torch
-    from trl.trainer.utils import nanstd
-
-    rewards = torch.tensor(rollouts["reward_task"].to_numpy(), dtype=torch.float64).view(-1, GROUP)
-    expected = (rewards - rewards.mean(dim=1, keepdim=True)) / (nanstd(rewards, dim=1)[:, None] + 1e-4)
-    found = group_advantages(rollouts["reward_task"].to_numpy(), GROUP)
-    np.testing.assert_allclose(found, expected.ravel(), atol=1e-6)
-
-
 @pytest.mark.slow
-def test_a_killed_run_resumes_without_losing_or_repeating_a_step(
-    tmp_path, processes, trained, rollouts, micro_checkpoint, questions
-):
+def test_a_killed_run_resumes_without_losing_or_repeating_a_step(command, tmp_path, trained, rollouts):
     """Killed in step 4, after the checkpoint of step 2: the same rollouts, features and policies in the end."""
-    command = _command(tmp_path, micro_checkpoint, questions, processes)
-    started.kill_when(tmp_path / "run/rollouts/step-00003.parquet", command)
+    words = command(tmp_path)
+    started.kill_when(tmp_path / "run/rollouts/step-00003.parquet", words)
     assert not (tmp_path / "rollouts").exists()
     (tmp_path / "run" / "checkpoint-6").mkdir(exist_ok=True)  # cut off while it was written
     (tmp_path / "run" / "checkpoint-6" / COMPLETE).unlink(missing_ok=True)
-    said = started.said(command)
-    assert "resuming from" in said
+    said = started.said(words)
     assert re.search(r"resuming from .*checkpoint-4$", said, re.MULTILINE)
     assert "step 2/5" not in said
     pd.testing.assert_frame_equal(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
     assert read_cost(tmp_path / "cost.json", Cost).items == STEPS
     again, once = (open_features(f / "rollouts.zarr") for f in (tmp_path, trained))
     np.testing.assert_array_equal(again.read(0, len(again)), once.read(0, len(once)))
-    history = [(folder / "online/history.csv").read_bytes() for folder in (tmp_path, trained)]
-    assert history[0] == history[1]
-    for stage in ("step-2", "step-5"):
-        pair = [load_policy(f / "stages" / stage)[0].state_dict() for f in (tmp_path, trained)]
-        assert all((pair[0][name] == pair[1][name]).all() for name in pair[0])
+    assert (tmp_path / "online/history.csv").read_bytes() == (trained / "online/history.csv").read_bytes()
+    assert same_policies(trained, tmp_path)

@@ -8,21 +8,20 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from cocal.answers.confidence import parse_confidence
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
-from cocal.config.evaluation import FeatureSettings, VerifierSettings
+from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import load_policy
 from cocal.models.text import plain_texts
-from cocal.policy.recorder import Outputs
 from cocal.policy.schedule import question_schedule
-from cocal.policy.train import train_policy
-from cocal.questions.prompts import Prompts
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import QUESTIONS
+from micro_trainer import train
 from update_by_hand import advantages, gradients
 
 GROUP, RATE, DECAY = 4, 1e-3, 0.1
@@ -88,30 +87,19 @@ def update(request, tmp_path_factory, micro_checkpoint, micro_questions) -> Upda
         lambda optimizer, *_: seen.append([p.grad.clone() for group in optimizer.param_groups for p in group["params"]])
     )
     questions = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
+    verifier = Alternating(VerifierSettings())
     try:
-        train_policy(
-            settings,
-            algorithm,
-            base=micro_checkpoint,
-            questions=questions,
-            prompts=Prompts("tiny"),
-            features=FeatureSettings(dtype="float32"),
-            verifier=Alternating(VerifierSettings()),
-            run_folder=folder / "run",
-            run_digest="digest",
-            outputs=Outputs({step: folder / f"step-{step}" for step in (1, 2)}, folder / "rollouts"),
-        )
+        recorded = train(folder, settings, micro_checkpoint, micro_questions, algorithm=algorithm, verifier=verifier)
     finally:
         hook.remove()
     taken, _ = seen
     before, after = load_policy(micro_checkpoint), load_policy(folder / "step-1")
     names = sorted((name for name, _ in before.model.named_parameters()), key=lambda name: not _decays(name))
-    recorded = read_frame(folder / "rollouts", RESPONSES)
     return Update(algorithm, settings, questions, before, after, recorded, dict(zip(names, taken, strict=True)))
 
 
 def _decays(name: str) -> bool:
-    """Whether weight decay holds for a parameter: those of norms are left out."""
+    """True unless a parameter is that of a norm, for which there is no weight decay."""
     return "norm" not in name
 
 
@@ -149,6 +137,24 @@ def test_both_steps_are_recorded_with_verdicts_and_group_accuracies(update):
     means = expected.reshape(-1, GROUP).mean(axis=1).repeat(GROUP)
     assert recorded["group_accuracy"].tolist() == means.tolist()
     assert set(means) == {0.25, 0.5}
+
+
+def test_stated_confidences_and_their_rewards_are_recorded(update):
+    recorded, settings = update.recorded, update.settings
+    stated = np.array([parse_confidence(text) for text in recorded["text"]], dtype=float)
+    if update.algorithm == "grpo":
+        assert recorded["reward_calibration"].isna().all()
+        return
+    np.testing.assert_array_equal(recorded["confidence"], stated)
+    correct = recorded["correct"].to_numpy(dtype=float)
+    weight = settings.dcpo_group_weight if update.algorithm == "dcpo" else 0
+    error = np.abs(stated - (1 - weight) * correct - weight * recorded["group_accuracy"])
+    error = np.where(np.isnan(stated), settings.invalid_confidence, error)
+    expected = -error if update.algorithm == "dcpo" else -(error**2)
+    np.testing.assert_allclose(recorded["reward_calibration"], expected)
+    asked = update.before.tokenizer.decode(recorded["prompt_ids"][0])
+    assert "CONFIDENCE" in asked
+    assert ("<reason>" in asked) == (update.algorithm == "rlcr")
 
 
 def test_responses_end_or_are_as_long_as_those_of_their_algorithm(update):

@@ -95,7 +95,9 @@ def write_features(folder, frame, task_response=False):
     return folder, by_response
 
 
-def write_companions(folder, targets=None, layer=1, prefix=(STEP, STEP), experience="rollouts", poolings=None):
+def write_companions(
+    folder, targets=None, layer=1, prefix=(STEP, STEP), experience="rollouts", poolings=None, hidden=HIDDEN
+):
     """Companions with the weights that training would start from, shifted by the steps that they learnt from
     and were validated on."""
     targets = targets or (("question",) if experience == "prompts" else ("group", "binary"))
@@ -103,7 +105,7 @@ def write_companions(folder, targets=None, layer=1, prefix=(STEP, STEP), experie
     settings = CompanionSettings(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
     spec = CompanionSpec(
         settings=settings,
-        inputs=len(poolings) * HIDDEN,
+        inputs=len(poolings) * hidden,
         layer=layer,
         poolings=poolings,
         steps=prefix[0],

@@ -1,14 +1,22 @@
-"""A trainer of the micro policy outside of a training, for tests of its parts."""
+"""Trainings of the micro policy: a trainer for tests of its parts, whole runs, and the words of `cocal train`."""
 
+import json
 from pathlib import Path
 
+import pandas as pd
 import torch
 from datasets import Dataset
 
+from cocal.answers.equivalence import Verifier
+from cocal.config.evaluation import FeatureSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.models.loading import load_policy
-from cocal.policy.train import trl_arguments
+from cocal.policy.recorder import Outputs
+from cocal.policy.train import train_policy, trl_arguments
 from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.questions.prompts import Prompts
+from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES
 
 
 def micro_trainer(folder: Path, checkpoint: Path, settings: PolicySettings) -> RecordingGRPOTrainer:
@@ -28,3 +36,61 @@ def micro_trainer(folder: Path, checkpoint: Path, settings: PolicySettings) -> R
         args=trl_arguments(settings, "grpo", folder),
         train_dataset=Dataset.from_dict({"prompt": ["1"] * 12, "question_id": ["q"] * 12}),
     )
+
+
+def train_words(folder: Path, settings: dict, checkpoint: Path, questions: Path, **flags: object) -> list[str]:
+    """The flags of `cocal train` for a run with results in a folder.
+
+    Args:
+        folder: Folder of the results.
+        settings: Settings that differ from the defaults.
+        checkpoint: Base policy.
+        questions: File of the training set.
+        **flags: Further flags, such as `algorithm`; `states` stores those of all blocks.
+    """
+    flags = {"algorithm": "grpo", **flags}
+    if flags.pop("states", False):
+        flags |= {"features": '{"layers": "all", "dtype": "float32"}', "output_features": folder / "rollouts.zarr"}
+    places = {"run_folder": folder / "run", "stages": folder / "stages", "rollouts": folder / "rollouts"}
+    given = {"settings": json.dumps({"dataset": "micro-train"} | settings), "prompts": "tiny", "base": checkpoint}
+    given |= {"questions": questions, "cost": folder / "cost.json", **places, **flags}
+    return [str(word) for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
+
+
+def train(
+    folder: Path,
+    settings: PolicySettings,
+    checkpoint: Path,
+    questions: Path,
+    *,
+    algorithm: str = "grpo",
+    verifier: Verifier | None = None,
+    states: bool = False,
+) -> pd.DataFrame:
+    """Train in this process, with results in a folder; returns the rollouts.
+
+    Args:
+        folder: Folder of the results: step-N, rollouts and features.zarr.
+        settings: Settings of the training.
+        checkpoint: Base policy.
+        questions: Folder of the training set.
+        algorithm: Algorithm of the training.
+        verifier: Verifier in place of the usual one.
+        states: If true, states of the final block are stored.
+    """
+    store = folder / "features.zarr" if states else None
+    stages = {step: folder / f"step-{step}" for step in settings.stages}
+    with verifier or Verifier(VerifierSettings()) as judge:
+        train_policy(
+            settings,
+            algorithm,
+            base=checkpoint,
+            questions=read_frame(questions / "micro-train.parquet", QUESTIONS),
+            prompts=Prompts("tiny"),
+            features=FeatureSettings(dtype="float32"),
+            verifier=judge,
+            run_folder=folder / "run",
+            run_digest="digest",
+            outputs=Outputs(stages, folder / "rollouts", store),
+        )
+    return read_frame(folder / "rollouts", RESPONSES)

@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> None:
     except ConfigError as error:
         raise ConfigError(f"--steps: {error}") from None
 
+    from cocal.companion.companions import log_best, write_companions
     from cocal.companion.fit import fit_companions
-    from cocal.companion.output import log_best, write_companions
     from cocal.companion.spec import ORDERS
     from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
     from cocal.features.capture import PROMPT, RESPONSE_POOLINGS

@@ -124,7 +124,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def add_readers(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the checkpoints that read stored rollouts (cocal.features.readers)."""
+    """Add the flags of the checkpoints that read stored rollouts (cocal.features.replay)."""
     parser.add_argument(
         "--checkpoints",
         default=[],

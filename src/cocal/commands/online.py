@@ -50,10 +50,9 @@ def run(options: argparse.Namespace) -> None:
     if len({*options.windows}) != len(options.windows):
         raise ConfigError(f"--windows {options.windows}: give different numbers of steps")
 
-    from cocal.companion.companions import load_companions
-    from cocal.companion.online import OnlineCompanions
-    from cocal.companion.output import write_companions
-    from cocal.companion.stream import learn_online, replayed, steps_of
+    from cocal.companion.companions import load_companions, write_companions
+    from cocal.companion.prequential import replayed
+    from cocal.companion.stepwise import OnlineCompanions, learn_online
     from cocal.companion.supervision import check_features, question_texts, read_rollouts
     from cocal.features.capture import RESPONSE_POOLINGS
     from cocal.features.store import open_features
@@ -77,14 +76,14 @@ def run(options: argparse.Namespace) -> None:
         OnlineCompanions(settings, inputs, number_format=features.dtype, window=window, bins=options.bins)
         for window in options.windows
     ]
-    steps = steps_of(features, rollouts, question_texts(options.questions), settings, RESPONSE_POOLINGS)
+    texts = question_texts(options.questions)
     attributes = descent(options.output_companions, "online", wanted, sources, **facts, experience="online")
     with atomic_path(options.output_companions) as folder:
         folder.mkdir()
-        for step in learn_online(steps, learners, Progress("step", options.steps)):
+        for step in learn_online(learners, features, rollouts, texts, Progress("step", options.steps)):
             for learner in learners if step in options.stages else ():
                 place = Path(f"window-{learner.window}", f"steps-{step}")
-                found = learner.companions(features.layers[-1], RESPONSE_POOLINGS)
+                found = learner.companions(features.layers[-1])
                 of_step = {"source_step": str(step), "validation_step": str(step)}
                 of_step |= placed(options.output_companions / place)
                 write_companions(folder / place, found, learner.scores, attributes | of_step)

@@ -19,8 +19,7 @@ def run(options: argparse.Namespace) -> None:
     """Run one pass over the prompts of every stage."""
     from cocal.config import parse_settings
     from cocal.config.evaluation import FeatureSettings
-    from cocal.features.prompts import extract_prompts
-    from cocal.features.readers import StepCheckpoints
+    from cocal.features.replay import StepCheckpoints, extract_prompts
     from cocal.runtime.machine import fix_threads
     from cocal.store import read_frame
     from cocal.store.contracts import RESPONSES

@@ -20,8 +20,7 @@ def run(options: argparse.Namespace) -> None:
     """Run one pass over the exact token ids of every rollout."""
     from cocal.config import parse_settings
     from cocal.config.evaluation import FeatureSettings
-    from cocal.features.readers import StepCheckpoints
-    from cocal.features.replay import replay, step_tables
+    from cocal.features.replay import StepCheckpoints, replay, step_tables
     from cocal.runtime.machine import fix_threads
     from cocal.store import digest
     from cocal.store.run_folder import RunFolder, file_states

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     )
     open_learner = None
     if online:
-        from cocal.policy.online import OnlineLearner
+        from cocal.policy.learner import OnlineLearner
 
         open_learner = partial(OnlineLearner, online)
     with Verifier(bounds) as verifier:

@@ -23,15 +23,13 @@ def loader(features: FeatureReader, layer: int | None, poolings: Sequence[str]) 
 class Batches:
     """Features of rows of a store, in batches on a device and in the store's format.
 
-    If `held`, the rows are loaded once; otherwise a background thread reads them again in every pass.
-
     Args:
         load: Function that loads features (n, inputs) of n rows into host memory.
         rows: int64 (n,), ascending row numbers.
         batch: Number of rows in a batch.
         per_slice: Number of the store's rows that are read together; at most four such slices are in memory.
         device: Device of the batches.
-        held: Whether to keep all features on the device.
+        held: If true, all features are loaded once; otherwise a background thread reads them again in every pass.
         shuffled: Number of rows that are read together if rows are streamed in another order. Each such read goes
             through the whole store, so a large number is faster.
     """
@@ -70,7 +68,6 @@ class Batches:
             yield chosen, self._held[chosen] if streamed is None else next(streamed)
 
     def _hold(self) -> Tensor:
-        """Load all features onto the device."""
         held, filled = None, 0
         for block in self._streamed(len(self._rows)):
             if held is None:
@@ -80,35 +77,31 @@ class Batches:
         return held
 
     def _streamed(self, count: int, order: np.ndarray | None = None) -> Iterator[Tensor]:
-        """Yield features of the first `count` rows in blocks of any size; the next block is read in the background."""
-        rows = self._rows[:count] if order is None else self._rows[order]
+        """Yield the first `count` rows in blocks of any size; the next block is read in the background."""
         if order is None:
+            rows = self._rows[:count]
             borders = np.flatnonzero(np.diff(rows // self._per_slice)) + 1
         else:
+            rows = self._rows[order]
             borders = np.arange(self._shuffled, count, self._shuffled)
+        parts = np.split(rows, borders)
         with ThreadPoolExecutor(1) as reader:
-            ahead = None
-            for part in [*np.split(rows, borders), None]:
+            ahead = reader.submit(self._read, parts[0])
+            for part in [*parts[1:], None]:
                 following = None if part is None else reader.submit(self._read, part)
-                if ahead is not None:
-                    yield ahead.result().to(self._device, non_blocking=True)
+                yield ahead.result().to(self._device, non_blocking=True)
                 ahead = following
 
     def _read(self, rows: np.ndarray) -> Tensor:
-        """Load features of rows; with a GPU, into pinned memory, from which it copies asynchronously."""
         block = self._load(rows)
-        return block.pin_memory() if self._device.type == "cuda" else block
+        return block.pin_memory() if self._device.type == "cuda" else block  # a GPU then copies asynchronously
 
     def _batched(self, blocks: Iterator[Tensor]) -> Iterator[Tensor]:
         """Regroup the rows of all blocks into batches; the last one may be smaller."""
-        pieces, missing = [], self._batch
+        left = None
         for block in blocks:
-            while len(block):
-                pieces.append(block[:missing])
-                block = block[missing:]  # noqa: PLW2901 (what is left of it)
-                missing -= len(pieces[-1])
-                if not missing:
-                    yield torch.cat(pieces) if len(pieces) > 1 else pieces[0]
-                    pieces, missing = [], self._batch
-        if pieces:
-            yield torch.cat(pieces)
+            whole = block if left is None else torch.cat([left, block])
+            *full, left = whole.split(self._batch)
+            yield from full
+        if left is not None and len(left):
+            yield left

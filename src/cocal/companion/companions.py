@@ -1,11 +1,13 @@
-"""Fitted companions: their spec, their confidences and their file."""
+"""Fitted companions: their spec, their confidences and their files."""
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -15,6 +17,7 @@ from cocal.companion.model import CompanionMLP
 from cocal.companion.spec import CompanionSpec, parse_spec
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
+from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
 from cocal.store.seal import BLANK, KEY, check_seal, seal
@@ -69,15 +72,10 @@ class Companions:
                 f"features have shape {tuple(features.shape)}, but the companions need width {self.spec.inputs} "
                 f"(layer {self.spec.layer}, poolings {', '.join(self.spec.poolings)})"
             )
-        device = self.model.device
-        confidences = torch.empty((len(self.members), len(features)), device=device)
-        for batch, into in zip(
-            torch.as_tensor(features).split(_PREDICTION_BATCH[device.type]),
-            confidences.split(_PREDICTION_BATCH[device.type], dim=1),
-            strict=True,
-        ):
-            into.copy_(self.model(batch.to(device, non_blocking=True)))
-        return confidences.double().cpu().numpy()
+        device, features = self.model.device, torch.as_tensor(features)
+        batches = features.split(_PREDICTION_BATCH[device.type])
+        parts = [self.model(batch.to(device, non_blocking=True)) for batch in batches]
+        return torch.cat(parts, dim=1).double().cpu().numpy()
 
 
 def save_companions(path: Path, companions: Companions, attributes: Mapping[str, str]) -> None:
@@ -94,6 +92,31 @@ def save_companions(path: Path, companions: Companions, attributes: Mapping[str,
     save_file(companions.model.state_dict(), path, {"cocal": json.dumps(metadata, sort_keys=True)})
     usual_mode(path)
     seal(path)
+
+
+def write_companions(
+    output: Path, companions: Companions, history: pd.DataFrame, attributes: Mapping[str, str]
+) -> None:
+    """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically.
+
+    Args:
+        output: The folder; an existing one is replaced.
+        companions: Fitted companions.
+        history: History of the fit, with a row for each member and pass; of companions that learn step by step, with a
+            row for each member and rollout step (`cocal.companion.prequential.scores`).
+        attributes: Provenance.
+    """
+    with atomic_path(output) as folder:
+        folder.mkdir()
+        save_companions(folder / "companions.safetensors", companions, attributes)
+        write_document(folder / "spec.json", {"spec": companions.spec.model_dump(mode="json")}, attributes)
+        history.to_csv(folder / "history.csv", index=False, lineterminator="\n")
+
+
+def log_best(output: Path, spec: CompanionSpec) -> None:
+    """Log the best pass of each member."""
+    best = [f"{target} {seed}: {number}" for (target, seed), number in zip(spec.members, spec.best_pass, strict=True)]
+    logging.info("%s: best of %d passes: %s", output, spec.settings.passes, ", ".join(best))
 
 
 def load_companions(path: str | Path) -> Companions:

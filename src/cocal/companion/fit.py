@@ -10,11 +10,10 @@ from torch import Tensor
 
 from cocal.companion.batches import Batches, loader
 from cocal.companion.companions import Companions, build_model
-from cocal.companion.model import CompanionMLP
-from cocal.companion.precision import matmul_precision
+from cocal.companion.model import CompanionMLP, matmul_precision
 from cocal.companion.spec import CompanionSpec, Order, companion_members
 from cocal.companion.split import in_validation
-from cocal.companion.targets import confidence_targets
+from cocal.companion.supervision import confidence_targets
 from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
@@ -53,10 +52,9 @@ def fit_companions(
     trained on. Features are not standardised, since the paper does not mention it. Each prefix is fitted as if it were
     the only one.
 
-    Features that fit are held in memory or on the GPU, first those of validation, then those of training. Otherwise
-    they are streamed in constant memory. A pass in chronological order reads the store once. A pass in shuffled order
-    reads the whole store once for every quarter of the host memory that features may use; the order is the same
-    whatever the memory.
+    Features that fit are held in memory or on the GPU, first those of validation, then those of training. Others are
+    streamed: a pass in chronological order reads the store once, one in shuffled order once for every quarter of the
+    host memory that features may use. Memory changes no result.
 
     Args:
         settings: Architecture and training.
@@ -94,16 +92,18 @@ def fit_companions(
     inputs = len(poolings) * features.hidden
     device = device or best_device()
     progress = progress or Progress("", settings.passes * sum(prefix.steps for prefix in prefixes))
-    training, validation = _batches(settings, features, layer, poolings, longest, order, memory, device)
-    for prefix, (for_training, for_validation) in parts.items():
+    batches = _batches(settings, features, layer, poolings, longest, order, memory, device)
+    correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
+    for prefix, (training, validation) in parts.items():
         model = build_model(settings, inputs).to(device)
-        targets, truth = (labels.to(device) for labels in _labels(settings, rollouts, for_training, for_validation))
+        targets = [confidence_targets(one, correct[training], group_accuracy[training]) for one in settings.targets]
         with matmul_precision(settings.matmul):
             best, history = _fit(
                 settings,
                 model,
-                (training, targets),
-                (validation, truth),
+                batches,
+                torch.from_numpy(np.stack(targets)[:, None]).to(device),
+                torch.from_numpy(correct[validation].astype(np.float32)).to(device),
                 None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
                 lambda detail, steps=prefix.steps: progress.add(steps, f"{steps} steps: {detail}"),
             )
@@ -116,9 +116,9 @@ def fit_companions(
             validation_steps=prefix.validation_steps,
             order=order,
             shuffle_seed=shuffle_seed,
-            training_responses=len(for_training),
-            validation_responses=len(for_validation),
-            training_error_share=float(1 - rollouts["correct"].to_numpy()[for_training].mean()),
+            training_responses=len(training),
+            validation_responses=len(validation),
+            training_error_share=float(1 - correct[training].mean()),
             best_pass=best,
         )
         yield Companions(spec, model.cpu()), history
@@ -138,21 +138,19 @@ def _batches(
     if memory is None:
         memory = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else FEATURE_MEMORY
     row = len(poolings) * features.hidden * features.itemsize
-    fits_validation = len(parts[1]) * row <= memory
-    fits_training = fits_validation and (len(parts[0]) + len(parts[1])) * row <= memory
-    if not fits_training:
+    training, validation = (len(rows) * row for rows in parts)
+    fits = training + validation <= memory, validation <= memory
+    if not fits[0]:
         logging.info(
             "%.1f GiB of features do not fit into %.1f GiB and are read again in every pass%s",
-            (len(parts[0]) + len(parts[1])) * row / 2**30,
+            (training + validation) / 2**30,
             memory / 2**30,
             ", several times because they are shuffled; more memory avoids this" * (order == "shuffled"),
         )
-
-    load = loader(features, layer, poolings)
     host_memory = FEATURE_MEMORY if device.type == "cuda" else memory  # streamed features pass through it
     return [
         Batches(
-            load,
+            loader(features, layer, poolings),
             rows,
             settings.batch_size,
             per_slice=features.rows_per_read(len(poolings)),
@@ -160,7 +158,7 @@ def _batches(
             shuffled=max(host_memory // 4 // row, settings.batch_size),
             device=device,
         )
-        for rows, held in zip(parts, (fits_training, fits_validation), strict=True)
+        for rows, held in zip(parts, fits, strict=True)
     ]
 
 
@@ -187,49 +185,39 @@ def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, prefix: Prefix) -> 
     return rows[0], rows[1]
 
 
-def _labels(
-    settings: CompanionSettings, rollouts: pd.DataFrame, training: np.ndarray, validation: np.ndarray
-) -> list[Tensor]:
-    """Return the targets of the training rows, float32 (targets, 1, n), and the correctness of the validation rows,
-    float32 (m,)."""
-    correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
-    targets = [confidence_targets(target, correct[training], group_accuracy[training]) for target in settings.targets]
-    return [torch.from_numpy(np.stack(targets)[:, None]), torch.from_numpy(correct[validation].astype(np.float32))]
-
-
 def _fit(
     settings: CompanionSettings,
     model: CompanionMLP,
-    training: tuple[Batches, Tensor],
-    validation: tuple[Batches, Tensor],
+    batches: Sequence[Batches],
+    targets: Tensor,
+    truth: Tensor,
     shuffling: np.random.Generator | None,
     report: Callable[[str], None],
 ) -> tuple[tuple[int, ...], pd.DataFrame]:
     """Train all members of a new model; return the best pass of each member, and the history.
 
     Args:
-        settings: Architecture and training.
-        model: Uninitialised module of all members.
-        training: Features and targets, float32 (targets, 1, n), on the model's device.
-        validation: Features and correctness, float32 (m,), on the model's device.
+        batches: Features of training and of validation.
+        targets: Targets of the training responses, float32 (targets, 1, n), on the model's device.
+        truth: Correctness of the validation responses, float32 (m,), on the model's device.
         shuffling: Generator that draws the order of the training responses in every pass; None for chronological order.
         report: Function that is called with a text after every pass.
     """
-    members = companion_members(settings)
-    trainer = Training(model, settings)
-    best = _Best(model)
-    history = []
-    batches, targets = training
+    members = pd.DataFrame(companion_members(settings), columns=["target", "seed"])
+    trainer, best, history = Training(model, settings), _Best(model), []
+    training, validation = batches
     count = targets.shape[2]
     for number in range(1, settings.passes + 1):
         order = None if shuffling is None else shuffling.permutation(count)
-        loss = trainer.run((batch, targets[:, :, places]) for places, batch in batches.of(count, order))
-        error = _validate(model, *validation)
+        loss = trainer.run((batch, targets[:, :, places]) for places, batch in training.of(count, order))
+        error = _validate(model, validation, truth)
         # Without validation responses the latest pass counts, unless its loss is not finite.
-        best.update(number, error if len(validation[1]) else torch.where(loss.isfinite(), -float(number), torch.nan))
-        history.append(_record(number, members, loss, error))
-        report(f"pass {number} of {settings.passes}, {_summary(history[-1])}")
-    return best.restore(members), pd.concat(history, ignore_index=True)
+        best.update(number, error if len(truth) else torch.where(loss.isfinite(), -float(number), torch.nan))
+        record = members.assign(train_loss=loss.cpu().numpy(), validation_mse=error.cpu().numpy())
+        record.insert(0, "pass", number)
+        history.append(record)
+        report(f"pass {number} of {settings.passes}, {_summary(record)}")
+    return best.restore(companion_members(settings)), pd.concat(history, ignore_index=True)
 
 
 @torch.inference_mode()
@@ -239,15 +227,6 @@ def _validate(model: CompanionMLP, validation: Batches, truth: Tensor) -> Tensor
     for places, batch in validation.of(len(truth)):
         total = total + (model(batch).double() - truth[places]).square().sum(dim=1)
     return total / len(truth)
-
-
-def _record(number: int, members: Sequence[tuple[str, int]], loss: Tensor, error: Tensor) -> pd.DataFrame:
-    """Build the history's rows of one pass, one for each member."""
-    record = pd.DataFrame(members, columns=["target", "seed"]).assign(
-        train_loss=loss.cpu().numpy(), validation_mse=error.cpu().numpy()
-    )
-    record.insert(0, "pass", number)
-    return record
 
 
 def _summary(record: pd.DataFrame) -> str:
@@ -269,7 +248,6 @@ class _Best:
 
     @torch.no_grad()
     def update(self, number: int, error: Tensor) -> None:
-        """Keep the weights of the members that improved in pass `number`."""
         better = error < self._error
         self._error = torch.where(better, error, self._error)
         self._number = torch.where(better, number, self._number)
@@ -278,7 +256,7 @@ class _Best:
             torch.where(better.view(-1, *[1] * (weight.ndim - 1)), weight, kept, out=kept)
 
     def restore(self, members: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-        """Load the kept weights into the model, end its training, and return the pass of each member's weights."""
+        """Load the kept weights into the model and end its training; return the pass of each member's weights."""
         numbers = tuple(self._number.tolist())
         for (target, seed), number in zip(members, numbers, strict=True):
             if not number:

@@ -10,9 +10,10 @@ from typing import Annotated
 import numpy as np
 import torch
 from pydantic import Field, RootModel
+from torch import Tensor
+from torch.nn import functional
 
 from cocal.companion.companions import Companions
-from cocal.companion.single import SingleMember
 from cocal.config.base import Count, Name
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError, ContractError
@@ -42,7 +43,38 @@ class PromptSet:
     max_response_length: int
 
 
-class SingleCompanion:
+class SingleMember:
+    """One member of stacked companions, which scores one response at a time with little overhead per call.
+
+    Each layer is three operations on plain tensors. At the embedded widths a plain PyTorch module takes about 1.8 times
+    as long for a prediction, mostly for the calls of its submodules.
+
+    Args:
+        companions: Fitted companions.
+        member: Index of the member.
+        device: Device on which the member predicts.
+    """
+
+    def __init__(self, companions: Companions, member: int, device: torch.device):
+        def own(layer: torch.nn.Module) -> list[Tensor]:
+            return [weights[member].detach().to(device, copy=True) for weights in (layer.weight, layer.bias)]
+
+        model = companions.model
+        self._layers = [(own(linear), own(norm)) for linear, norm in zip(model.linears, model.norms, strict=True)]
+        self._output = own(model.output)
+        self._device = device
+
+    @torch.inference_mode()
+    def predict(self, features: Tensor) -> float:
+        """Predict a confidence in [0, 1] from features float32 (1, inputs) on any device."""
+        hidden = features.to(self._device)
+        for linear, norm in self._layers:
+            hidden = functional.linear(hidden, *linear)
+            hidden = functional.gelu(functional.layer_norm(hidden, norm[0].shape, *norm))
+        return torch.sigmoid(functional.linear(hidden, *self._output)).item()
+
+
+class SingleCompanion(SingleMember):
     """A policy with one companion, which scores one sequence at a time.
 
     Args:
@@ -50,6 +82,9 @@ class SingleCompanion:
         policy: Policy whose states the companion reads; the companion is moved to its device.
         poolings: Poolings that the companion must read (`cocal.features.capture.capture`).
         source: Source of the companions, for error messages.
+
+    Attributes:
+        device: Device of the policy and the companion.
 
     Raises:
         ContractError: if the companions read other states, or states of a policy of another size.
@@ -67,13 +102,9 @@ class SingleCompanion:
                 f"{source}: the companions read {spec.inputs} numbers of layer {spec.layer}, but the policy has layers "
                 f"0 to {blocks - 1} and {len(poolings)} x {hidden} numbers; give companions of this policy"
             )
+        super().__init__(companions, 0, policy.model.device)
+        self.device = policy.model.device
         self._policy, self._spec = policy, spec
-        self._companion = SingleMember(companions, 0, self.device)
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the policy and the companion."""
-        return self._policy.model.device
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
@@ -88,13 +119,9 @@ class SingleCompanion:
         )
         return self.predict(torch.from_numpy(scored.features).reshape(1, -1))
 
-    def example(self) -> torch.Tensor:
+    def example(self) -> Tensor:
         """Return random features of the right shape, float32 (1, inputs), on the device."""
         return torch.randn((1, self._spec.inputs), generator=torch.Generator().manual_seed(0)).to(self.device)
-
-    def predict(self, features: torch.Tensor) -> float:
-        """Predict the confidence of features float32 (1, inputs)."""
-        return self._companion.predict(features)
 
 
 def measure_latency(
@@ -144,11 +171,12 @@ def measure_latency(
     prompts = largest.prompts
 
     def generate(samples: int) -> float:
+        """Seconds per prompt when all prompts are submitted at once, after one batch of warm-up."""
         sampling = Sampling.of(settings, largest.max_response_length, samples)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)
-        spent = generation_seconds(
-            prompts, sampling, seeds, engine=generator, concurrent=concurrent, device=post.device
-        )
+        batch = -(-concurrent // samples)
+        generator.generate(prompts[:batch], sampling, seeds[:batch])
+        spent = _seconds(lambda: generator.generate(prompts, sampling, seeds), post.device) / len(prompts)
         logging.info("%s: %.2f ms per question with %d response(s) each", name, 1000 * spent, samples)
         return spent
 
@@ -192,8 +220,7 @@ def time_to_confidence(
         sampling: Sampling parameters for one response.
         seeds: One seed for each prompt.
         engine: Engine of the policy.
-        pre: Companion that reads the state of the last prompt token.
-        post: Companion that reads the states of a response.
+        pre, post: Companions that read the state of the last prompt token, and those of a response.
     """
 
     def respond(prompt: Tokens, seed: int) -> float:
@@ -210,30 +237,6 @@ def time_to_confidence(
     return TimeToConfidence(
         dataset=dataset, pre_ms=1000 * float(np.mean(pre_seconds)), post_s=float(np.mean(post_seconds))
     )
-
-
-def generation_seconds(
-    prompts: Sequence[Tokens],
-    sampling: Sampling,
-    seeds: Sequence[int],
-    *,
-    engine: Engine,
-    concurrent: int,
-    device: torch.device,
-) -> float:
-    """Measure the wall-clock time per prompt when all prompts are submitted at once (E.2), after one batch of warm-up.
-
-    Args:
-        prompts: Token ids of each prompt.
-        sampling: Sampling parameters and number of responses to each prompt.
-        seeds: One seed for each prompt.
-        engine: Engine of the policy.
-        concurrent: Number of responses that the engine decodes together.
-        device: Device of the engine.
-    """
-    batch = -(-concurrent // sampling.samples)
-    engine.generate(prompts[:batch], sampling, seeds[:batch])
-    return _seconds(lambda: engine.generate(prompts, sampling, seeds), device) / len(prompts)
 
 
 def prediction_seconds(companion: SingleCompanion, predictions: int) -> float:
@@ -256,13 +259,9 @@ def _choose(prompts: Sequence[Tokens], count: int, seed: int) -> list[Tokens]:
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
     """Measure the wall-clock time of `work`, including all that it starts on the device."""
-    _synchronise(device)
+    idle = torch.cuda.synchronize if device.type == "cuda" else lambda _device: None
+    idle(device)
     started = time.perf_counter()
     work()
-    _synchronise(device)
+    idle(device)
     return time.perf_counter() - started
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

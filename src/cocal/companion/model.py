@@ -7,17 +7,29 @@ Hidden states have the shape (members, units, n), so that the first layer of all
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cocal.companion.precision import matmul_precision
-
 EPSILON = 1e-5
 """The default epsilon of `torch.nn.LayerNorm`."""
+
+
+@contextmanager
+def matmul_precision(precision: Literal["float32", "tf32"]) -> Iterator[None]:
+    """Set the precision of float32 matrix products on a GPU within the context (`companion.matmul`)."""
+    products = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    products.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
 
 class StackedLinear(nn.Module):
@@ -72,7 +84,7 @@ class _LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute scale x (g - mean(g) - normal x mean(g x normal)) with g = weight x gradient and means over units."""
+        # scale x (g - mean(g) - normal x mean(g x normal)) with g = weight x gradient and means over the units
         normal, scale, weight = ctx.saved_tensors
         along = gradient * normal
         row = weight[:, None] / weight.shape[1]

@@ -31,7 +31,7 @@ def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, 
         seed: Key of the hash.
 
     Returns:
-        bool (rows,), whether each row belongs to validation.
+        bool (rows,), True for the rows of validation.
 
     Raises:
         ContractError: if a row's question is not in the table.
@@ -49,5 +49,5 @@ def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, 
 
 
 def _hash(text: str, seed: int) -> bytes:
-    """Return the sort key of a text in pseudo-random order; 16 bytes make collisions negligible."""
+    # 16 bytes make collisions negligible
     return hashlib.blake2b(text.encode(), digest_size=16, key=f"split {seed}".encode()).digest()

@@ -1,28 +1,38 @@
-"""The supervision that policy training provides: labels of rollouts, texts of questions and matching features."""
+"""The supervision that policy training provides: confidence targets, labels of rollouts, and matching features."""
 
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from cocal.config.method import Target
 from cocal.errors import ContractError
-from cocal.features.prompts import first_of_groups
 from cocal.features.store import FeatureReader
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 
-_COLUMNS = (
-    "dataset",
-    "question_id",
-    "response_id",
-    "step",
-    "sample",
-    "length",
-    "finish_reason",
-    "truncated",
-    "correct",
-    "group_accuracy",
-)
+_QUESTION = ["dataset", "question_id"]
+_COLUMNS = [*_QUESTION, "response_id", "step", "sample", "length", "finish_reason"]
+_COLUMNS += ["truncated", "correct", "group_accuracy"]
+
+
+def confidence_targets(target: Target, correct: np.ndarray, group_accuracy: np.ndarray) -> np.ndarray:
+    """Compute the values that a companion with this target learns to predict, float32 (n,) in [0, 1] (section 4.2).
+
+    The target "binary" is the correctness y, "group" is the accuracy of the response's group if y = 1 and 0 otherwise,
+    and "question" is the accuracy of the group in either case, since there is no response yet (appendix F.4).
+
+    Args:
+        target: Name of the target.
+        correct: bool (n,), correctness of each response; ignored for the target "question".
+        group_accuracy: float (n,) in [0, 1], accuracy of each response's original group, before truncated responses
+            are filtered out (appendix A.1).
+    """
+    if target == "binary":
+        return np.asarray(correct, dtype=np.float32)
+    if target == "question":
+        return np.asarray(group_accuracy, dtype=np.float32)
+    return np.where(correct, group_accuracy, 0.0).astype(np.float32)
 
 
 def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
@@ -43,16 +53,14 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
     """
     rollouts = read_frame(folder, RESPONSES, _COLUMNS)
     check_chronological(rollouts, folder)
-    prefix = rollouts[rollouts["step"].between(1, steps)].reset_index(drop=True)
-    absent = sorted(set(range(1, steps + 1)) - set(prefix["step"].unique()))
-    if absent or prefix["step"].size != (rollouts["step"] <= steps).sum():
-        raise ContractError(
-            f"{folder}: steps 1 to {steps} are needed, found {rollouts['step'].min()} to {rollouts['step'].max()}"
-            + (f" without {', '.join(map(str, absent[:5]))}" if absent else "")
-        )
+    first, last = rollouts["step"].min(), rollouts["step"].max()
+    prefix = rollouts[rollouts["step"] <= steps].reset_index(drop=True)
+    absent = sorted(set(range(1, steps + 1)) - set(prefix["step"]))
+    if absent or first < 1:
+        missing = f" without {', '.join(map(str, absent[:5]))}" if absent else ""
+        raise ContractError(f"{folder}: steps 1 to {steps} are needed, found {first} to {last}{missing}")
     _check_groups(prefix, folder)
-    prefix = with_question(prefix, folder, questions)
-    return prefix
+    return with_question(prefix, folder, questions)
 
 
 def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
@@ -72,7 +80,7 @@ def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
     In each row `correct` is the group accuracy, truncated responses included, `truncated` is False, and `response_id`
     is the row number.
     """
-    groups = first_of_groups(rollouts).reset_index(drop=True)
+    groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
     return groups.assign(response_id=groups.index, truncated=False, correct=groups["group_accuracy"])
 
 
@@ -84,7 +92,7 @@ def groups_of(responses: pd.DataFrame) -> np.ndarray:
     Args:
         responses: Table with the columns step, dataset, question_id and sample, in the order of the rollouts.
     """
-    question = ["step", "dataset", "question_id"]
+    question = ["step", *_QUESTION]
     occurrence = responses.groupby([*question, "sample"], sort=False).cumcount()
     return responses.groupby([*question, occurrence], sort=False).ngroup().to_numpy()
 
@@ -118,9 +126,8 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
     """
     if len(features) < len(rollouts):
         raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
-    labels = {name: getattr(features, name) for name in ("response_id", "question_id", "length")}
-    for column, found in labels.items():
-        expected = rollouts[column].to_numpy()
+    for column in ("response_id", "question_id", "length"):
+        expected, found = rollouts[column].to_numpy(), getattr(features, column)
         different = np.flatnonzero(found[: len(expected)] != expected)
         if len(different):
             row = different[0]
@@ -141,9 +148,8 @@ def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | P
     Raises:
         ContractError: if a question is not in the question table.
     """
-    key = ["dataset", "question_id"]
-    texts = read_frame(questions, QUESTIONS, [*key, "question"])
-    merged = rollouts.merge(texts, on=key, how="left", validate="many_to_one")
+    texts = read_frame(questions, QUESTIONS, [*_QUESTION, "question"])
+    merged = rollouts.merge(texts, on=_QUESTION, how="left", validate="many_to_one")
     unknown = np.flatnonzero(merged["question"].isna())
     if len(unknown):
         row = merged.iloc[unknown[0]]
@@ -165,7 +171,7 @@ def question_texts(questions: str | Path) -> list[str]:
 
 def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
     """Check that the accuracy of each complete group counts all its responses, truncated ones included."""
-    groups = rollouts.groupby(["step", "dataset", "question_id"], sort=False)
+    groups = rollouts.groupby(["step", *_QUESTION], sort=False)
     size = rollouts["sample"].max() + 1
     complete = (groups["sample"].transform("size") == size) & (groups["sample"].transform("nunique") == size)
     mean = groups["correct"].transform("mean")

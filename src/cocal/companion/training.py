@@ -6,15 +6,51 @@ CUDA graphs would save kernel launches, which are estimated to take less time th
 widths. Neither has been measured on a GPU.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cocal.companion.dropout import Dropout
 from cocal.companion.model import CompanionMLP
 from cocal.config.evaluation import CompanionSettings
+
+
+class Dropout:
+    """Draws each seed's dropout factors; members with the same seed drop the same units.
+
+    On the CPU, a plain PyTorch model draws the same factors after `torch.manual_seed(seed)` if it sees the same
+    batches. On a GPU each seed has a generator on that device, whose stream differs, as it does in plain PyTorch.
+
+    Args:
+        generators: One generator for each seed, in its state after the initialisation.
+        widths: Widths of the hidden layers.
+        rates: Dropout rates after the first hidden layers, in order.
+        device: Device of the factors.
+    """
+
+    def __init__(
+        self,
+        generators: Sequence[torch.Generator],
+        widths: Sequence[int],
+        rates: Sequence[float],
+        device: torch.device,
+    ):
+        if device.type != "cpu":
+            generators = [torch.Generator(device).manual_seed(one.initial_seed()) for one in generators]
+        self.generators = list(generators)
+        self._layers = list(zip(widths, rates, strict=False))
+        self._device = device
+
+    def draw(self, count: int) -> list[Tensor]:
+        """Draw each layer's factors, float32 (seeds, width, count): 0 with probability `rate`, else 1 / (1 - rate)."""
+        masks = []
+        for width, rate in self._layers:
+            drawn = torch.empty(len(self.generators), count, width, device=self._device)
+            for one, generator in zip(drawn, self.generators, strict=True):
+                one.bernoulli_(1 - rate, generator=generator)
+            masks.append(drawn.mT.contiguous().mul_(1 / (1 - rate) if rate < 1 else 0))
+        return masks
 
 
 class Training:
@@ -37,13 +73,15 @@ class Training:
         )
 
     def state(self) -> dict[str, Any]:
-        """What training needs, beside the weights, to go on from here."""
-        return {"optimiser": self._optimiser.state_dict(), "dropout": self._dropout.state()}
+        """Return what training needs, beside the weights, to go on from here."""
+        dropout = [generator.get_state() for generator in self._dropout.generators]
+        return {"optimiser": self._optimiser.state_dict(), "dropout": dropout}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Go on from the result of `state`."""
         self._optimiser.load_state_dict(state["optimiser"])
-        self._dropout.restore(state["dropout"])
+        for generator, one in zip(self._dropout.generators, state["dropout"], strict=True):
+            generator.set_state(one.cpu())
 
     def run(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
         """Run one pass of gradient steps and return each member's mean loss with dropout, float64 (members,).

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -33,23 +32,6 @@ def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
     return tuple(sorted({*layers, blocks - 1}))
 
 
-@dataclass
-class PooledStates:
-    """Pooled states of one batch, which the forward pass fills in.
-
-    Attributes:
-        layers: Zero-based block indices.
-        pooled: Block index -> float32 tensor (batch, poolings, hidden).
-    """
-
-    layers: tuple[int, ...]
-    pooled: dict[int, torch.Tensor] = field(default_factory=dict)
-
-    def stacked(self) -> torch.Tensor:
-        """Return the states of all layers as one float32 tensor (batch, layers, poolings, hidden)."""
-        return torch.stack([self.pooled[layer] for layer in self.layers], dim=1)
-
-
 @contextmanager
 def capture(
     blocks: Sequence[nn.Module],
@@ -57,8 +39,8 @@ def capture(
     begin: torch.Tensor,
     end: torch.Tensor,
     poolings: Sequence[str] = RESPONSE_POOLINGS,
-) -> Iterator[PooledStates]:
-    """Pool the outputs of transformer blocks in every forward pass inside the `with` statement.
+) -> Iterator[dict[int, torch.Tensor]]:
+    """Pool the outputs of transformer blocks in the forward passes inside the `with` statement.
 
     The output of the last block is the state before the final RMSNorm (appendix A.1). The `hidden_states[-1]` of
     transformers comes after that norm and is a different quantity.
@@ -71,6 +53,9 @@ def capture(
             exceeds `begin` unless only the last prompt token is pooled.
         poolings: Names among "last", "mean" and "prompt"; the states are stacked in this order.
 
+    Yields:
+        The pooled states of the latest pass, float32 (batch, poolings, hidden), by block index.
+
     Raises:
         ContractError: in the forward pass, if a block gives something other than one state for each token.
     """
@@ -80,7 +65,7 @@ def capture(
         "mean": lambda hidden: _mean(hidden, begin, end),
         PROMPT: lambda hidden: hidden[rows, begin - 1].float(),
     }
-    states = PooledStates(tuple(layers))
+    states: dict[int, torch.Tensor] = {}
 
     def hook_for(layer: int):
         def hook(_module: nn.Module, _inputs: tuple, output: torch.Tensor | tuple) -> None:
@@ -91,11 +76,11 @@ def capture(
                     f"{tuple(hidden.shape)} for {len(rows)} rows, and not one for each token; such models are not read"
                 )
             with torch.autocast(hidden.device.type, enabled=False):  # the means stay float32 under autocast
-                states.pooled[layer] = torch.stack([pool[name](hidden) for name in poolings], dim=1)
+                states[layer] = torch.stack([pool[name](hidden) for name in poolings], dim=1)
 
         return hook
 
-    handles = [blocks[layer].register_forward_hook(hook_for(layer)) for layer in states.layers]
+    handles = [blocks[layer].register_forward_hook(hook_for(layer)) for layer in layers]
     try:
         yield states
     finally:

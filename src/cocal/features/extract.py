@@ -56,16 +56,10 @@ def pooled_states(
         progress: What the log's progress lines call a row; if empty, no progress is logged.
     """
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
+    batches = through(batches, progress) if progress else batches
+    options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
     states = np.empty((len(prompts), len(layout.layers), len(layout.poolings), layout.hidden), dtype=np.float32)
-    for part in score(
-        policy.model,
-        prompts,
-        responses,
-        through(batches, progress) if progress else batches,
-        layers=layout.layers,
-        pad=policy.pad,
-        poolings=layout.poolings,
-    ):
+    for part in score(policy.model, prompts, responses, batches, **options):
         states[part.rows] = part.features
     return states
 

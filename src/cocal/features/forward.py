@@ -1,6 +1,6 @@
 """Teacher-forced passes over exact token ids, which yield pooled states and raw log-probabilities of responses."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,8 @@ from cocal.models.text import Tokens
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One batch of scored responses.
+class PooledBatch:
+    """One batch of responses after its pass.
 
     Attributes:
         rows: int64 (batch,), indices of the responses.
@@ -40,7 +40,7 @@ def score(
     poolings: Sequence[str] = RESPONSE_POOLINGS,
     unwrapped: nn.Module | None = None,
     logprobs: bool = False,
-) -> Iterator[Scored]:
+) -> Iterator[PooledBatch]:
     """Run the model over prompts followed by responses and yield pooled states batch by batch.
 
     The token ids are used unchanged; text is never tokenised again. Rows are padded at the end, where no earlier token
@@ -57,52 +57,18 @@ def score(
         pad: Padding token id.
         poolings: Names of the poolings; see `cocal.features.capture.capture`.
         unwrapped: The bare model, if `model` is wrapped.
-        logprobs: Whether to return log-probabilities of the raw logits (temperature 1); if not, no logits are computed.
+        logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed.
     """
-    bare = model if unwrapped is None else unwrapped
+    options = {"layers": layers, "pad": pad, "poolings": poolings, "logprobs": logprobs}
     running = None
     for rows in batches:
-        following = _start(
-            model,
-            bare,
-            np.asarray(rows),
-            [prompts[i] for i in rows],
-            [responses[i] for i in rows],
-            layers=layers,
-            pad=pad,
-            poolings=poolings,
-            logprobs=logprobs,
-        )
+        ids = [prompts[i] for i in rows], [responses[i] for i in rows]
+        following = _start(model, unwrapped or model, np.asarray(rows), *ids, **options)
         if running is not None:
-            yield running.result()
+            yield running()
         running = following
     if running is not None:
-        yield running.result()
-
-
-@dataclass(frozen=True)
-class _Running:
-    """A batch that a GPU may still be computing.
-
-    Attributes:
-        rows: Indices of the responses.
-        ends: Position in `logprobs` after each response's last log-probability.
-        features: The later `Scored.features`, in host memory.
-        logprobs: Concatenated log-probabilities of all responses, in host memory; None if they were not requested.
-        done: CUDA event that is complete once both tensors are in host memory; None on a CPU.
-    """
-
-    rows: np.ndarray
-    ends: np.ndarray
-    features: torch.Tensor
-    logprobs: torch.Tensor | None
-    done: torch.cuda.Event | None
-
-    def result(self) -> Scored:
-        if self.done is not None:
-            self.done.synchronize()
-        split = None if self.logprobs is None else np.split(self.logprobs.numpy(), self.ends[:-1])
-        return Scored(self.rows, self.features.numpy(), split)
+        yield running()
 
 
 def _start(
@@ -116,9 +82,9 @@ def _start(
     pad: int,
     poolings: Sequence[str],
     logprobs: bool,
-) -> _Running:
-    """Start one batch. On a GPU this waits for the previous batch alone, since transformers reads the positions on the
-    CPU before the first block."""
+) -> Callable[[], PooledBatch]:
+    """Start one batch; the function returned waits for its end. On a GPU this waits for the previous batch alone, since
+    transformers reads the positions on the CPU before the first block."""
     device = next(bare.parameters()).device
     begin = np.array([len(prompt) for prompt in prompts])
     end = begin + [len(response) for response in responses]
@@ -140,9 +106,16 @@ def _start(
             values = _to_host(torch.cat(parts))
         else:
             decoder_of(bare)(input_ids=ids, use_cache=False)
-    features = _to_host(states.stacked())
+    features = _to_host(torch.stack([states[layer] for layer in layers], dim=1))
     done = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
-    return _Running(rows, np.cumsum(end - begin), features, values, done)
+
+    def result() -> PooledBatch:
+        if done is not None:
+            done.synchronize()
+        split = None if values is None else np.split(values.numpy(), np.cumsum(end - begin)[:-1])
+        return PooledBatch(rows, features.numpy(), split)
+
+    return result
 
 
 def _to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:

@@ -1,28 +1,111 @@
-"""Hidden states of stored rollouts, from one teacher-forced pass over their exact token ids, step by step."""
+"""Hidden states of stored rollouts and of their prompts, from passes over their exact token ids, step by step."""
 
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 
 from cocal.config.evaluation import FeatureSettings
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
+from cocal.features.capture import PROMPT
 from cocal.features.extract import pooled_states, stored_states
 from cocal.features.forward import score
-from cocal.features.readers import StepCheckpoints
 from cocal.features.store import open_features
 from cocal.features.writer import FeatureWriter, create_features
 from cocal.models.batches import batches_of_tokens
-from cocal.models.loading import Policy, load_policy
+from cocal.models.loading import load_policy
 from cocal.runtime.progress import Progress
-from cocal.store import read_frame
+from cocal.store import atomic_path, read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.rows import numbered
-from cocal.store.run_folder import RunFolder
+from cocal.store.run_folder import RunFolder, file_states
 
+_EXACT = re.compile(r"(weight_v|step-)(\d+)")
 _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
+
+
+class StepCheckpoints:
+    """Checkpoints in place of the policies that sampled the rollouts.
+
+    The paper's approximation (appendix F.4) uses, for the steps after one stage and up to the next, the next stage's
+    checkpoint. If the weights of every step were kept, each step uses the policy that sampled it.
+
+    Args:
+        stages: Policies by the step after which they were saved.
+        exact: Folder with the weights of every step, if they were kept. `weight_v000001` holds the weights that sampled
+            step 1 (slime's `--update-weight-disk-dir`), `step-0` those of the policy before step 1.
+
+    Raises:
+        ContractError: if there is no such folder of exact weights.
+    """
+
+    def __init__(self, stages: Mapping[int, Path], exact: Path | None = None):
+        self._stages = dict(sorted(stages.items()))
+        self._folder = exact
+        self._exact: dict[int, Path] = {}
+        if exact and not exact.is_dir():
+            raise ContractError(f"{exact}: there is no such folder with the weights of every step")
+        for entry in sorted(exact.iterdir()) if exact else ():
+            if match := _EXACT.fullmatch(entry.name):
+                self._exact[int(match[2]) + (match[1] == "step-")] = entry
+
+    @classmethod
+    def from_folders(cls, stages: Sequence[Path], exact: Path | None = None) -> "StepCheckpoints":
+        """Take the stages from folders named step-N.
+
+        Raises:
+            ConfigError: if a folder has another name, or neither stages nor exact weights are given.
+        """
+        found = {}
+        for path in stages:
+            match = re.fullmatch(r"step-(\d+)", path.name)
+            if match is None:
+                raise ConfigError(f"--checkpoints: {path} is not named step-N")
+            found[int(match[1])] = path
+        if not found and exact is None:
+            raise ConfigError("--checkpoints: give the checkpoints of the stages, or weights of every step (--exact)")
+        return cls(found, exact)
+
+    def of_step(self, step: int) -> Path:
+        """Return the checkpoint of a rollout step, counted from 1.
+
+        Raises:
+            ContractError: if there is none.
+        """
+        if self._folder:
+            if step not in self._exact:
+                raise ContractError(f"{self._folder}: no weights of the policy that sampled step {step}")
+            return self._exact[step]
+        for stage, path in self._stages.items():
+            if step <= stage:
+                return path
+        raise ContractError(f"no checkpoint is of step {step} or later; the last one is of step {max(self._stages)}")
+
+    def spans(self, steps: int) -> Iterator[tuple[Path, range]]:
+        """Yield each checkpoint with the range of steps among 1 to `steps` that it is used for."""
+        first = 1
+        for step in range(1, steps + 1):
+            if step == steps or self.of_step(step + 1) != self.of_step(first):
+                yield self.of_step(first), range(first, step + 1)
+                first = step + 1
+
+    @property
+    def last(self) -> int:
+        """The last step that has a checkpoint."""
+        return max(self._exact or self._stages)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The checkpoints, in the order of their steps."""
+        return list((self._exact or self._stages).values())
+
+    def state(self) -> dict[str, tuple[int, int]]:
+        """Return the states of all weight files, which differ between sets of policies."""
+        return file_states(file for folder in self.folders for file in sorted(folder.glob("*.safetensors")))
 
 
 def step_tables(folder: Path) -> dict[int, Path]:
@@ -63,9 +146,9 @@ def replay(
     tables = step_tables(rollouts)
     count = pq.read_metadata(tables[1]).num_rows
     writer: FeatureWriter | None = None
-    done = np.zeros(0, dtype=bool)
+    todo = {*tables}
     for checkpoint, steps in checkpoints.spans(max(tables)):
-        if done.size and done[steps.start - 1 : steps.stop - 1].all():
+        if not todo.intersection(steps):
             continue
         policy = load_policy(checkpoint)
         if writer is None:
@@ -79,27 +162,62 @@ def replay(
             )
             length = open_features(writer.path, allow_partial=True).length
             done = (length > 0).reshape(-1, count).all(axis=1)
+            todo -= {int(place) + 1 for place in np.flatnonzero(done)}
             progress = Progress("step", max(tables), done=int(done.sum()))
-        for step in steps:
-            if done[step - 1]:
-                continue
-            started = time.monotonic()
-            tokens = _replay_step(writer, tables[step], step, policy, settings.batch_tokens)
-            rate = tokens / (time.monotonic() - started)
+        for step in sorted(todo.intersection(steps)):
+            started, table = time.monotonic(), tables[step]
+            frame = read_frame(table, RESPONSES, _COLUMNS)
+            if len(frame) != count:
+                raise ContractError(
+                    f"{table}: holds {len(frame)} rollouts, but step 1 has {count}; all steps need as many"
+                )
+            ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
+            writer.write_rows(
+                (step - 1) * count, frame, pooled_states(policy, writer.layout, *ids, settings.batch_tokens)
+            )
+            rate = sum(len(one) for part in ids for one in part) / (time.monotonic() - started)
             progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
     open_features(run.path / "features.zarr")  # raises an error if rows are missing
     run.publish({"features.zarr": output})
 
 
-def _replay_step(writer: FeatureWriter, table: Path, step: int, policy: Policy, batch_tokens: int) -> int:
-    """Write the states of one table, which fill one chunk of the store, and return the number of its tokens."""
-    frame, count = read_frame(table, RESPONSES, _COLUMNS), writer.layout.rows_per_chunk
-    if len(frame) != count:
-        raise ContractError(f"{table}: holds {len(frame)} rollouts, but step 1 has {count}; all steps need as many")
-    prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-    states = pooled_states(policy, writer.layout, prompts, responses, batch_tokens)
-    writer.write_rows((step - 1) * count, frame, states)
-    return sum(map(len, prompts)) + sum(map(len, responses))
+def extract_prompts(
+    checkpoints: StepCheckpoints,
+    rollouts: pd.DataFrame,
+    settings: FeatureSettings,
+    *,
+    output: Path,
+    attributes: Mapping[str, str],
+) -> None:
+    """Write the states of the last prompt token atomically, one row for each group of rollouts (appendix F.4).
+
+    Args:
+        checkpoints: Checkpoint of each step.
+        rollouts: Chronological table with the columns step, dataset, question_id, prompt_ids and sample; it holds at
+            least the first response of each group.
+        settings: Layers, number format and batch size.
+        output: Path of the new store; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
+        attributes: Provenance of the store.
+    """
+    groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
+    groups = groups.assign(response_id=groups.index, length=1)
+    with atomic_path(output) as partial:
+        writer = None
+        for checkpoint, steps in checkpoints.spans(int(groups["step"].max())):
+            rows = groups[groups["step"].isin(steps)]
+            policy = load_policy(checkpoint)
+            if writer is None:
+                writer = create_features(
+                    partial,
+                    responses=len(groups),
+                    rows_per_chunk=int((groups["step"] == 1).sum()),
+                    attributes=attributes,
+                    poolings=(PROMPT,),
+                    **stored_states(policy, settings),
+                )
+            prompts, what = rows["prompt_ids"].tolist(), f"{checkpoint.name}: prompt"
+            states = pooled_states(policy, writer.layout, prompts, [()] * len(prompts), settings.batch_tokens, what)
+            writer.write_rows(int((groups["step"] < steps.start).sum()), rows, states)
 
 
 class Rescorer:
@@ -119,13 +237,11 @@ class Rescorer:
         """Return float32 (length,) log-probabilities of each response of a step; values rounded above 0 become 0."""
         path = self._checkpoints.of_step(step)
         if path != self._path:
-            self._policy = load_policy(path)
-            self._path = path
+            self._policy, self._path = load_policy(path), path
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        found: list = [None] * len(responses)
         batches = batches_of_tokens(lengths, self._batch_tokens)
-        pad = self._policy.pad
-        for part in score(self._policy.model, prompts, responses, batches, layers=(0,), pad=pad, logprobs=True):
-            for place, values in zip(part.rows, part.logprobs, strict=True):
-                found[place] = np.minimum(values, np.float32(0))
-        return found
+        passes = score(
+            self._policy.model, prompts, responses, batches, layers=(0,), pad=self._policy.pad, logprobs=True
+        )
+        found = {row: values for one in passes for row, values in zip(one.rows.tolist(), one.logprobs, strict=True)}
+        return [np.minimum(found[row], np.float32(0)) for row in range(len(responses))]

@@ -29,13 +29,10 @@ def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> i
         A number from 0 to len(ids). It is len(ids) if there is neither a tag nor a confidence statement.
     """
     text = decode(ids)
-    end = text.find(REASON)
-    if end < 0:
-        span = confidence_span(text)
-        if span is None:
-            return len(ids)
-        end = span[0]
-    return token_of(ids, decode, end)
+    end, statement = text.find(REASON), confidence_span(text)
+    if end < 0 and statement is None:
+        return len(ids)
+    return token_of(ids, decode, end if end >= 0 else statement[0])
 
 
 def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBase") -> "pd.DataFrame":
@@ -45,11 +42,7 @@ def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBas
         responses: Table whose columns response_ids and length are replaced.
         tokenizer: The policy's tokenizer.
     """
-
-    def decode(ids: Sequence[int]) -> str:
-        return plain_texts(tokenizer, [ids])[0]
-
-    lengths = [task_length(ids, decode) for ids in responses["response_ids"]]
+    lengths = [task_length(ids, lambda part: plain_texts(tokenizer, [part])[0]) for ids in responses["response_ids"]]
     cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
     responses = responses.assign(length=lengths, response_ids=cut)
     return responses[responses["length"] > 0].reset_index(drop=True)

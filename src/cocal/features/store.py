@@ -6,25 +6,14 @@ number of pooled tokens; 0 marks an unwritten row). `xarray.open_zarr` reads it.
 uint16 (attribute `number_format`).
 
 A chunk holds the rows of one write for one layer and one pooling. Reading a layer or a pooling therefore does not
-touch the others, and replacing a step's rows replaces whole files. Chunks have a checksum and no compression. The table
-gives measurements on 2048 x 4096 values like hidden states, by one thread with a warm cache: the size relative to the
-raw data, and the write and read speeds in MB/s.
+touch the others, and replacing a step's rows replaces whole files. Chunks have a checksum, which is cheap and detects
+damage, and no compression: the mantissas of hidden states are noise. On 2048 x 4096 such values the best compressor
+leaves 92 % of float32 and 80 % of bfloat16, and makes every pass over the data two to four times slower.
 
-    codec          float32                bfloat16
-    none           1.00   1266   1735     1.00   722   6324
-    crc32c         1.00    929   1593     1.00   621   4079
-    zstd 1         0.94    506    791     0.80   454   1170
-    blosc lz4      0.98    671   1178     0.92   396   2319
-    blosc zstd 1   0.94    426    617     0.80   367    665
-
-The mantissas of hidden states are noise: compression saves a fifth at best and makes every pass over the data two to
-four times slower. The checksum is cheap and detects a damaged chunk.
-
-Large chunks are read faster. Rows of 2 x 4,096 bfloat16 numbers (last and mean), read 32 MiB at a time, arrive checked
-and in order at 1.27, 1.44, 1.67, 1.64 and 1.74 GB per second of processor time from chunks of 128, 256, 512, 1,024 and
-2,048 rows (0.7 to 1.2 GB/s if 4 to 16 MiB are read at a time). A rollout step of the paper (2,048 responses) is a chunk
-of 16 MiB. A copy from `numpy.memmap` reaches 11 GB/s, but without checks or labels. Training ten companions of the
-paper's size on a processor needs 0.002 GB/s. `benchmarks/store.py` repeats these measurements.
+Large chunks are read faster: rows of 2 x 4,096 bfloat16 numbers, read 32 MiB at a time, arrive checked and in order at
+1.27 GB per second of processor time from chunks of 128 rows, and at 1.74 from chunks of 2,048, which is a rollout step
+of the paper (16 MiB). Training ten companions of the paper's size on a processor needs 0.002 GB/s. The measurements are
+those of `benchmarks/store.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,14 +60,13 @@ class Layout:
     attributes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if min(self.responses, self.hidden, self.rows_per_chunk, len(self.layers), len(self.poolings)) < 1:
-            raise ContractError(f"features need at least one response, layer, pooling and unit, not {self}")
+        sizes = self.responses, self.hidden, self.rows_per_chunk, len(self.layers), len(self.poolings)
+        if min(sizes) < 1 or len({*self.poolings}) != len(self.poolings):
+            raise ContractError(f"features need one response, layer, unit and different poolings at least, not {self}")
         if self.dtype not in get_args(NumberFormat):
             raise ContractError(f"feature dtype {self.dtype!r} is not one of {', '.join(get_args(NumberFormat))}")
-        if list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
+        if list(self.layers) != sorted({*self.layers}) or self.layers[0] < 0:
             raise ContractError(f"layers must be 0 or more and strictly ascending, not {list(self.layers)}")
-        if len(set(self.poolings)) != len(self.poolings):
-            raise ContractError(f"poolings repeat: {list(self.poolings)}")
 
 
 class FeatureReader:
@@ -86,7 +74,8 @@ class FeatureReader:
 
     Attributes:
         path: Path of the store.
-        layout: Shape and labels of the store.
+        layers, poolings, hidden, dtype, attributes: Those of the store's `Layout`.
+        itemsize: Number of bytes per stored number.
         response_id: int64 (rows,), id of each row's response.
         question_id: str (rows,) as objects, id of each row's question.
         length: int64 (rows,), number of pooled tokens; 0 if a row of a partial store is unwritten.
@@ -94,44 +83,17 @@ class FeatureReader:
 
     def __init__(self, path: Path, group: "zarr.Group", layout: Layout):
         self.path = path
-        self.layout = layout
+        self.layers, self.poolings, self.hidden = layout.layers, layout.poolings, layout.hidden
+        self.dtype, self.attributes = layout.dtype, layout.attributes
+        self._rows_per_chunk = layout.rows_per_chunk
         self._features = group["features"]
+        self.itemsize: int = self._features.dtype.itemsize
         self.response_id: np.ndarray = group["response_id"][:]
         self.question_id: np.ndarray = group["question_id"][:].astype(object)
         self.length: np.ndarray = group["length"][:]
 
     def __len__(self) -> int:
-        return self.layout.responses
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Zero-based block indices."""
-        return self.layout.layers
-
-    @property
-    def poolings(self) -> tuple[str, ...]:
-        """Names of the poolings."""
-        return self.layout.poolings
-
-    @property
-    def hidden(self) -> int:
-        """Width of one state."""
-        return self.layout.hidden
-
-    @property
-    def dtype(self) -> NumberFormat:
-        """Format of the stored numbers."""
-        return self.layout.dtype
-
-    @property
-    def itemsize(self) -> int:
-        """Number of bytes per stored number."""
-        return self._features.dtype.itemsize
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """Provenance."""
-        return self.layout.attributes
+        return len(self.length)
 
     def read(
         self, start: int, stop: int, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
@@ -167,7 +129,6 @@ class FeatureReader:
         Raises:
             ContractError: under the conditions that `read` names.
         """
-        rows = np.asarray(rows, dtype=np.int64)
         at_layer = self._index("layer", self.layers, self.layers[-1] if layer is None else layer)
         at_poolings = [self._index("pooling", self.poolings, pooling) for pooling in poolings]
         taken = np.empty((len(rows), len(poolings), self.hidden), dtype=self._features.dtype)
@@ -190,12 +151,10 @@ class FeatureReader:
 
     def rows_per_read(self, poolings: int) -> int:
         """Return how many rows of this many poolings to read at once: whole chunks of about 32 MiB in all."""
-        layout = self.layout
-        chunk = layout.rows_per_chunk * poolings * layout.hidden * self.itemsize
-        return layout.rows_per_chunk * max(_BYTES_PER_READ // chunk, 1)
+        chunk = self._rows_per_chunk * poolings * self.hidden * self.itemsize
+        return self._rows_per_chunk * max(_BYTES_PER_READ // chunk, 1)
 
     def _refuse_missing(self, taken: np.ndarray, rows: np.ndarray) -> None:
-        """Raise an error if `taken`, the stored features of `rows`, holds a number that is not finite."""
         for start in range(0, len(rows), _ROWS_PER_CHECK):
             missing = ~finite(taken[start : start + _ROWS_PER_CHECK], self.dtype).all(axis=1)
             if missing.any():
@@ -215,7 +174,7 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     """Open a store for reading.
 
     Args:
-        allow_partial: Whether rows may be unwritten.
+        allow_partial: If true, rows may be unwritten.
 
     Raises:
         ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.

@@ -58,16 +58,16 @@ class FeatureWriter:
         response_id, length = np.asarray(response_id), np.asarray(length)
         question_id = np.array(list(question_id), dtype=_TEXT)
         features = np.asarray(features, dtype=np.float32)
-        stop = start + len(features)
-        expected = (stop - start, len(layout.layers), len(layout.poolings), layout.hidden)
+        rows, stop = slice(start, start + len(features)), start + len(features)
+        expected = (len(features), len(layout.layers), len(layout.poolings), layout.hidden)
         labels = [response_id.shape, question_id.shape, length.shape]
         if features.shape != expected or set(labels) != {expected[:1]}:
             raise ContractError(
                 f"{self.path}: rows {start} to {stop} need features of shape {expected} and as many ids and "
                 f"lengths, not {features.shape} and {', '.join(map(str, labels))}"
             )
-        ends_chunk = stop % layout.rows_per_chunk == 0 or stop == layout.responses
-        if start < 0 or start == stop or start % layout.rows_per_chunk or not ends_chunk or stop > layout.responses:
+        ends_chunk = stop == layout.responses or (stop % layout.rows_per_chunk == 0 and stop < layout.responses)
+        if start % layout.rows_per_chunk or not 0 <= start < stop or not ends_chunk:
             raise ContractError(
                 f"{self.path}: rows {start} to {stop} do not fill whole chunks of {layout.rows_per_chunk} rows "
                 f"within {layout.responses} rows"
@@ -75,7 +75,6 @@ class FeatureWriter:
         self._refuse(length < 1, start, response_id, "a length below 1")
         fits = (np.abs(features) <= LARGEST[layout.dtype]).reshape(len(features), -1).all(axis=1)
         self._refuse(~fits, start, response_id, f"a feature that is not finite in {layout.dtype}")
-        rows = slice(start, stop)
         # A positive length marks a complete row; it is cleared first and set last, so a killed write leaves length 0.
         self._length[rows] = 0
         self._features[rows] = encoded(features, layout.dtype)
@@ -116,7 +115,7 @@ def create_features(
         path: Folder of the store, usually named *.zarr.
         responses, layers, poolings, hidden, dtype, attributes: See `cocal.features.store.Layout`.
         rows_per_chunk: Number of rows per write, such as the responses of a rollout step.
-        resume: Whether to reopen a store that exists already; its rows are kept.
+        resume: If true, a store that exists already is reopened, and its rows are kept.
 
     Raises:
         ContractError: if the store exists and `resume` is false, or if the existing store has another layout.

@@ -72,16 +72,11 @@ def grouped_attention(
 
 
 def _by_products(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    scaling: float | None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
 ) -> torch.Tensor:
     """Compute attention as two products, each for all query heads of a key-value head together, and a softmax.
 
-    Args and shapes are those of `grouped_attention`; the output is (batch, heads, length, width). A query that may
-    attend to nothing, as padding may, attends to everything.
+    The output is (batch, heads, length, width). A query that may attend to nothing, as padding may, attends to all.
     """
     rows, heads, length, width = query.shape
     shared, total = key.shape[1:3]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 from cocal.models.importing import FILES
 
 
@@ -17,14 +17,7 @@ def download(name: str, revision: str) -> Path:
         ContractError: if the hub cannot be reached or does not have the checkpoint.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     where = f"{name} at {revision[:12]}"
     try:
@@ -33,9 +26,9 @@ def download(name: str, revision: str) -> Path:
         raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
     except (RepositoryNotFoundError, RevisionNotFoundError):
         raise ContractError(f"{where}: the hub has no such checkpoint; check path and revision") from None
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    except OSError as error:  # the hub's other errors are of this kind
         raise ContractError(
-            f"{where}: cannot be downloaded ({reason}). Run this rule where the hub can be reached, or fetch it there "
-            f"(`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a folder instead"
+            f"{where}: cannot be downloaded ({first_line(error)}). Run this rule where the hub can be reached, or "
+            f"fetch it there (`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a "
+            "folder instead"
         ) from None

@@ -12,8 +12,6 @@ from cocal.store import atomic_path, label_folder
 from cocal.store.run_folder import link_file
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from cocal.config.backbone import DecoderSettings
 
 _SHAPE = {
@@ -70,12 +68,14 @@ def import_checkpoint(
     if not source.is_dir():
         raise ContractError(f"{source}: no such checkpoint folder")
     config = _settings(source, "config.json")
-    for key, wanted in (("num_hidden_layers", depth), ("hidden_size", width)):
+    for key, name, wanted in (("num_hidden_layers", "depth", depth), ("hidden_size", "width", width)):
         if config.get(key) != wanted:
-            name = {"num_hidden_layers": "depth", "hidden_size": "width"}[key]
             raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
     if architecture is not None:
-        _check_shape(source, config, architecture)
+        for key, name in _SHAPE.items():
+            wanted = getattr(architecture, name)
+            if config.get(key, wanted) != wanted:  # what the settings do not say is not compared
+                raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
     spoken = _settings(source, "tokenizer_config.json") if (source / "tokenizer_config.json").exists() else {}
     if "auto_map" in config or "auto_map" in spoken:  # slime runs such code unasked
         raise ContractError(
@@ -83,12 +83,17 @@ def import_checkpoint(
             "which is never run; give one that transformers loads without"
         )
     _check_weights(source)
-    tokenizer = load_tokenizer(source)
-    if len(tokenizer) > config.get("vocab_size", 0):
-        rows = config.get("vocab_size")
+    tokenizer, rows = load_tokenizer(source), config.get("vocab_size", 0)
+    if len(tokenizer) > rows:
         raise ContractError(f"{source}: the tokenizer has {len(tokenizer)} tokens, but the embedding has {rows} rows")
     if base is not None:
-        _check_vocabulary(source, config, tokenizer, base)
+        expected = _settings(base, "config.json")["vocab_size"]
+        if rows != expected:
+            raise ContractError(f"{source}: the embedding has {rows} rows, but that of {base} has {expected}")
+        ours, theirs = tokenizer.get_vocab(), load_tokenizer(base).get_vocab()
+        if ours != theirs:
+            other = min(ours.items() ^ theirs.items())[0]
+            raise ContractError(f"{source}: the vocabulary differs from that of {base} in token {other!r}")
     files = sorted({file for pattern in FILES for file in source.glob(pattern)})
     with atomic_path(output) as partial:
         partial.mkdir()
@@ -96,15 +101,6 @@ def import_checkpoint(
             link_file(file, partial / file.name)
         label_folder(partial, attributes)
     logging.info("%s: %d files of %s", output, len(files), source)
-
-
-def _check_shape(source: Path, config: Mapping[str, Any], architecture: "DecoderSettings") -> None:
-    """Compare the stated shape, from which the memory was computed, with the checkpoint's; what its settings do not say
-    is not compared."""
-    for key, name in _SHAPE.items():
-        wanted = getattr(architecture, name)
-        if config.get(key, wanted) != wanted:
-            raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
 
 
 def _settings(folder: Path, name: str) -> dict[str, Any]:
@@ -124,31 +120,14 @@ def _check_weights(folder: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     index = folder / "model.safetensors.index.json"
-    if index.exists():
-        places: dict[str, set[str]] = {}
-        for tensor, file in _settings(folder, index.name).get("weight_map", {}).items():
-            places.setdefault(file, set()).add(tensor)
-    else:
-        places = {"model.safetensors": set()}
-    for name, tensors in places.items():
+    file_of = _settings(folder, index.name).get("weight_map", {}) if index.exists() else {}
+    for name in sorted({*file_of.values()}) or ["model.safetensors"]:
         try:
             with safe_open(folder / name, framework="np") as file:
-                missing = tensors - set(file.keys())
+                missing = {tensor for tensor in file_of if file_of[tensor] == name} - set(file.keys())
         except FileNotFoundError:
             raise ContractError(f"{folder}: {name} is missing; weights must be safetensors") from None
         except (OSError, SafetensorError) as error:
             raise ContractError(f"{folder / name}: the safetensors file is not complete ({error})") from None
         if missing:
             raise ContractError(f"{folder / name}: tensor {min(missing)} is missing")
-
-
-def _check_vocabulary(
-    source: Path, config: Mapping[str, Any], tokenizer: "PreTrainedTokenizerBase", base: Path
-) -> None:
-    rows = _settings(base, "config.json")["vocab_size"]
-    if config["vocab_size"] != rows:
-        raise ContractError(f"{source}: the embedding has {config['vocab_size']} rows, but that of {base} has {rows}")
-    ours, theirs = tokenizer.get_vocab(), load_tokenizer(base).get_vocab()
-    if ours != theirs:
-        other = min(ours.items() ^ theirs.items())[0]
-        raise ContractError(f"{source}: the vocabulary differs from that of {base} in token {other!r}")

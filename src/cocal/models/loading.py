@@ -5,11 +5,10 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 from cocal.models.decoder import text_config
 from cocal.models.template import template_fault
 from cocal.store import check_folder, digest, write_text
@@ -66,9 +65,9 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
 
     Args:
         path: Folder of the checkpoint.
-        training: Whether to load float32 weights on a GPU, too, because bfloat16 weights lose updates with a learning
+        training: If true, the weights are float32 on a GPU, too, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
-        plain: Whether a tokenizer without a chat template will do.
+        plain: If true, a tokenizer without a chat template will do.
 
     Raises:
         ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
@@ -85,10 +84,9 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
     _generation_settings(path)  # transformers would take a file that it cannot read for a missing one
     with _complete(path):
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        _warn_of_code(path, "model", hasattr(config, "auto_map"))
         attention = _attention(path, config, cuda)
-    _warn_of_code(path, "model", hasattr(config, "auto_map"))
-    config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
-    with _complete(path):
+        config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
         model = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
@@ -129,7 +127,7 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
 
     Args:
         path: Folder of the checkpoint.
-        plain: Whether a tokenizer without a chat template will do.
+        plain: If true, a tokenizer without a chat template will do.
 
     Raises:
         ContractError: if the folder lacks files, a file has changed since it was written, or the tokenizer has no chat
@@ -197,16 +195,10 @@ def _complete(path: str | Path) -> Iterator[None]:
                 "is never run, and the installed transformers has none for it; give a model of an architecture that "
                 "transformers has, or install a version that has this one"
             ) from None
-        reason = _first_line(error)
-        raise ContractError(f"{path}: not a complete checkpoint ({reason}); {remedy(path)}") from None
+        raise ContractError(f"{path}: not a complete checkpoint ({first_line(error)}); {remedy(path)}") from None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-@dataclass(frozen=True)
-class Vocabulary:
+class Vocabulary(NamedTuple):
     """The token ids that a checkpoint knows.
 
     Attributes:
@@ -231,7 +223,7 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     tokenizer = load_tokenizer(path)
     with _complete(path):
         size = text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).vocab_size
-    return Vocabulary(tokenizer, size, stored_end_tokens(path))
+    return Vocabulary(tokenizer, size, end_tokens(_generation_settings(path), tokenizer))
 
 
 def stored_end_tokens(path: str | Path) -> frozenset[int]:
@@ -255,8 +247,8 @@ def _generation_settings(path: str | Path) -> "GenerationConfig":
     except OSError as error:
         if not folder.is_dir():
             return GenerationConfig()  # a checkpoint on the hub without the file
-        reason = _first_line(error)
-        raise ContractError(f"{folder / 'generation_config.json'}: not readable ({reason}); {remedy(path)}") from None
+        file = folder / "generation_config.json"
+        raise ContractError(f"{file}: not readable ({first_line(error)}); {remedy(path)}") from None
 
 
 def end_tokens(settings: "GenerationConfig", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from cocal.config.backbone import ArchitectureSettings, PretrainingSettings
+from cocal.models.attention import GROUPED
 from cocal.models.batches import batches_of_tokens
 from cocal.models.corpus import CorpusWriter, Document
+from cocal.models.text import Tokens, chat_ids
 from cocal.models.tokenizer import END_OF_TURN, train_tokenizer
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
@@ -28,8 +30,6 @@ _IGNORED = -100
 def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Qwen3ForCausalLM":
     """A randomly initialised Qwen3 of this shape in float32."""
     from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
-
-    from cocal.models.attention import GROUPED
 
     set_seed(seed)
     config = Qwen3Config(
@@ -103,33 +103,27 @@ def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, 
         label_folder(partial, attributes)
 
 
-def _encode(tokenizer: "PreTrainedTokenizerFast", documents: list[Document]) -> list[tuple[list[int], list[int]]]:
+def _encode(tokenizer: "PreTrainedTokenizerFast", documents: Sequence[Document]) -> list[tuple[Tokens, Tokens]]:
     """Prompt ids and response ids (end of turn included) of each document."""
-    prompts = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": d.message}], add_generation_prompt=True, tokenize=False
-        )
-        for d in documents
-    ]
-    responses = [d.response + END_OF_TURN for d in documents]
-    return list(zip(tokenizer(prompts)["input_ids"], tokenizer(responses)["input_ids"], strict=True))
+    prompts = chat_ids(tokenizer, [document.message for document in documents])
+    responses = tokenizer([document.response + END_OF_TURN for document in documents])["input_ids"]
+    return list(zip(prompts, responses, strict=True))
 
 
-def _parts(batch: list[tuple[list[int], list[int]]], pad: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _parts(batch: Sequence[tuple[Tokens, Tokens]], pad: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Parts (ids, labels) of a batch, each (rows, longest); the labels ignore prompts and padding.
 
     Documents of like length share a part, which then holds little padding. They must not share an update: updates by
     documents of one length, that is of one kind, take turns in pulling the weights to and fro.
     """
-    for rows in batches_of_tokens([len(prompt) + len(response) for prompt, response in batch], _PART):
-        part = [batch[row] for row in rows]
-        longest = max(len(prompt) + len(response) for prompt, response in part)
-        ids = torch.full((len(part), longest), pad)
-        labels = torch.full((len(part), longest), _IGNORED)
-        for row, (prompt, response) in enumerate(part):
-            end = len(prompt) + len(response)
-            ids[row, :end] = torch.tensor(prompt + response)
-            labels[row, len(prompt) : end] = torch.tensor(response)
+    lengths = [len(prompt) + len(response) for prompt, response in batch]
+    for rows in batches_of_tokens(lengths, _PART):
+        ids = torch.full((len(rows), max(lengths[row] for row in rows)), pad)
+        labels = torch.full(ids.shape, _IGNORED)
+        for place, row in enumerate(rows):
+            prompt, response = batch[row]
+            ids[place, : lengths[row]] = torch.tensor(prompt + response)
+            labels[place, len(prompt) : lengths[row]] = torch.tensor(response)
         yield ids, labels
 
 
@@ -137,10 +131,6 @@ def _loss(model: "Qwen3ForCausalLM", ids: torch.Tensor, labels: torch.Tensor) ->
     """Sum of the cross-entropies of all labelled tokens; logits are computed for these alone.
 
     Padding comes last, where no token before it attends, so attention needs no mask.
-
-    Args:
-        ids: int64 (rows, longest).
-        labels: int64 (rows, longest), those of `ids` or ignored.
     """
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     labels = labels[:, 1:]

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,7 +40,9 @@ def last_resumable(folder: Path) -> Path | None:
 
 def complete(checkpoint: Path) -> None:
     """Mark a checkpoint whose files are all written."""
-    write_text(checkpoint / COMPLETE, json.dumps(_digests(checkpoint, _files(checkpoint)), indent=2) + "\n")
+    files = (str(file.relative_to(checkpoint)) for file in sorted(checkpoint.rglob("*")) if file.is_file())
+    names = [name for name in files if name != COMPLETE]
+    write_text(checkpoint / COMPLETE, json.dumps(_digests(checkpoint, names), indent=2) + "\n")
 
 
 def make_room(folder: Path) -> None:
@@ -56,22 +58,12 @@ def make_room(folder: Path) -> None:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """The trainer checkpoints in a folder, in descending order of their steps."""
     found = {int(match[1]): entry for entry in folder.glob("*") if (match := _CHECKPOINT.fullmatch(entry.name))}
     return [found[step] for step in sorted(found, reverse=True)]
 
 
-def _files(checkpoint: Path) -> Iterator[str]:
-    """Names of the files of a checkpoint, beside its mark."""
-    for file in sorted(checkpoint.rglob("*")):
-        if file.is_file() and file.name != COMPLETE:
-            yield str(file.relative_to(checkpoint))
-
-
-def _digests(checkpoint: Path, names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of each file; large files are read side by side."""
-    names = list(names)
-    with ThreadPoolExecutor() as readers:
+def _digests(checkpoint: Path, names: Collection[str]) -> dict[str, str]:
+    with ThreadPoolExecutor() as readers:  # large files are read side by side
         return dict(zip(names, readers.map(lambda name: file_digest(checkpoint / name), names), strict=True))
 
 
@@ -84,6 +76,5 @@ def _is_whole(checkpoint: Path) -> bool:
 
 
 def _delete(checkpoint: Path, ignore_errors: bool = False) -> None:
-    """Delete a checkpoint, its mark first: half a checkpoint must not count."""
-    (checkpoint / COMPLETE).unlink(missing_ok=True)
+    (checkpoint / COMPLETE).unlink(missing_ok=True)  # first: half a checkpoint must not count
     shutil.rmtree(checkpoint, ignore_errors=ignore_errors)

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 from cocal.models.text import render
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def read_template(path: Path) -> str:
 
 
 def template_fault(tokenizer: "PreTrainedTokenizerBase", template: str | None = None) -> str | None:
-    """What is wrong with a chat template, in words; None if it did well.
+    """Find what is wrong with a chat template, in words; None if it did well.
 
     It is tried with short, long and many messages, in both thinking modes, in a fork of this process that has `SECONDS`
     and `MEMORY`. A template that misbehaves with other messages alone is not found out. Memory has no limit outside
@@ -91,7 +91,7 @@ def _tried(tokenizer: "PreTrainedTokenizerBase", template: str | None) -> str | 
                 return f"it needs more than {MEMORY >> 20:,} MiB of memory"
             except Exception as error:  # programs fail in ways of their own
                 if chat in _ASKED and not thinking:
-                    return (str(error).strip() or type(error).__name__).splitlines()[0]
+                    return first_line(error)
                 continue
             if made > given + LONGER:
                 return f"it makes {made:,} characters of messages of {given:,}"

@@ -26,7 +26,7 @@ def render(
     Args:
         tokenizer: Tokenizer with a chat template.
         messages: Messages, each with `role` and `content`.
-        thinking: Whether the response is to begin in thinking mode, where the template knows it.
+        thinking: If true, the response begins in thinking mode, where the template knows it.
         template: Chat template in place of the tokenizer's own.
     """
     return tokenizer.apply_chat_template(

@@ -16,7 +16,7 @@ from cocal.features.extract import stored_states
 from cocal.features.store import open_features
 from cocal.features.writer import FeatureWriter, create_features
 from cocal.models.loading import Policy
-from cocal.policy.rewards import Rewards, group_accuracy
+from cocal.policy.objectives import Rewards, group_accuracy
 from cocal.policy.seconds import StepSeconds
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES

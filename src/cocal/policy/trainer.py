@@ -25,15 +25,14 @@ from cocal.models.text import plain_texts
 from cocal.policy.capture import RolloutCapture
 from cocal.policy.micro_batches import sorted_by_length
 from cocal.policy.moments import HostAdamW
-from cocal.policy.objectives import PROMPT_FORMATS, confidence_start, step_advantages, step_rewards
+from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
 from cocal.policy.recorder import RolloutRecorder, rollout_rows
-from cocal.policy.rewards import Rewards
 from cocal.policy.seconds import StepSeconds
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
 
 if TYPE_CHECKING:
-    from cocal.policy.online import OnlineLearner
+    from cocal.policy.learner import OnlineLearner
 
 
 class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):

@@ -91,7 +91,7 @@ class PolicyRules(Given):
     def _train(self, backbone: str, algorithm: str) -> Job:
         features = {"features": plan.live_features(self.study)} if algorithm == "grpo" else {}
         # companions that learn inside a training are a flag that no study gives
-        code = self._code("cocal.commands.train:run", without=("cocal.policy.online",))
+        code = self._code("cocal.commands.train:run", without=("cocal.policy.learner",))
         texts = self._texts(self._formats[algorithm])
         return Job(inputs=self._base(backbone), settings=self._trained(algorithm) | features, code=code, texts=texts)
 

@@ -30,9 +30,9 @@ from cocal.features.writer import FeatureWriter, create_features
 from cocal.generation.rows import sampled_rows
 from cocal.models.decoder import text_config
 from cocal.policy.capture import RolloutCapture
-from cocal.policy.online import OnlineLearner
+from cocal.policy.learner import OnlineLearner
+from cocal.policy.objectives import Rewards
 from cocal.policy.recorder import rollout_rows
-from cocal.policy.rewards import Rewards
 from cocal.store import provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import WriteBehind

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from cocal.companion.targets import confidence_targets
+from cocal.companion.supervision import confidence_targets
 from cocal.config.base import Model
 from cocal.config.method import Target
 

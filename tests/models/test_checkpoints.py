@@ -1,4 +1,4 @@
-"""Checkpoints from elsewhere: what is taken, what is refused, and how a hub that cannot be reached is reported."""
+"""Checkpoints: what is taken from elsewhere, refused, downloaded, loaded, and stored in another format."""
 
 import json
 import shutil
@@ -15,6 +15,7 @@ from cocal.models import hub
 from cocal.models.importing import import_checkpoint
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
 from cocal.store.attributes import read_provenance
+from micro import own_copy
 
 SHAPE = {"depth": 2, "width": 32}
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -40,20 +41,26 @@ def test_a_checkpoint_gets_its_place(source, tmp_path, micro_checkpoint):
     assert all((taken.state_dict()[name] == tensor).all() for name, tensor in original.state_dict().items())
 
 
-def test_a_sharded_checkpoint_is_checked_tensor_by_tensor(source, tmp_path, micro_policy):
+@pytest.fixture
+def parts(source, micro_policy):
+    """The policy with its weights in several files."""
     (source / "model.safetensors").unlink()
-    micro_policy[0].save_pretrained(source, max_shard_size="40KB")
-    shards = sorted(source.glob("*.safetensors"))
-    assert len(shards) > 1
+    micro_policy.model.save_pretrained(source, max_shard_size="40KB")
+    found = sorted(source.glob("*.safetensors"))
+    assert len(found) > 1
+    return found
+
+
+def test_a_sharded_checkpoint_is_checked_tensor_by_tensor(source, parts, tmp_path):
     import_checkpoint(source, tmp_path / "whole", **SHAPE, attributes={})
-    assert len(list((tmp_path / "whole").glob("*.safetensors"))) == len(shards)
-    tensors = load_file(shards[0])
+    assert len(list((tmp_path / "whole").glob("*.safetensors"))) == len(parts)
+    tensors = load_file(parts[0])
     lost = min(tensors)
-    save_file({name: tensor for name, tensor in tensors.items() if name != lost}, shards[0])
-    with pytest.raises(ContractError, match=rf"{shards[0].name}: tensor {lost} is missing"):
+    save_file({name: tensor for name, tensor in tensors.items() if name != lost}, parts[0])
+    with pytest.raises(ContractError, match=rf"{parts[0].name}: tensor {lost} is missing"):
         import_checkpoint(source, tmp_path / "lost", **SHAPE, attributes={})
-    shards[0].unlink()
-    with pytest.raises(ContractError, match=rf"{shards[0].name} is missing"):
+    parts[0].unlink()
+    with pytest.raises(ContractError, match=rf"{parts[0].name} is missing"):
         import_checkpoint(source, tmp_path / "lost", **SHAPE, attributes={})
     assert not (tmp_path / "lost").exists()
 
@@ -69,6 +76,15 @@ def _settings(file="config.json", **changes):
 def _cut(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
+
+
+def _other_vocabulary(folder):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    first, second = [token for token in vocabulary if len(token) == 1][:2]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    path.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +103,7 @@ def _cut(folder):
         (_cut, "model.safetensors: the safetensors file is not complete"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json: the file is not JSON"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "not a complete checkpoint"),
+        (_other_vocabulary, r"the vocabulary differs from that of .* in token"),
     ],
 )
 def test_another_or_a_broken_checkpoint_is_refused(source, tmp_path, micro_checkpoint, damage, message):
@@ -94,17 +111,6 @@ def test_another_or_a_broken_checkpoint_is_refused(source, tmp_path, micro_check
     with pytest.raises(ContractError, match=message):
         import_checkpoint(source, tmp_path / "step-3", **SHAPE, attributes={}, base=micro_checkpoint)
     assert not (tmp_path / "step-3").exists()
-
-
-def test_another_vocabulary_is_refused(source, tmp_path, micro_checkpoint):
-    path = source / "tokenizer.json"
-    content = json.loads(path.read_text())
-    vocabulary = content["model"]["vocab"]
-    first, second = [token for token in vocabulary if len(token) == 1][:2]
-    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
-    path.write_text(json.dumps(content))
-    with pytest.raises(ContractError, match=r"the vocabulary differs from that of .* in token"):
-        import_checkpoint(source, tmp_path / "step-3", **SHAPE, attributes={}, base=micro_checkpoint)
 
 
 def test_the_command_places_every_stage(source, tmp_path, micro_checkpoint):
@@ -162,23 +168,23 @@ def test_a_hub_out_of_reach_names_the_ways_out(cached, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("path", "revision", "valid"),
-    [
-        ("Qwen/Qwen3-8B", REVISION, True),
-        ("Qwen/Qwen3-8B", None, False),
-        ("Qwen/Qwen3-8B", "main", False),
-        ("./Qwen/Qwen3-8B", None, True),
-        ("/models/Qwen3-8B", None, True),
-        ("models/qwen/base", None, True),
-    ],
+    ("path", "revision"), [("Qwen/Qwen3-8B", REVISION), ("./Qwen/Qwen3-8B", None), ("models/qwen/base", None)]
 )
-def test_a_hub_checkpoint_needs_a_commit(path, revision, valid):
+def test_a_hub_checkpoint_needs_a_commit(path, revision):
     settings = {"source": "checkpoint", "label": "8B", "path": path, "revision": revision, **SHAPE}
-    if valid:
-        validate(BackboneChoice, settings, "here")
-    else:
+    validate(BackboneChoice, settings, "here")
+    for wrong in (None, "main") if revision else ():
         with pytest.raises(ConfigError, match="revision"):
-            validate(BackboneChoice, settings, "here")
+            validate(BackboneChoice, settings | {"revision": wrong}, "here")
+
+
+def test_a_truncated_or_missing_checkpoint_is_named(micro_checkpoint, tmp_path):
+    weights = own_copy(micro_checkpoint, tmp_path / "cut") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    with pytest.raises(ContractError, match=r"cut: not a complete checkpoint .*; it lies outside results/"):
+        load_policy(tmp_path / "cut")
+    with pytest.raises(ContractError, match="none: not a complete checkpoint"):
+        load_policy(tmp_path / "none")
 
 
 def test_weights_are_stored_in_another_format(source):
@@ -190,12 +196,11 @@ def test_weights_are_stored_in_another_format(source):
     load_policy(source)
 
 
-def test_the_index_of_weights_in_several_files_states_their_size(source, tmp_path):
+def test_the_index_of_weights_in_several_files_states_their_size(source, parts):
     """Readers plan their memory by it."""
-    load_policy(source).model.save_pretrained(tmp_path / "parts", max_shard_size="50KB")
-    assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 1
-    before = json.loads((tmp_path / "parts/model.safetensors.index.json").read_text())
-    cast_weights(tmp_path / "parts", torch.bfloat16)
-    after = json.loads((tmp_path / "parts/model.safetensors.index.json").read_text())
+    index = source / "model.safetensors.index.json"
+    before = json.loads(index.read_text())
+    cast_weights(source, torch.bfloat16)
+    after = json.loads(index.read_text())
     assert after["weight_map"] == before["weight_map"]
     assert after["metadata"]["total_size"] == before["metadata"]["total_size"] / 2

@@ -1,7 +1,6 @@
 """Features as batches: held or streamed, in any order, in constant memory."""
 
-import subprocess
-import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +21,8 @@ def write_store(path: Path, dtype: str = "float32") -> FeatureReader:
     """Features that count: row r has r in every place."""
     writer = create_features(path, responses=ROWS, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK, dtype=dtype)
     ids = np.arange(ROWS)
-    writer.write(
-        0,
-        ids,
-        ["q"] * ROWS,
-        ids + 1,
-        np.broadcast_to(ids[:, None, None, None], (ROWS, 1, 2, HIDDEN)).astype(np.float32),
-    )
+    features = np.ones((ROWS, 1, 2, HIDDEN)) * ids[:, None, None, None]
+    writer.write(0, ids, ["q"] * ROWS, ids + 1, features)
     return open_features(path)
 
 
@@ -49,9 +43,7 @@ def test_every_row_comes_once_in_its_order(reader: FeatureReader, held: bool, co
     order = np.random.default_rng(0).permutation(count) if shuffled else None
     places = np.arange(count) if order is None else order
     found = list(batches(reader, held=held).of(count, order))
-    assert [len(features) for _, features in found] == [BATCH] * (count // BATCH) + [count % BATCH] * (
-        count % BATCH > 0
-    )
+    assert [len(features) for _, features in found] == [min(BATCH, count - k) for k in range(0, count, BATCH)]
     assert torch.cat([features for _, features in found])[:, 0].tolist() == CHOSEN[places].tolist()
     assert torch.cat([torch.arange(count)[chosen] for chosen, _ in found]).tolist() == places.tolist()
 
@@ -86,46 +78,17 @@ def test_a_damaged_chunk_is_an_error_where_the_batches_are_used(reader: FeatureR
         list(streams)
 
 
-_GROWTH = """
-import re
-import sys
-from pathlib import Path
-
-import numpy as np
-import pandas as pd
-
-import cocal.features.store as store
-from cocal.companion.fit import fit_companions
-from cocal.features.writer import create_features
-from cocal.study.prefix import Prefix
-from cocal.config.evaluation import CompanionSettings
-
-CHUNK, HIDDEN = 2000, 256
-store._BYTES_PER_READ = 2**20
-settings = CompanionSettings(widths=(2,), dropout=(), passes=1, batch_size=500, seeds=(1,))
-block = np.random.default_rng(0).normal(size=(CHUNK, 1, 2, HIDDEN)).astype(np.float32)
-peaks = []
-for count in (20_000, 120_000):
-    path = f"{sys.argv[1]}/{count}.zarr"
-    writer = create_features(path, responses=count, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK)
-    for start in range(0, count, CHUNK):
-        writer.write(start, np.arange(start, start + CHUNK), ["q"] * CHUNK, np.ones(CHUNK, dtype=int), block)
-    rows = np.arange(count)
-    rollouts = pd.DataFrame({"step": 1, "truncated": False, "correct": rows % 3 > 0, "group_accuracy": 0.5})
-    rollouts["question"] = pd.Categorical(rows % 100).rename_categories(lambda k: f"question {k}")
-    questions = [f"question {k}" for k in range(100)]
-    list(fit_companions(settings, store.open_features(path), rollouts, questions, [Prefix(1, 1)], memory=0))
-    # Not ru_maxrss, which begins with that of the parent process.
-    peaks.append(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]))
-print((peaks[1] - peaks[0]) * 1024)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
-def test_six_times_the_features_need_no_more_memory(tmp_path: Path):
-    """20 MB of features, then 123 MB, none of them held; labels, read whole, take the rest."""
-    done = subprocess.run(
-        [sys.executable, "-c", _GROWTH, str(tmp_path)], check=True, capture_output=True, text=True, timeout=300
-    )
-    assert int(done.stdout) < 40 * 2**20, done.stdout
+def test_ten_times_the_rows_stream_in_the_same_memory():
+    peaks = []
+    for count in (2_000, 20_000):
+        order = np.random.default_rng(0).permutation(count)
+        stream = Batches(
+            lambda rows: torch.from_numpy(np.ones((len(rows), 512), dtype=np.float32)),
+            *(np.arange(count), 64),
+            **{"per_slice": 500, "shuffled": 500, "device": CPU},
+        )
+        tracemalloc.start()
+        assert sum(len(features) for one in (None, order) for _, features in stream.of(count, one)) == 2 * count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]

@@ -1,11 +1,14 @@
-"""Settings of policy training in TRL's terms, and the command that starts it."""
+"""Settings of policy training in TRL's terms, the schedule of its questions, and the command that starts it."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.utils import FullyShardedDataParallelPlugin
 
 from cocal import cli
 from cocal.config.load import load_study
@@ -13,24 +16,21 @@ from cocal.config.policy import OwnSettings, PolicySettings, TrlSettings
 from cocal.errors import ConfigError
 from cocal.policy.launch import train_command
 from cocal.policy.schedule import question_schedule
-from cocal.policy.train import trl_arguments
+from cocal.policy.train import sum_gradients_in, trl_arguments
+from micro_trainer import train_words
+
+SHARDED = {"shard": True, "vllm": True}
 
 
 def test_the_protocol_in_trls_terms(tmp_path):
     """Design, section 3.1; one rollout step is `updates_per_step` of TRL's steps."""
-    paper = PolicySettings(dataset="deepscaler", micro_batch=16, updates_per_step=4)
-    arguments = trl_arguments(paper, "grpo", tmp_path)
-    assert (arguments.epsilon, arguments.epsilon_high, arguments.beta) == (0.20, 0.28, 0.0)
-    assert (arguments.adam_beta1, arguments.adam_beta2) == (0.9, 0.999)
-    other = trl_arguments(paper.model_copy(update={"adam_betas": (0.8, 0.98)}), "grpo", tmp_path)
-    assert (other.adam_beta1, other.adam_beta2) == (0.8, 0.98)
-    assert (arguments.temperature, arguments.num_generations, arguments.scale_rewards) == (1.0, 8, "group")
-    assert arguments.generation_batch_size == 256 * 8
-    assert arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps == 256 * 8 / 4
-    assert (arguments.max_steps, arguments.save_steps) == (120 * 4, 10 * 4)
-    assert arguments.max_completion_length == 3000
-    assert arguments.lr_scheduler_type == "constant"
-    assert arguments.chat_template_kwargs == {"enable_thinking": False}
+    found = trl_arguments(PolicySettings(dataset="deepscaler", micro_batch=16, updates_per_step=4), "grpo", tmp_path)
+    expected = {"epsilon": 0.20, "epsilon_high": 0.28, "beta": 0.0, "adam_beta1": 0.9, "adam_beta2": 0.999}
+    expected |= {"temperature": 1.0, "num_generations": 8, "scale_rewards": "group", "generation_batch_size": 256 * 8}
+    expected |= {"max_steps": 120 * 4, "save_steps": 10 * 4, "max_completion_length": 3000}
+    expected |= {"lr_scheduler_type": "constant", "chat_template_kwargs": {"enable_thinking": False}}
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert found.per_device_train_batch_size * found.gradient_accumulation_steps == 256 * 8 / 4
 
 
 def test_every_setting_reaches_trl_under_its_own_name(tmp_path):
@@ -88,18 +88,8 @@ def test_vllm_samples_without_a_correction_of_its_own(tmp_path):
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed beside this Python")
 def test_vllm_that_is_not_here_stops_the_training_before_it_begins(tmp_path, micro_checkpoint, micro_questions, capsys):
-    flags = ["--settings", json.dumps({"dataset": "micro-train", "trl": {"vllm": True}}), "--algorithm", "grpo"]
-    flags += [
-        "--prompts",
-        "tiny",
-        "--base",
-        str(micro_checkpoint),
-        "--questions",
-        str(micro_questions / "micro-train.parquet"),
-    ]
-    folders = {"run-folder": "run", "stages": "stages", "rollouts": "rollouts"}
-    flags += [word for flag, name in folders.items() for word in (f"--{flag}", str(tmp_path / name))]
-    assert cli.main(["train", *flags]) == 2
+    words = train_words(tmp_path, {"trl": {"vllm": True}}, micro_checkpoint, micro_questions / "micro-train.parquet")
+    assert cli.main(["train", *words]) == 2
     assert "vLLM is not installed for this Python: run with --sdm conda" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -134,3 +124,21 @@ def test_schedule_permutes_every_epoch():
     assert schedule.tolist() != question_schedule(10, steps=7, per_step=4, seed=2).tolist()
     with pytest.raises(ValueError, match="fewer than the 4"):
         question_schedule(3, 1, 4, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_are_summed_in_the_format_of_the_key(dtype):
+    """Accelerate's own policy is bfloat16 for everything."""
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
+    plugin.set_mixed_precision("bf16")
+    accelerator = SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin))
+    sum_gradients_in(accelerator, TrlSettings(reduce_dtype=dtype, **SHARDED))
+    assert plugin.mixed_precision_policy.reduce_dtype == getattr(torch, dtype)
+    assert plugin.mixed_precision_policy.param_dtype == torch.bfloat16
+    sum_gradients_in(Accelerator(cpu=True), TrlSettings())  # nothing is summed without sharding
+
+
+@pytest.mark.parametrize(("trl", "expected"), [(SHARDED, {"sync_each_batch": True}), ({}, {})])
+def test_no_gpu_holds_the_gradients_of_all_weights(tmp_path, trl, expected):
+    arguments = trl_arguments(PolicySettings(dataset="deepscaler", trl=trl), "grpo", tmp_path)
+    assert arguments.accelerator_config.gradient_accumulation_kwargs == expected

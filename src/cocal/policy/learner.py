@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.online import OnlineCompanions
-from cocal.companion.output import write_companions
+from cocal.companion.companions import write_companions
+from cocal.companion.prequential import summary
 from cocal.companion.split import in_validation
-from cocal.companion.stream import summary
+from cocal.companion.stepwise import OnlineCompanions
 from cocal.config.evaluation import OnlineSettings
 from cocal.features.capture import RESPONSE_POOLINGS
 from cocal.features.formats import NumberFormat
 
 OpenLearner = Callable[[pd.DataFrame, int, int, NumberFormat], "OnlineLearner"]
-"""What makes a learner of questions, layer, hidden width and number format."""
+"""A function that makes a learner of questions, layer, hidden width and number format."""
 STATE = "online.pt"
 """Name of the file with the state of the learning in a checkpoint of the training."""
 
@@ -83,7 +83,7 @@ class OnlineLearner:
 
     def write(self, folder: Path, attributes: Mapping[str, str]) -> None:
         """Write the companions and the scores of all steps, as `history.csv`."""
-        found = self._learner.companions(self._layer, RESPONSE_POOLINGS)
+        found = self._learner.companions(self._layer)
         step = str(found.spec.steps)
         facts = {"experience": "online", "source_step": step, "validation_step": step}
         write_companions(folder, found, self._learner.scores, {**attributes, **facts})

@@ -6,7 +6,7 @@ held-out set (prequential evaluation), and the step's states are forgotten, at t
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -16,15 +16,19 @@ import torch
 from torch import Tensor
 
 from cocal.companion.companions import Companions, build_model
-from cocal.companion.precision import matmul_precision
-from cocal.companion.prequential import COLUMNS, scores
+from cocal.companion.model import matmul_precision
+from cocal.companion.prequential import COLUMNS, scores, summary
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.targets import confidence_targets
+from cocal.companion.split import in_validation
+from cocal.companion.supervision import confidence_targets
 from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
+from cocal.features.capture import RESPONSE_POOLINGS
 from cocal.features.formats import NumberFormat, decoded, encoded
+from cocal.features.store import FeatureReader
 from cocal.runtime.machine import best_device
+from cocal.runtime.progress import Progress
 from cocal.store import atomic_path
 from cocal.store.damage import unreadable
 
@@ -49,7 +53,6 @@ class OnlineCompanions:
         number_format: Number format to which states are rounded, as a feature store rounds them.
         window: Number of the last rollout steps that are learnt from.
         bins: Number of bins of the calibration error.
-        device: Device to learn on; by default the GPU if there is one.
 
     Attributes:
         steps: Number of rollout steps that were seen.
@@ -64,7 +67,6 @@ class OnlineCompanions:
         number_format: NumberFormat = "float32",
         window: int = 1,
         bins: int = 10,
-        device: torch.device | None = None,
     ):
         self.settings = settings
         self.inputs = inputs
@@ -73,7 +75,7 @@ class OnlineCompanions:
         self.kept_bytes = 0
         self._format = number_format
         self._bins = bins
-        self._model = build_model(settings, inputs).to(device or best_device())
+        self._model = build_model(settings, inputs).to(best_device())
         self._training = Training(self._model, settings)
         self._recent: deque[tuple[Tensor, Tensor]] = deque()
         self._counts = {"training": 0, "validation": 0, "right": 0}
@@ -113,15 +115,15 @@ class OnlineCompanions:
                 f"states of rollout step {self.steps + 1} have shape {states.shape}, not {(len(correct), self.inputs)}"
             )
         rounded = torch.from_numpy(decoded(encoded(np.ascontiguousarray(states), self._format), self._format))
-        found = None
         with matmul_precision(self.settings.matmul):
-            if self.steps:
-                confidence = self._confidences(rounded)
-                found = scores(companion_members(self.settings), confidence, correct, self._bins, self.steps)
-                self._scores.append(found)
+            before = self._confidences(rounded)
             self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
         self._counts["validation"] += int((~truncated & held_out).sum())
         self.steps += 1
+        if self.steps == 1:
+            return None
+        found = scores(companion_members(self.settings), before, correct, self._bins, self.steps - 1)
+        self._scores.append(found)
         return found
 
     @torch.inference_mode()
@@ -133,10 +135,8 @@ class OnlineCompanions:
         self._counts["training"] += int(learnt.sum())
         self._counts["right"] += int((learnt & correct).sum())
         targets = [confidence_targets(t, correct[learnt], group_accuracy[learnt]) for t in self.settings.targets]
-        device = self._model.device
-        self._recent.append(
-            (states[torch.from_numpy(learnt)].to(device), torch.from_numpy(np.stack(targets)[:, None]).to(device))
-        )
+        given = states[torch.from_numpy(learnt)], torch.from_numpy(np.stack(targets)[:, None])
+        self._recent.append(tuple(one.to(self._model.device) for one in given))
         if any(len(rows) for rows, _ in self._recent):
             self._training.run(self._batches())
         if len(self._recent) == self.window:
@@ -150,12 +150,11 @@ class OnlineCompanions:
             for start in range(0, len(states), size):
                 yield states[start : start + size], targets[:, :, start : start + size]
 
-    def companions(self, layer: int, poolings: tuple[str, ...]) -> Companions:
-        """The companions as they are now, on the processor, with the weights copied.
+    def companions(self, layer: int) -> Companions:
+        """Copy the companions as they are now, on the processor.
 
         Args:
             layer: Zero-based index of the block whose states were given.
-            poolings: Their poolings.
 
         Raises:
             ContractError: if nothing was learnt yet.
@@ -168,7 +167,7 @@ class OnlineCompanions:
             settings=self.settings,
             inputs=self.inputs,
             layer=layer,
-            poolings=poolings,
+            poolings=RESPONSE_POOLINGS,
             steps=self.steps,
             validation_steps=self.steps,
             order="online",
@@ -209,3 +208,32 @@ class OnlineCompanions:
             raise ContractError(unreadable(path, "state of these online companions", error)) from None
         self.steps, self.kept_bytes, self._counts = state["steps"], state["kept_bytes"], state["counts"]
         self._scores = [pd.DataFrame(state["scores"])] if self.steps > 1 else []
+
+
+def learn_online(
+    learners: Sequence[OnlineCompanions],
+    features: FeatureReader,
+    rollouts: pd.DataFrame,
+    questions: Sequence[str],
+    progress: Progress,
+) -> Iterator[int]:
+    """Let online companions learn from stored rollouts; yield each step when all have learnt from it.
+
+    Memory is constant, since a step's states are read when it is due.
+
+    Args:
+        learners: Companions with one split; they read the states of the deepest block stored.
+        features: Feature store; row k belongs to row k of `rollouts`.
+        rollouts: Chronological table from `cocal.companion.supervision.read_rollouts`.
+        questions: Texts of the whole question table, a share of which is held out.
+        progress: Progress, counted in steps.
+    """
+    split = learners[0].settings
+    held_out = in_validation(rollouts["question"], questions, split.validation_share, split.split_seed)
+    for step, rows in rollouts.groupby("step"):
+        start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
+        states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
+        labels = [rows[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
+        found = [learner.observe(states, *labels, held_out[start:stop]) for learner in learners]
+        progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
+        yield int(step)
