@@ -25,7 +25,7 @@ from cocal.models.loading import stored_end_tokens
 from cocal.resources.estimate import Assumptions
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.store.frames import read_provenance
+from cocal.store import read_provenance
 from micro import own_copy
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
