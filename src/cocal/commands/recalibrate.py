@@ -5,65 +5,33 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cocal.commands.flags import COUNT, add_cell, add_output
+import pandas as pd
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--rivals", required=True, nargs="+", metavar="NAME", help="scores to recalibrate")
-    parser.add_argument("--settings", default="{}", help="JSON: missing_answer")
-    parser.add_argument("--split", help="JSON: settings of companions, whose split of the questions is taken")
-    parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier, which compares answers")
-    parser.add_argument("--samples", required=True, help="JSON: evaluated responses per question, by question set")
-    parser.add_argument("--pool", type=COUNT, default=10, help="responses per question in the self-consistency pool")
-    add_cell(parser)
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables, to learn from")
-    parser.add_argument("--questions", required=True, type=Path, help="whole training set, with validation questions")
-    parser.add_argument(
-        "--evaluated", required=True, nargs="+", type=Path, metavar="FILE", help="evaluation sets, never to learn from"
-    )
-    parser.add_argument("--responses", required=True, type=Path, help="folder of {set}.parquet, to score")
-    parser.add_argument(
-        "--rollout-features", type=Path, help="feature store of the rollouts, for rivals that read states"
-    )
-    parser.add_argument("--features", type=Path, help="folder of {set}.zarr, for rivals that read states")
-    parser.add_argument(
-        "--companions",
-        nargs="+",
-        default=[],
-        metavar="KIND=FOLDER",
-        help="folders of fitted companions: rollouts=FOLDER (CoCal), one-layer=FOLDER (of one hidden layer)",
-    )
-    add_output(parser, "--output-calibrators", required=True, metavar="FILE.json", help="fitted calibrators")
-    add_output(parser, "--output", required=True, help="table of predictions to write")
+from cocal.commands.words import named_folders
+from cocal.companion.supervision import check_features
+from cocal.config import parse_settings
+from cocal.config.evaluation import CompanionSettings, EstimatorSettings, VerifierSettings
+from cocal.config.methods import METHODS
+from cocal.errors import ConfigError
+from cocal.features.store import open_features
+from cocal.methods.recalibration.confidences import (
+    Scorer,
+    check_companions,
+    fit_linear,
+    predict_rivals,
+    scores_of_rollouts,
+)
+from cocal.methods.recalibration.experience import read_experience
+from cocal.methods.recalibration.fits import fit_rivals
+from cocal.methods.responses import EvaluationSets
+from cocal.store import read_frame, write_document, write_frame
+from cocal.store.contracts import PREDICTIONS, QUESTIONS
+from cocal.study.lineage import Source, descent
+from cocal.study.rivals import RIVALS
 
 
 def run(options: argparse.Namespace) -> None:
     """Fit the calibrators, apply them, and write both."""
-    import pandas as pd
-
-    from cocal.commands.flags import named_folders
-    from cocal.companion.supervision import check_features
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import CompanionSettings, EstimatorSettings, VerifierSettings
-    from cocal.config.methods import METHODS
-    from cocal.errors import ConfigError
-    from cocal.features.store import open_features
-    from cocal.methods.recalibration.confidences import (
-        Scorer,
-        check_companions,
-        fit_linear,
-        predict_rivals,
-        scores_of_rollouts,
-    )
-    from cocal.methods.recalibration.experience import read_experience
-    from cocal.methods.recalibration.fits import fit_rivals
-    from cocal.methods.responses import EvaluationSets
-    from cocal.store import read_frame, write_document, write_frame
-    from cocal.store.contracts import PREDICTIONS, QUESTIONS
-    from cocal.study.lineage import descent
-    from cocal.study.rivals import RIVALS
-
     settings = parse_settings(EstimatorSettings, options.settings)
     split = parse_settings(CompanionSettings, options.split, "--split")
     samples = parse_settings(EvaluationSets, options.samples, "--samples").root
@@ -106,8 +74,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _sources(options: argparse.Namespace, prompt_format: str, samples: Iterable[str], folders: Mapping[str, Path]):
     """What both files are made from, each of which must be of the same backbone, policy and step."""
-    from cocal.study.lineage import Source
-
     yield from map(Source, (options.rollouts, options.questions, *options.evaluated))
     for name in samples:
         yield Source(options.responses / f"{name}.parquet", prompt_format=prompt_format, dataset=name)
