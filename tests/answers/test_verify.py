@@ -88,56 +88,19 @@ def test_megabyte_answer_is_extracted():
     assert extract_answer("x" * MEGABYTE + r"\boxed{" + "{}" * MEGABYTE + "}") == "{}" * MEGABYTE
 
 
-@pytest.mark.parametrize(
-    ("stated", "value"),
-    [
-        ("0.9", 0.9),
-        (".5", 0.5),
-        ("0", 0.0),
-        ("1", 1.0),
-        ("1.0", 1.0),
-        ("1.000", 1.0),
-        ("0.9.", 0.9),
-        ("**0.9**", 0.9),
-        ("\n0.9", 0.9),
-        ("0.9  \nHope this helps.", 0.9),
-        ("0.9\r\n", 0.9),
-    ],
-)
+VALID = {0.9: ["0.9", "0.9.", "**0.9**", "\n0.9", "0.9  \nHope this helps.", "0.9\r\n"], 0.5: [".5"], 0.0: ["0"]}
+VALID |= {1.0: ["1", "1.0", "1.000"]}
+
+
+@pytest.mark.parametrize(("value", "stated"), [(value, text) for value, texts in VALID.items() for text in texts])
 def test_valid_confidence(stated, value):
     assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") == value
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        "1e-3",
-        "10.5",
-        "85%",
-        "0.5%",
-        "85",
-        "1.01",
-        "1.",
-        "0.",
-        "+0.5",
-        "-0.1",
-        "0.9/1",
-        "0.9 or 0.8",
-        "0.9 (sure)",
-        "0,9",
-        "1.2.3",
-        "high",
-        "",
-        "nan",
-        "inf",
-        "0x1",
-        "٠.٩",
-        "\\boxed{0.9}",
-        "<0.9>",
-        "0.5-0.6",
-        "1*0.5",
-    ],
-)
+INVALID = r"1e-3;10.5;85%;0.5%;85;1.01;1.;0.;+0.5;-0.1;0.9/1;0.9 or 0.8;0.9 (sure);0,9;1.2.3;high;;nan;inf;0x1;٠.٩"
+
+
+@pytest.mark.parametrize("stated", [*INVALID.split(";"), r"\boxed{0.9}", "<0.9>", "0.5-0.6", "1*0.5"])
 def test_invalid_confidence_is_none_never_a_default(stated):
     assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") is None
 

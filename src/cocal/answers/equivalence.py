@@ -85,7 +85,7 @@ class Verifier:
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str] = ()
     ) -> Verdicts:
-        """Whether each answer is equivalent to any of its gold answers.
+        """Compare each answer with its gold answers; it is right if it is equivalent to any of them.
 
         Args:
             golds: Accepted answers (the answer and its aliases) of each of n responses.
@@ -111,7 +111,7 @@ class Verifier:
         return self._counted(answers, right, right | ~given_up)
 
     def equivalent(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """Whether the answer of each (gold, answer) pair is equivalent to the gold answer; equal pairs are judged once.
+        """Compare the two answers of each (gold, answer) pair; equal pairs are judged once.
 
         Returns:
             bool (len(pairs),); False for undecided pairs.

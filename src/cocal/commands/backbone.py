@@ -5,10 +5,18 @@ from pathlib import Path
 
 from cocal.config import parse_settings
 from cocal.config.backbone import BackboneChoice, CheckpointSettings
+from cocal.config.data import FactsWorldSettings
+from cocal.errors import ConfigError
+from cocal.models.corpus import CorpusWriter
 from cocal.models.hub import download
 from cocal.models.importing import import_checkpoint
+from cocal.models.pretraining import pretrain
+from cocal.questions.facts import World
+from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
-from cocal.study.lineage import descent
+from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS
+from cocal.study.lineage import Source, descent
 
 
 def run(options: argparse.Namespace) -> None:
@@ -38,17 +46,6 @@ def _import_checkpoint(settings, options: argparse.Namespace) -> None:
 
 def _pretrain(settings, options: argparse.Namespace) -> None:
     """Hold the question sets out of the corpus, then pre-train."""
-    from cocal.config import parse_settings
-    from cocal.config.data import FactsWorldSettings
-    from cocal.errors import ConfigError
-    from cocal.models.corpus import CorpusWriter
-    from cocal.models.pretraining import pretrain
-    from cocal.questions.facts import World
-    from cocal.questions.prompts import Prompts
-    from cocal.store import read_frame
-    from cocal.store.contracts import QUESTIONS
-    from cocal.study.lineage import Source, descent
-
     if options.prompts is None:
         raise ConfigError("--prompts: a backbone that is pre-trained needs the prompt set of its study")
     world = parse_settings(FactsWorldSettings, options.world)

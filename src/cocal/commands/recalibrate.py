@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from cocal.answers.equivalence import Verifier
 from cocal.commands.words import named_folders
 from cocal.companion.supervision import check_features
 from cocal.config import parse_settings
@@ -21,8 +22,9 @@ from cocal.methods.recalibration.confidences import (
     predict_rivals,
     scores_of_rollouts,
 )
-from cocal.methods.recalibration.experience import read_experience
+from cocal.methods.recalibration.experience import read_experience, with_classes
 from cocal.methods.recalibration.fits import fit_rivals
+from cocal.methods.recalibration.scores import POOLED
 from cocal.methods.responses import EvaluationSets
 from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
@@ -33,6 +35,7 @@ from cocal.study.rivals import RIVALS
 def run(options: argparse.Namespace) -> None:
     """Fit the calibrators, apply them, and write both."""
     settings = parse_settings(EstimatorSettings, options.settings)
+    bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
     split = parse_settings(CompanionSettings, options.split, "--split")
     samples = parse_settings(EvaluationSets, options.samples, "--samples").root
     if unknown := [name for name in options.rivals if name not in RIVALS]:
@@ -49,11 +52,13 @@ def run(options: argparse.Namespace) -> None:
     sources = list(_sources(options, METHODS[rivals[0].method].prompt_format, samples, folders))
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
     depends_on = {"rivals": options.rivals, "estimators": settings, "split": split, "samples": samples}
-    depends_on |= {"pool": options.pool, "verifier": parse_settings(VerifierSettings, options.verifier, "--verifier")}
+    depends_on |= {"pool": options.pool, "verifier": bounds}
 
     evaluated = pd.concat([read_frame(path, QUESTIONS) for path in options.evaluated], ignore_index=True)
     rollouts = read_experience(options.rollouts, options.questions, options.step, split, evaluated)
-    rollouts = _compared(rollouts, options)
+    if not set(POOLED).isdisjoint(options.rivals):
+        with Verifier(bounds) as judge:
+            rollouts = with_classes(rollouts, judge)
     companions = _loaded(folders)
     check_companions(companions, split, options.step, folders)
     states, linear = None, []
@@ -73,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _sources(options: argparse.Namespace, prompt_format: str, samples: Iterable[str], folders: Mapping[str, Path]):
-    """What both files are made from, each of which must be of the same backbone, policy and step."""
+    """The sources of both files, each of which must be of the same backbone, policy and step."""
     yield from map(Source, (options.rollouts, options.questions, *options.evaluated))
     for name in samples:
         yield Source(options.responses / f"{name}.parquet", prompt_format=prompt_format, dataset=name)
@@ -81,21 +86,6 @@ def _sources(options: argparse.Namespace, prompt_format: str, samples: Iterable[
         yield Source(options.rollout_features)
         yield from (Source(options.features / f"{name}.zarr", dataset=name) for name in samples)
     yield from (Source(folder, experience="rollouts") for folder in folders.values())
-
-
-def _compared(rollouts, options: argparse.Namespace):
-    """The rollouts, with the classes of their answers if a rival reads them."""
-    from cocal.methods.recalibration.experience import with_classes
-    from cocal.methods.recalibration.scores import POOLED
-
-    if set(POOLED).isdisjoint(options.rivals):
-        return rollouts
-    from cocal.answers.equivalence import Verifier
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import VerifierSettings
-
-    with Verifier(parse_settings(VerifierSettings, options.verifier, "--verifier")) as judge:
-        return with_classes(rollouts, judge)
 
 
 def _loaded(folders: dict[str, Path]):

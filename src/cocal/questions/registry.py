@@ -94,7 +94,7 @@ class Entry(Model):
     suffix: str = ""
     """Instruction at the end of every question of the source; it is removed, because prompts have their own."""
     merge: bool = False
-    """Whether rows with the same text become one question that accepts the answers of all rows. It is meant for
+    """True if rows with the same text become one question that accepts the answers of all rows. It is meant for
     training sets; in evaluation sets, questions with the same text may ask about different things and stay separate."""
     rows: Count
     """Number of records in the source."""
