@@ -5,8 +5,9 @@ import logging
 
 from cocal.config import parse_settings
 from cocal.questions.registry import Registry
-from cocal.questions.sources import describe, fetch
+from cocal.questions.sources import fetch
 from cocal.store import provenance, write_document
+from cocal.store.provenance import file_digest
 
 
 def run(options: argparse.Namespace) -> None:
@@ -17,7 +18,8 @@ def run(options: argparse.Namespace) -> None:
     for name, entry in registry.sets.items():
         for file in entry.source.files:
             path = fetch(entry.source, file, options.cache, options.mirror)
-            report.setdefault(name, {})[entry.source.place(file)] = describe(path)
+            facts = {"sha256": file_digest(path), "bytes": path.stat().st_size}
+            report.setdefault(name, {})[entry.source.place(file)] = facts
         logging.info("%s: %d file(s) verified; licence: %s", name, len(report[name]), entry.licence)
     if options.output:
         write_document(options.output, {"files": report}, provenance("sources", registry))
