@@ -10,7 +10,8 @@ import yaml
 from cocal.cli import main
 from cocal.config import ConfigError
 from cocal.config.data import DatasetSettings, FactsWorldSettings, FileSettings
-from cocal.config.load import study_from_mapping
+from cocal.config.load import validate
+from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.questions.build import build_questions
 from cocal.questions.files import counted, load_files
@@ -86,7 +87,7 @@ def test_errors_name_file_line_and_field(mine, text, message):
 def test_a_study_counts_the_questions_of_its_files(content, mine):
     def study(**source):
         content["datasets"]["smoke-small"]["source"] = {"kind": "file", "path": str(mine), **source}
-        return study_from_mapping(content, "study.yaml")
+        return validate(Study, content, "study.yaml")
 
     assert study().datasets["smoke-small"].size is None
     assert counted(study()).datasets["smoke-small"].size == 3

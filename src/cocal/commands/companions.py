@@ -26,7 +26,6 @@ def run(options: argparse.Namespace) -> None:
         prefixes = sorted({Prefix.parse(word) for word in options.steps})
     except ConfigError as error:
         raise ConfigError(f"--steps: {error}") from None
-
     fix_threads()
     read = read_prompts if options.prompts else read_rollouts
     rollouts = read(options.rollouts, options.questions, max(map(max, prefixes)))

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
         logging.info("wrote %s", options.output)
 
 
-def _of_methods(options: argparse.Namespace) -> "tuple[pd.DataFrame, Resamples]":
+def _of_methods(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     """Two methods of a study, on every data set that both have."""
     for name in (options.first, options.second):
         if name not in METHODS:
@@ -56,7 +56,7 @@ def _of_methods(options: argparse.Namespace) -> "tuple[pd.DataFrame, Resamples]"
     return compare(resamples, shared), resamples
 
 
-def _of_tables(options: argparse.Namespace) -> "tuple[pd.DataFrame, Resamples]":
+def _of_tables(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     """Every method that two tables of predictions share, on every data set."""
     settings = parse_settings(MetricSettings, options.settings)
     groups = parse_settings(MacroAverages, options.groups, "--groups")
@@ -74,7 +74,7 @@ def _p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0 else UNDEFINED
 
 
-def _page(tested: "pd.DataFrame", resamples: "Resamples", options: argparse.Namespace) -> str:
+def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespace) -> str:
     """The comparisons as a table for the terminal."""
     several = options.first.endswith(".parquet")
     shown = pd.DataFrame(

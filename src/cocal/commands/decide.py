@@ -32,14 +32,6 @@ _TITLES = {
     "majority": "majority vote",
     "first": "first response",
 }
-_ABSTAIN = """\
-The most confident response to each question is given if its confidence reaches a threshold; otherwise the verdict is
-"abstain". Labelled responses to other questions certify the threshold by Learn then Test (Angelopoulos et al., 2021,
-arXiv:2110.01052), with exact binomial p-values and fixed sequence testing in its fallback form (Wiens, 2003). With a
-probability of at least 1 - DELTA over the calibration questions, a new question that is answered is answered wrongly
-with a probability of at most RISK. This holds for any confidences, as long as calibration and new questions are
-independent draws from one distribution, each with one decided response; further responses to a question count for
-nothing."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -52,8 +44,7 @@ def run(options: argparse.Namespace) -> None:
         _choose(options, reading)
 
 
-def _choose(options: argparse.Namespace, reading: "Reading") -> None:
-
+def _choose(options: argparse.Namespace, reading: Reading) -> None:
     voting = options.way == "vote"
     added = ("responses", "vote_share") if voting else ("responses",)
     pools = read_pools(options.input, reading, added, answers=True)
@@ -79,8 +70,7 @@ def _choose(options: argparse.Namespace, reading: "Reading") -> None:
     _say_accuracies(pools, {name: chosen[name] for name in (options.way, *others)}, options.resamples)
 
 
-def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
-
+def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     if options.threshold is not None and (options.max_risk or options.delta):
         raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
     max_risk, delta = options.max_risk or 0.1, options.delta or 0.1
@@ -122,14 +112,13 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
 
 
-def _say_read(pools: "Pools") -> None:
+def _say_read(pools: Pools) -> None:
     print(f"{pools.source}: {len(pools.question):,} responses to {len(pools.names):,} questions")
     for note in pools.notes:
         print(f"  {note}")
 
 
-def _say_accuracies(pools: "Pools", chosen: "Mapping[str, np.ndarray]", resamples: int) -> None:
-
+def _say_accuracies(pools: Pools, chosen: Mapping[str, np.ndarray], resamples: int) -> None:
     if pools.correct is None:
         print("  The lines have no labels, so the accuracy is unknown.")
         return

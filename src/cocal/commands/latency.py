@@ -28,7 +28,6 @@ def run(options: argparse.Namespace) -> None:
     """
     settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
-
     fix_threads()
     lengths = parse_settings(ResponseLengths, options.datasets, "--datasets").root
     questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS)["question"] for name in lengths}

@@ -27,7 +27,6 @@ def run(options: argparse.Namespace) -> None:
     settings = parse_settings(CompanionSettings, options.settings)
     if len({*options.windows}) != len(options.windows):
         raise ConfigError(f"--windows {options.windows}: give different numbers of steps")
-
     fix_threads()
     rollouts = read_rollouts(options.rollouts, options.questions, options.steps)
     features = open_features(options.features)

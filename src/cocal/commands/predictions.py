@@ -63,7 +63,7 @@ def _formats(flag: str, words: list[str]) -> dict[str, Path]:
     return {name: given[0] for name, given in folders.items()}
 
 
-def _loaded(folders: "Mapping[Experience, Sequence[Path]]"):
+def _loaded(folders: Mapping[Experience, Sequence[Path]]):
     """The fitted companions by experience, if there are any to load."""
     if not folders:
         return {}

@@ -31,7 +31,6 @@ def run(options: argparse.Namespace) -> None:
     engine_settings = parse_settings(EngineChoice, options.engine, "--engine").root
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
-
     fix_threads()
     depends_on = {"postcal": settings, "policy": training, "features": features, "verifier": bounds}
     depends_on["prompts"] = prompts.identity("answer")

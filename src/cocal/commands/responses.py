@@ -27,7 +27,6 @@ def run(options: argparse.Namespace) -> None:
     verifier = parse_settings(VerifierSettings, options.verifier, "--verifier")
     judging = Judging.of(verifier, parse_settings(JudgeChoice, options.judge, "--judge").root, domains)
     prompts = Prompts(options.prompts)
-
     fix_threads()
     depends_on = {
         "generation": settings,

@@ -30,7 +30,6 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError("--online and --output-online belong together: give both or none")
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
-
     fix_threads()
     depends_on = {
         "policy": settings,

@@ -126,28 +126,17 @@ def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) ->
     Raises:
         ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
     """
-    from cocal.config.study import Study
-
     if len(files) > 1:
         raise ConfigError(
             f"--configfile {' '.join(map(str, files))}: a run has one study, and files are never merged; "
             f"change single keys of a study with {_SINGLE_KEYS}"
         )
-    path = files[0]
-    content = read_yaml(path)
-    if "study" not in content:
+    if "study" not in read_yaml(files[0]):
         raise ConfigError(
-            f"{path}: no key `study:`. A file given with --configfile is a whole study and replaces the default; "
+            f"{files[0]}: no key `study:`. A file given with --configfile is a whole study and replaces the default; "
             f"change single keys of a study with {_SINGLE_KEYS}"
         )
-    return validate(Study, _merge(content, changes), str(path))
-
-
-def study_from_mapping(content: Mapping[str, Any], source: str) -> "Study":
-    """The study in an already parsed mapping; `source` names it in errors."""
-    from cocal.config.study import Study
-
-    return validate(Study, content, source)
+    return load_study(files[0], changes)
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
