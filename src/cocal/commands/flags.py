@@ -40,7 +40,8 @@ class Flag(NamedTuple):
     """A flag, or an argument, of a command.
 
     Attributes:
-        name: Its name; only a flag's begins with two hyphens.
+        name: Its name and what stands for its value in the help, as in "--cache FOLDER"; only a flag's name begins with
+            two hyphens.
         options: Arguments of argparse's `add_argument`.
         writes: What the command writes there, if it is an output.
         variable: Environment variable of its default.
@@ -53,7 +54,9 @@ class Flag(NamedTuple):
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flag to a parser, whose default `outputs` holds the kind of every output by its name."""
-        action = parser.add_argument(self.name, **self.options)
+        name, _, metavar = self.name.partition(" ")
+        shown = {"metavar": metavar} if metavar else {}
+        action = parser.add_argument(name, **self.options, **shown)
         if self.variable in os.environ:
             action.default = os.environ[self.variable]  # which argparse parses as the flag's type
         if self.writes:
@@ -123,7 +126,7 @@ def output(name: str, explanation: str, kind: Kind = FILE, **options: Any) -> Fl
 
 OVERWRITE = flag("--overwrite", "replace an output that exists", action="store_true")
 # without a default, since other prompts make another study
-PROMPTS = required("--prompts", "prompt set: a folder of cocal/questions/prompts", metavar="SET")
+PROMPTS = required("--prompts SET", "prompt set: a folder of cocal/questions/prompts")
 RUN_FOLDER = required("--run-folder", "working folder; a killed run resumes from it", type=Path)
 BACKBONE = required("--backbone", "name of the backbone")
 CELL = (
@@ -147,21 +150,19 @@ TRAINING = (
 )
 """Flags of the commands that train a policy."""
 CACHE = flag(
-    "--cache",
+    "--cache FOLDER",
     "source files, in the layout of their hosts (default: the variable COCAL_SOURCES, else results/sources)",
     type=Path,
     default=Path("results/sources"),
-    metavar="FOLDER",
     variable="COCAL_SOURCES",
 )
 READERS = (
     flag(
-        "--checkpoints",
+        "--checkpoints FOLDER",
         "step-N of every stage; each reads the rollout steps after the stage before it, up to N",
         default=[],
         nargs="+",
         type=Path,
-        metavar="FOLDER",
     ),
     flag(
         "--exact",
@@ -200,7 +201,7 @@ POOL = flag("--pool", "responses per question in the self-consistency pool", typ
 def model(explanation: str) -> tuple[Flag, Flag]:
     """The flags of a language model that is a folder or lies on the Hub."""
     return (
-        required("--model", f"{explanation}; a folder, or a name on the Hub", metavar="MODEL"),
+        required("--model MODEL", f"{explanation}; a folder, or a name on the Hub"),
         flag("--revision", "commit or branch of a model on the Hub (default: main)"),
     )
 
@@ -208,4 +209,4 @@ def model(explanation: str) -> tuple[Flag, Flag]:
 def fields(example: str) -> Flag:
     """The flag that says which fields of a file mean what."""
     explanation = f"name of a field where it is not found by itself, {example}; may be repeated"
-    return flag("--field", explanation, default=[], action="append", metavar="MEANING=NAME")
+    return flag("--field MEANING=NAME", explanation, default=[], action="append")

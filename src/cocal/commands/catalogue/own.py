@@ -2,25 +2,8 @@
 
 from pathlib import Path
 
-from cocal.commands.flags import (
-    CHANCE,
-    COUNT,
-    FINITE,
-    INDEX,
-    NEW_FIELD,
-    NUMERICS,
-    OVERWRITE,
-    RESAMPLES,
-    SEED,
-    SHARE,
-    Command,
-    Either,
-    fields,
-    flag,
-    model,
-    output,
-    required,
-)
+from cocal.commands import flags
+from cocal.commands.flags import Command, Either, fields, flag, model, output, required
 from cocal.commands.outputs import FOLDER, Kind
 
 
@@ -30,26 +13,24 @@ def _is_companion(folder: Path) -> bool:
     return is_companion(folder)
 
 
-_BATCH_TOKENS = flag("--batch-tokens", "tokens in one forward pass (default: 16384)", type=COUNT, default=16384)
-_MAX_LENGTH = {"type": COUNT, "metavar": "TOKENS"}
-_CORRECT_ABOVE = flag("--correct-above", "a reward above X is a correct response", type=FINITE, metavar="X")
+_BATCH_TOKENS = flag("--batch-tokens", "tokens in one forward pass (default: 16384)", type=flags.COUNT, default=16384)
+_MAX_LENGTH = {"type": flags.COUNT, "metavar": "TOKENS"}
+_CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
 _SCORED = (
     fields("such as correct=acc, reward=score or question_id=id"),
-    flag("--name", "field of the confidence", default="confidence", metavar="FIELD"),
+    flag("--name FIELD", "field of the confidence", default="confidence"),
     _CORRECT_ABOVE,
 )
-_RESAMPLES = flag("--resamples", "resamples of the questions for intervals", type=RESAMPLES, default=1000)
+_RESAMPLES = flag("--resamples", "resamples of the questions for intervals", type=flags.RESAMPLES, default=1000)
 _DECIDED = (
-    flag("input", "JSON lines, as `cocal score` writes them", type=Path, metavar="scored.jsonl"),
-    output("--output", "JSON lines, one for each question", required=True, metavar="OUT"),
-    OVERWRITE,
+    flag("input scored.jsonl", "JSON lines, as `cocal score` writes them", type=Path),
+    output("--output OUT", "JSON lines, one for each question", required=True),
+    flags.OVERWRITE,
     *_SCORED,
 )
 _CHOSEN = (
     flag(
-        "--answer",
-        "field of the response's answer, or `boxed`: its last box (default: `answer`, else `boxed`)",
-        metavar="FIELD",
+        "--answer FIELD", "field of the response's answer, or `boxed`: its last box (default: `answer`, else `boxed`)"
     ),
     flag(
         "--domain",
@@ -81,39 +62,31 @@ nothing.""",
             *_DECIDED,
             Either(
                 (
-                    flag("--calibration", "scored lines with labels, others", type=Path, metavar="LABELLED"),
-                    flag("--threshold", "a threshold that was certified earlier", type=SHARE, metavar="T"),
+                    flag("--calibration LABELLED", "scored lines with labels, others", type=Path),
+                    flag("--threshold T", "a threshold that was certified earlier", type=flags.SHARE),
                 ),
                 required=True,
             ),
-            flag("--max-risk", "bound of the risk (default: 0.1)", type=CHANCE, metavar="RISK"),
-            flag("--delta", "chance that the bound fails (default: 0.1)", type=CHANCE),
+            flag("--max-risk RISK", "bound of the risk (default: 0.1)", type=flags.CHANCE),
+            flag("--delta", "chance that the bound fails (default: 0.1)", type=flags.CHANCE),
         ),
     ),
 }
 _FIT = (
     *model("the policy whose rollouts these are: its last checkpoint"),
     required(
-        "--rollouts",
+        "--rollouts PATH",
         "folder or files: JSON lines (of verl, open-instruct, prime-rl, or your own), TRL's completions (.parquet), "
         "slime's dumps (.pt), rollout tables of a study; the format is guessed and said",
         nargs="+",
         type=Path,
-        metavar="PATH",
     ),
-    output(
-        "--output",
-        "folder of the companion",
-        Kind(folder=True, made=_is_companion),
-        required=True,
-        metavar="FOLDER",
-    ),
+    output("--output FOLDER", "folder of the companion", Kind(folder=True, made=_is_companion), required=True),
     fields("such as response=text, correct=acc, reward=my_reward"),
     flag(
-        "--correct-above",
+        "--correct-above X",
         "a reward above X is a correct response (default: rewards are 0 and 1, or -1 and 1)",
-        type=FINITE,
-        metavar="X",
+        type=flags.FINITE,
     ),
     flag(
         "--max-response-length",
@@ -121,11 +94,10 @@ _FIT = (
         **_MAX_LENGTH,
     ),
     flag(
-        "--template",
+        "--template FILE",
         "chat template (Jinja) in place of the tokenizer's own; with an empty file, or where neither is there, prompts "
         "are plain text",
         type=Path,
-        metavar="FILE",
     ),
     flag("--thinking", "chats are rendered in thinking mode", action="store_true"),
     flag(
@@ -135,27 +107,26 @@ _FIT = (
         choices=["binary", "group"],
     ),
     flag(
-        "--seeds",
+        "--seeds SEED",
         "one member for each; confidences are their mean (default: the paper's five)",
         nargs="+",
-        type=SEED,
-        metavar="SEED",
+        type=flags.SEED,
     ),
-    flag("--widths", "widths of the hidden layers (default: 2048 1024 512 256)", nargs="+", type=COUNT),
-    flag("--passes", "passes over the rollouts (default: 10)", type=COUNT),
-    flag("--layer", "zero-based index of the block to read (default: the last one)", type=INDEX),
+    flag("--widths", "widths of the hidden layers (default: 2048 1024 512 256)", nargs="+", type=flags.COUNT),
+    flag("--passes", "passes over the rollouts (default: 10)", type=flags.COUNT),
+    flag("--layer", "zero-based index of the block to read (default: the last one)", type=flags.INDEX),
     flag("--states", "number format of the hidden states", default="bfloat16", choices=["bfloat16", "float32"]),
-    NUMERICS,
+    flags.NUMERICS,
     _BATCH_TOKENS,
 )
 _SCORE = (
-    required("--companion", "its folder, or its name on the Hub", metavar="COMPANION"),
+    required("--companion COMPANION", "its folder, or its name on the Hub"),
     *model("the language model that gave the responses"),
-    flag("input", "JSON lines with prompt and response: text or ids", type=Path, metavar="in.jsonl"),
-    output("output", "the same lines with a field `confidence`", metavar="out.jsonl"),
-    OVERWRITE,
+    flag("input in.jsonl", "JSON lines with prompt and response: text or ids", type=Path),
+    output("output out.jsonl", "the same lines with a field `confidence`"),
+    flags.OVERWRITE,
     fields("such as response=output or prompt=question; by default as in `cocal fit`"),
-    flag("--name", "name of the new field", type=NEW_FIELD, default="confidence", metavar="FIELD"),
+    flag("--name FIELD", "name of the new field", type=flags.NEW_FIELD, default="confidence"),
     flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
     flag(
@@ -163,13 +134,13 @@ _SCORE = (
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
         **_MAX_LENGTH,
     ),
-    NUMERICS,
+    flags.NUMERICS,
     _BATCH_TOKENS,
 )
 _EVALUATE = (
-    flag("input", "JSON lines with `confidence` and a label", type=Path, metavar="scored.jsonl"),
-    output("--output", "folder of the report", FOLDER, required=True, metavar="FOLDER"),
-    OVERWRITE,
+    flag("input scored.jsonl", "JSON lines with `confidence` and a label", type=Path),
+    output("--output FOLDER", "folder of the report", FOLDER, required=True),
+    flags.OVERWRITE,
     *_SCORED,
     _RESAMPLES,
 )

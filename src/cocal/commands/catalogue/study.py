@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from cocal.commands.flags import COUNT, INDEX, OVERWRITE, Command, Either, flag, output, required
+from cocal.commands import flags
+from cocal.commands.flags import Command, Either, flag, output, required
 from cocal.commands.outputs import FOLDER
 
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
@@ -20,43 +21,42 @@ _PLAN = (
 _SLURM = (
     flag("--cancel", "cancel jobs of the folder and wait until they have ended", action="store_true"),
     flag(
-        "--directory",
+        "--directory FOLDER",
         "folder of the study's results/ and logs/, as for `snakemake --directory` (default: this folder)",
         type=Path,
         default=Path(),
-        metavar="FOLDER",
     ),
 )
 _COMPARE = (
-    flag("first", "method such as cocal-binary, or a table of predictions (.parquet)", metavar="A"),
-    flag("second", "its rival, of the same kind; differences are A minus B", metavar="B"),
+    flag("first A", "method such as cocal-binary, or a table of predictions (.parquet)"),
+    flag("second B", "its rival, of the same kind; differences are A minus B"),
     _RESULTS,
     flag("--backbone", "backbone of the methods, where the study has several"),
-    flag("--step", "step of the policies (default: the last)", type=INDEX),
+    flag("--step", "step of the policies (default: the last)", type=flags.INDEX),
     flag("--settings", "of two tables: metric settings, JSON text or a YAML or JSON file"),
     flag("--groups", 'of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'),
-    output("--output", "file for all numbers", metavar="FILE.csv"),
-    OVERWRITE,
+    output("--output FILE.csv", "file for all numbers"),
+    flags.OVERWRITE,
 )
 _TRACE = (
-    flag("result", "any file or folder in results/", type=Path, metavar="FILE"),
-    flag("--depth", "show only N generations (default: all)", type=INDEX, metavar="N"),
+    flag("result FILE", "any file or folder in results/", type=Path),
+    flag("--depth N", "show only N generations (default: all)", type=flags.INDEX),
 )
 _DIGESTS = (
     flag("--results", "folder of a study's results", type=Path, default=Path("results")),
     Either(
         (
-            output("--write", "write the digests into a JSON file", metavar="FILE"),
-            flag("--compare", "say whether these results are those of FILE", type=Path, metavar="FILE"),
+            output("--write FILE", "write the digests into a JSON file"),
+            flag("--compare FILE", "say whether these results are those of FILE", type=Path),
         )
     ),
-    OVERWRITE,
+    flags.OVERWRITE,
 )
 _REPLICATE = (
     flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
-    required("--number", "number of the replicate, counted from 1", type=COUNT),
+    required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
     output("--output", "study file of the replicate", required=True),
-    OVERWRITE,
+    flags.OVERWRITE,
 )
 _SPREAD = (
     flag("results", "folder of the results of each replicate", type=Path, nargs="+"),
@@ -66,7 +66,7 @@ _SPREAD = (
         FOLDER,
         required=True,
     ),
-    OVERWRITE,
+    flags.OVERWRITE,
 )
 
 STUDY = {
