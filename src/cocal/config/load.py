@@ -5,6 +5,7 @@ The model of a whole study is imported where one is read. Most commands read the
 
 import json
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,30 +79,23 @@ def _short(value: Any) -> str:
 
 def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
     """A hint that names the nearest known key, found by walking the JSON schema along `location`."""
-    import difflib
-
     schema = model.model_json_schema()
-    definitions = schema.get("$defs", {})
 
-    def resolve(node: dict[str, Any]) -> dict[str, Any]:
+    def alternatives(node: dict[str, Any]) -> list[dict[str, Any]]:
         while "$ref" in node:
-            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
-        return node
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        return [
+            node,
+            *(one for kind in ("oneOf", "anyOf") for part in node.get(kind, ()) for one in alternatives(part)),
+        ]
 
-    def properties(node: dict[str, Any]) -> dict[str, Any]:
-        node = resolve(node)
-        merged = dict(node.get("properties", {}))
-        for option in (*node.get("oneOf", ()), *node.get("anyOf", ())):
-            merged.update(resolve(option).get("properties", {}))
-        return merged
-
-    node = schema
+    nodes = alternatives(schema)
     for part in location[:-1]:
-        found = properties(node)
-        node = found[part] if part in found else resolve(node).get("additionalProperties", node)
-        if not isinstance(node, dict):
-            return ""
-    nearest = difflib.get_close_matches(str(location[-1]), properties(node), n=1)
+        below = [node.get("properties", {}).get(part, node.get("additionalProperties")) for node in nodes]
+        # the name of a variant is part of a location and not of the schema
+        nodes = [one for node in below if isinstance(node, dict) for one in alternatives(node)] or nodes
+    keys = {key for node in nodes for key in node.get("properties", ())}
+    nearest = get_close_matches(str(location[-1]), keys, n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
