@@ -1,4 +1,8 @@
-"""The command line: `cocal COMMAND --help`. Each command imports its libraries when it runs."""
+"""The command line: `cocal COMMAND --help`.
+
+The flags of a command are known without its libraries (`cocal.commands.catalogue`), so help and refusals are quick; the
+module that does its work is imported when flags, places and locks are in order.
+"""
 
 import argparse
 import importlib
@@ -10,15 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cocal import __version__
-from cocal.commands.catalogue import OWN, STAGES, STUDY, listing
-from cocal.commands.flags import one_field_each
+from cocal.commands.catalogue import COMMANDS, OWN, STAGES, STUDY, listing
 from cocal.commands.outputs import check_outputs
+from cocal.commands.words import one_field_each
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
 from cocal.runtime import joblog, lock
 from cocal.runtime.machine_errors import explain
-from cocal.runtime.numerics import check_processor
-
-COMMANDS = OWN | STUDY | STAGES
+from cocal.runtime.numerics import check_processor, environment
 
 EXPECTED = (BusyError, ClusterError, ConfigError, ContractError, EngineError)
 """The errors whose message tells a user all that there is to know."""
@@ -34,29 +36,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     # milliseconds, which costs a job of several threads nine tenths of its speed where other jobs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
-        prog="cocal",
-        description="Companion Confidence Calibration",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"your own policy:\n{listing(OWN)}\n\na study:\n{listing(STUDY)}\n\n"
-        "`cocal COMMAND --help` explains a command.",
-    )
-    parser.add_argument("--version", action="version", version=f"cocal {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    chosen = next((word for word in arguments if not word.startswith("-")), None)
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, description=summary)  # without `help`, which would list all of them
-        if name == chosen:
-            module = importlib.import_module(f"cocal.commands.{name.replace('-', '_')}")
-            module.add_arguments(command)
-            command.set_defaults(handler=module.run, writes=getattr(module, "writes", _written))
-    options = parser.parse_args(one_field_each(arguments))
+    options = _parser(arguments).parse_args(one_field_each(arguments))
     joblog.configure(joblog.job_name(arguments))
     try:
+        if hasattr(options, "numerics"):  # before the libraries that read these variables are loaded
+            os.environ.update(environment(options.numerics))
         check_processor()
         check_outputs(options)
         with _writing(options):
-            options.handler(options)
+            importlib.import_module(f"cocal.commands.{options.command.replace('-', '_')}").run(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -77,26 +65,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands, with the flags of the one that is called."""
+    parser = argparse.ArgumentParser(
+        prog="cocal",
+        description="Companion Confidence Calibration",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"your own policy:\n{listing(OWN)}\n\na study:\n{listing(STUDY)}\n\n"
+        "`cocal COMMAND --help` explains a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"cocal {__version__}")
+    parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    for name, command in COMMANDS.items():
+        # without `help`, which would list all of them
+        of_command = parsers.add_parser(name, description=command.description or command.summary)
+        if name == chosen:
+            command.add_to(of_command)
+    return parser
+
+
 def _places(options: argparse.Namespace) -> list[Path]:
     """The files and folders that a command writes."""
     found = (getattr(options, name, None) for name in ("run_folder", *getattr(options, "outputs", ())))
     return [place for place in found if place is not None]
 
 
-def _written(options: argparse.Namespace) -> list[Path]:
-    """What one process at a time may write. The outputs that come from a run folder need no lock of their own."""
-    return _places(options)[:1]
-
-
 @contextmanager
 def _writing(options: argparse.Namespace) -> Iterator[None]:
     """Hold the locks of what a stage writes, from before its imports, which take seconds, until its end.
 
-    A job whose Snakemake was killed may go on, and must not write what a later job has made anew and others read. Of
-    the processes that share a training, the first one holds the locks.
+    A job whose Snakemake was killed may go on, and must not write what a later job has made anew and others read. The
+    outputs that come from a run folder need no lock of their own. Of the processes that share a training, the first
+    one holds the locks.
     """
-    first = options.command in STAGES and os.environ.get("RANK", "0") == "0"
-    places = options.writes(options) if first else []
+    places: list[Path] = []
+    if options.command in STAGES and os.environ.get("RANK", "0") == "0":
+        writes = STAGES[options.command].writes
+        places = writes(options) if writes else _places(options)[:1]
     try:
         for place in places:
             lock.hold(place)

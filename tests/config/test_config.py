@@ -29,12 +29,9 @@ def test_schema_file_is_in_step_with_the_model(repository):
     assert [line.rstrip(",") for line in written.splitlines()] == current, "run `make schema`"
 
 
-def _edited(repository, tmp_path, edit):
-    content = yaml.safe_load((repository / "config/config.yaml").read_text())
-    edit(content)
-    path = tmp_path / "study.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+def _facts_alone(content):
+    content["datasets"] = {name: content["datasets"][name] for name in ("syn-train", "syn-squad")}
+    content["reports"]["reliability_dataset"] = "syn-squad"
 
 
 @pytest.mark.parametrize(
@@ -46,10 +43,7 @@ def _edited(repository, tmp_path, edit):
         (lambda c: c["policy"].update(stages=[40, 80]), ["policy", "stages must rise and end with steps = 120"]),
         (lambda c: c["policy"].update(algorithms=["rlcr"]), ["policy.algorithms lacks grpo"]),
         (lambda c: c["policy"].update(dataset="syn-amc23"), ["policy.dataset", "role: training"]),
-        (
-            lambda c: c["datasets"]["syn-train"].update(domain="factual"),
-            ["'syn-train' is factual: only mathematics has rewards"],
-        ),
+        (lambda c: c["datasets"]["syn-train"].update(domain="factual"), ["is factual: only mathematics has rewards"]),
         (lambda c: c["companion"].update(validation_share=1.5), ["companion.validation_share", "1.5"]),
         (lambda c: c["datasets"].update({"A B": c["datasets"]["syn-amc23"]}), ["datasets.A B"]),
         (lambda c: c["reports"].update(reliability_dataset="gone"), ["reports.reliability_dataset", "gone"]),
@@ -62,36 +56,35 @@ def _edited(repository, tmp_path, edit):
             ["datasets.syn-squad.max_response_length = 60", "responses of up to 63 tokens"],
         ),
         (lambda c: c["features"].update(layers=[0, 3]), ["features.layers = [0, 3]: small has blocks 0 to 1"]),
-        (
-            lambda c: (
-                c.update(datasets={k: v for k, v in c["datasets"].items() if k in ("syn-train", "syn-squad")})
-                or c["reports"].update(reliability_dataset="syn-squad")
-            ),
-            ["no evaluation set of mathematics"],
-        ),
+        (_facts_alone, ["no evaluation set of mathematics"]),
     ],
 )
 def test_mistakes_name_file_and_key(repository, tmp_path, edit, named):
-    path = _edited(repository, tmp_path, edit)
+    content = yaml.safe_load((repository / "config/config.yaml").read_text())
+    edit(content)
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError) as caught:
         load_study(path)
     for part in [str(path), *named]:
         assert part in str(caught.value)
 
 
-def test_a_key_given_twice_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("study: a\nseed: 1\nseed: 2\n", r"study.yaml.*'seed' is given twice \(line 3\)"),
+        ("a: [1, ", "not valid YAML"),
+        ("- a", "expected a mapping of keys, found list"),
+        (None, "no such configuration file"),
+    ],
+)
+def test_files_that_are_no_study(tmp_path, text, message):
     path = tmp_path / "study.yaml"
-    path.write_text("study: a\nseed: 1\nseed: 2\n")
-    with pytest.raises(ConfigError, match=r"study.yaml.*'seed' is given twice \(line 3\)"):
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
         load_study(path)
-
-
-def test_missing_and_broken_files(tmp_path):
-    with pytest.raises(ConfigError, match="no such configuration file"):
-        load_study(tmp_path / "none.yaml")
-    (tmp_path / "broken.yaml").write_text("a: [1, ")
-    with pytest.raises(ConfigError, match="not valid YAML"):
-        load_study(tmp_path / "broken.yaml")
 
 
 def test_overrides_change_single_keys(repository):

@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from cocal.config import ConfigError
-from cocal.config.load import configured_study, study_from_mapping
+from cocal.config.load import configured_study, validate
 from cocal.config.paths import located
+from cocal.config.study import Study
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def content(repository) -> dict:
 def test_relative_paths_start_at_the_repository(tmp_path, content):
     root, folder = tmp_path / "checkout", tmp_path / "checkout/studies/mine"
     folder.mkdir(parents=True)
-    study = study_from_mapping(content, "study.yaml")
+    study = validate(Study, content, "study.yaml")
     assert located(study, root, root) == study
     moved = located(study, root, folder)
     backbone = moved.backbones["folder"]

@@ -23,9 +23,8 @@ from cocal.generation.engine import Sampling
 from cocal.generation.engines import open_engine
 from cocal.models.loading import stored_end_tokens
 from cocal.resources.estimate import Assumptions
-from cocal.store import read_frame
+from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import RESPONSES
-from cocal.store import read_provenance
 from micro import own_copy
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)

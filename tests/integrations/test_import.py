@@ -129,7 +129,7 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
         ({"tokens": ["a", "b"]}, "sample 3: field 'tokens' is not a list of token ids"),
         (
             {"tokens": [1, 2, 999_999, 2], "response_length": 2, "loss_mask": None, "rollout_log_probs": None},
-            "response token 0 is 999999, outside the checkpoint's vocabulary",
+            "response token 0 is 999999, outside the model's vocabulary",
         ),
         ({"rollout_log_probs": [0.0]}, "sample 3: field 'rollout_log_probs' has 1 values"),
         ({"loss_mask": [0, 1, 1] * 9}, "sample 3: loss_mask has 27 values for"),

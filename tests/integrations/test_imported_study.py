@@ -13,7 +13,8 @@ import started
 from cocal.checks.tables import check_equal_budgets, read_table
 from cocal.cli import main
 from cocal.companion.supervision import check_features, read_rollouts
-from cocal.config.load import study_from_mapping
+from cocal.config.load import validate
+from cocal.config.study import Study
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
 from cocal.policy.schedule import question_schedule
@@ -150,12 +151,12 @@ def test_an_import_must_fit_the_study(study, algorithm, change, message):
     imported = content["backbones"]["micro"]["imported"]
     imported[algorithm] = imported["grpo"] | change
     with pytest.raises(ConfigError, match=message):
-        study_from_mapping(content, "study.yaml")
+        validate(Study, content, "study.yaml")
 
 
 def test_no_table_of_costs_without_the_time_of_training(study):
     content = json.loads(json.dumps(study))
     content["estimators"] = {}
-    assert "cost" in exhibits_by_name(study_from_mapping(content, "study.yaml"))
+    assert "cost" in exhibits_by_name(validate(Study, content, "study.yaml"))
     content["backbones"]["micro"]["imported"]["grpo"]["seconds"] = None
-    assert "cost" not in exhibits_by_name(study_from_mapping(content, "study.yaml"))
+    assert "cost" not in exhibits_by_name(validate(Study, content, "study.yaml"))

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from cocal import Companion
-from cocal.commands.fit import add_arguments as add_fit_flags
+from cocal.commands.catalogue import OWN
 from own_rollouts import read_lines, run, write_lines
 
 
@@ -96,7 +96,7 @@ def test_advice_about_few_rollouts_names_flags_that_exist(tmp_path, capsys, own,
     assert own.fit(tmp_path / "few.jsonl", tmp_path / "companion", *flags) == 2
     error = capsys.readouterr().err
     parser = argparse.ArgumentParser()
-    add_fit_flags(parser)
+    OWN["fit"].add_to(parser)
     named = re.findall(r"--[a-z][a-z-]+", error)
     assert named
     assert {*named} <= {*parser._option_string_actions}

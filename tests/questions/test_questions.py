@@ -1,6 +1,5 @@
 """Synthetic questions: right, graded, reproducible, disjoint by text."""
 
-import json
 import random
 import re
 
@@ -9,15 +8,12 @@ import pytest
 
 from cocal import cli
 from cocal.config import ConfigError
-from cocal.config.backbone import CorpusSettings, WordingSettings
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
-from cocal.models.corpus import CorpusWriter
-from cocal.models.wording import Wording
 from cocal.questions.build import build_questions, normalised
 from cocal.questions.facts import World
 from cocal.questions.identity import golds_digest, texts_digest
 from cocal.questions.mathematics import problem, wrong_solution
-from cocal.questions.overlap import overlap
+from cocal.questions.overlap import overlaps
 from cocal.questions.prompts import PROMPT_FORMATS, Prompts
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
@@ -52,30 +48,29 @@ def test_every_step_is_right_and_the_last_is_the_answer(family, level):
         assert drawn.steps[-1].split("=")[1] == drawn.answer
 
 
-def test_answers_solve_their_questions():
+@pytest.mark.parametrize("seed", range(200))
+def test_answers_solve_their_questions(seed):
     """Checked from the question's text alone, not from the working."""
-    for seed in range(200):
-        text = problem("sums", 5, seed)
-        assert _value(re.fullmatch(r"Compute (.*)\.", _unlabelled(text.question))[1]) == int(text.answer)
-        text = problem("remainders", 4, seed)
-        number, divisor = re.fullmatch(r"Find (.*), mod (\d+)\.", _unlabelled(text.question)).groups()
-        assert _value(number) % int(divisor) == int(text.answer)
-        text = problem("equations", 4, seed)
-        factor, right = re.fullmatch(r"Solve (\d+)x=(.*)\.", _unlabelled(text.question)).groups()
-        assert int(factor) * int(text.answer) == _value(right)
-        text = problem("products", 5, seed)
-        assert _value(re.fullmatch(r"Compute (.*)\.", _unlabelled(text.question))[1]) == int(text.answer)
-        text = problem("sequences", 5, seed)
-        value, factor, shift = map(int, re.findall(r"\d+", text.question))
-        for _ in "abc":
-            value = value * factor + shift
-        assert value == int(text.answer)
-        text = problem("stories", 5, seed)
-        start, boxes, content = map(int, re.findall(r"\d+", text.question)[:3])
-        events = re.findall(r"(finds|loses) (\d+)", text.question)
-        assert len(events) == 5
-        changes = sum(int(number) if verb == "finds" else -int(number) for verb, number in events)
-        assert start + boxes * content + changes == int(text.answer)
+    for family in ("sums", "products"):
+        one = problem(family, 5, seed)
+        assert _value(re.fullmatch(r"Compute (.*)\.", _unlabelled(one.question))[1]) == int(one.answer)
+    one = problem("remainders", 4, seed)
+    number, divisor = re.fullmatch(r"Find (.*), mod (\d+)\.", _unlabelled(one.question)).groups()
+    assert _value(number) % int(divisor) == int(one.answer)
+    one = problem("equations", 4, seed)
+    factor, right = re.fullmatch(r"Solve (\d+)x=(.*)\.", _unlabelled(one.question)).groups()
+    assert int(factor) * int(one.answer) == _value(right)
+    one = problem("sequences", 5, seed)
+    value, factor, shift = map(int, re.findall(r"\d+", one.question))
+    for _ in "abc":
+        value = value * factor + shift
+    assert value == int(one.answer)
+    one = problem("stories", 5, seed)
+    start, boxes, content = map(int, re.findall(r"\d+", one.question)[:3])
+    events = re.findall(r"(finds|loses) (\d+)", one.question)
+    assert len(events) == 5
+    changes = sum(int(number) if verb == "finds" else -int(number) for verb, number in events)
+    assert start + boxes * content + changes == int(one.answer)
 
 
 def test_a_wrong_solution_keeps_the_question_and_carries_its_slip():
@@ -111,37 +106,29 @@ def test_facts_follow_mentors():
     assert sum(rank < 5 for rank in popular) > sum(rank >= 25 for rank in popular)
 
 
-SETS = QuestionSetsSettings.model_validate(
-    {
-        "datasets": {
-            "train": {
-                "label": "T",
-                "role": "training",
-                "domain": "mathematics",
-                "source": {"kind": "synthetic-mathematics", "questions": 300, "levels": {1: 1, 2: 1}},
-            },
-            "test": {
-                "label": "E",
-                "role": "evaluation",
-                "domain": "mathematics",
-                "source": {"kind": "synthetic-mathematics", "questions": 50, "levels": {1: 1}},
-            },
-            "facts": {
-                "label": "F",
-                "role": "evaluation",
-                "domain": "factual",
-                "source": {"kind": "synthetic-facts", "questions": 30, "hops": [2], "popularity": [0.0, 0.5]},
-            },
-        },
-        "world": {"people": 60},
-    }
+def _dataset(role, kind, count, **source):
+    domain = kind.removeprefix("synthetic-").replace("facts", "factual")
+    return {"label": "X", "role": role, "domain": domain, "source": {"kind": kind, "questions": count, **source}}
+
+
+def _settings(*facts, **source):
+    return DatasetSettings(**_dataset(*facts, **source))
+
+
+SETS = QuestionSetsSettings(
+    datasets={
+        "train": _dataset("training", "synthetic-mathematics", 300, levels={1: 1, 2: 1}),
+        "test": _dataset("evaluation", "synthetic-mathematics", 50, levels={1: 1}),
+        "facts": _dataset("evaluation", "synthetic-facts", 30, hops=[2], popularity=[0.0, 0.5]),
+    },
+    world={"people": 60},
 )
 
 
 def test_sets_are_disjoint_reproducible_and_stable_under_growth():
     frames = build_questions(SETS.datasets, SETS.world, 7)
     assert len(set(frames["train"]["question"].map(normalised))) == 300
-    assert overlap(frames["train"], frames["test"]).empty
+    assert overlaps([frames["train"], frames["test"]]).empty
     again = build_questions(SETS.datasets, SETS.world, 7)
     pd.testing.assert_frame_equal(frames["train"], again["train"])
     larger = SETS.datasets["train"].model_copy(
@@ -155,96 +142,25 @@ def test_sets_are_disjoint_reproducible_and_stable_under_growth():
 
 def test_overlap_finds_a_planted_question_despite_case_and_space():
     frames = build_questions(SETS.datasets, SETS.world, 7)
-    planted = frames["test"].iloc[[3]].assign(question=lambda f: "  " + f["question"].str.upper() + " ")
-    found = overlap(pd.concat([frames["train"], planted]), frames["test"])
+    planted = (
+        frames["test"].iloc[[3]].assign(split="training", question=lambda f: "  " + f["question"].str.upper() + " ")
+    )
+    found = overlaps([frames["train"], planted, frames["test"]])
     assert found["question_id"].tolist() == [frames["test"]["question_id"].iloc[3]]
 
 
 def test_too_many_questions_is_an_error_with_the_set_in_it():
-    source = {"kind": "synthetic-mathematics", "questions": 100, "levels": {1: 1}, "families": ["products"]}
-    dataset = DatasetSettings(label="x", role="evaluation", domain="mathematics", source=source)
+    dataset = _settings("evaluation", "synthetic-mathematics", 100, levels={1: 1}, families=["products"])
     with pytest.raises(ConfigError, match=r"datasets\.greedy: only 35 of 100"):
         build_questions({"greedy": dataset}, FactsWorldSettings(people=30), 1)
 
 
-def test_command_writes_the_contract(tmp_path):
+def test_command_writes_the_contract(tmp_path, capsys):
     assert cli.main(["questions", "--settings", SETS.model_dump_json(), "--output", str(tmp_path)]) == 0
     frame = read_frame(tmp_path / "facts.parquet", QUESTIONS)
-    assert frame["domain"].unique().tolist() == ["factual"]
-    assert frame["split"].unique().tolist() == ["evaluation"]
-
-
-def test_a_misspelt_setting_ends_the_command_with_one_message(capsys, tmp_path):
-    settings = json.dumps({"datasets": {}, "wrld": {}})
-    assert cli.main(["questions", "--settings", settings, "--output", str(tmp_path)]) == 2
+    assert (set(frame["domain"]), set(frame["split"])) == ({"factual"}, {"evaluation"})
+    assert cli.main(["questions", "--settings", '{"datasets": {}, "wrld": {}}', "--output", str(tmp_path)]) == 2
     assert "wrld: unknown key; did you mean 'world'?" in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def documents():
-    sets = build_questions(SETS.datasets, SETS.world, 7)
-    held_out = pd.concat([sets[name]["question"] for name in ("test", "facts")])
-    world = World(60, 1.0, 7)
-    writer = CorpusWriter(CorpusSettings(), Prompts("tiny"), world, held_out, seed=3)
-    return held_out, [writer.document() for _ in range(4000)]
-
-
-def test_corpus_holds_no_evaluation_question(documents):
-    held_out, written = documents
-    text = {normalised(document.message.splitlines()[0]) for document in written}
-    assert not text & set(held_out.map(normalised))
-
-
-def _equations(response: str) -> list[tuple[int, int]]:
-    """Values of both sides of each step, whatever its wording."""
-    found = re.findall(r"(-?\d+[-+*/]-?\d+)(?:=| is | gives | makes | equals )(-?\d+)", response)
-    return [(_value(left), int(right)) for left, right in found]
-
-
-def test_the_wording_says_nothing_about_correctness(documents):
-    """Neither the length nor the number of remarks and paraphrases tells a wrong solution from a right one."""
-    rows = []
-    for document in documents[1]:
-        steps = _equations(document.response)
-        if len(steps) == 3 and "Proposed" not in document.message:
-            worked = document.response.partition(r"\boxed")[0]
-            rows.append((all(left == right for left, right in steps), len(worked.split()), worked.count(".\n")))
-    frame = pd.DataFrame(rows, columns=["right", "words", "paraphrased"])
-    assert (~frame["right"]).sum() > 40
-    means, spread = frame.groupby("right").mean(), frame.std()
-    assert (means.loc[True] - means.loc[False]).abs().le(0.35 * spread[means.columns]).all()
-
-
-def test_a_solution_has_many_wordings():
-    steps, settings = ("3*4=12", "a: 12+7=19"), WordingSettings(paraphrases=0.5, remarks=0.2)
-    wording = Wording(settings, random.Random(1))
-    drawn = [wording.solution(steps, "19") for _ in range(300)]
-    assert len(set(drawn)) > 250
-    assert all(text.startswith("Let ") and text.endswith(r"\boxed{19}") for text in drawn)
-    assert all(sorted(left for left, _ in _equations(text)) == [12, 19] for text in drawn)
-    assert 0.1 < sum("7+12" in text for text in drawn) / 300 < 0.4  # the order of the operands varies
-    assert max(map(len, drawn)) > 2 * min(map(len, drawn))
-    assert wording.solution((), "19") == r"\boxed{19}"
-    plain = Wording(WordingSettings(paraphrases=0, remarks=0), random.Random(1)).solution(("12-7=5",), "5")
-    assert plain.partition("\n")[2] == "12-7=5\n\\boxed{5}"
-    assert Wording(settings, random.Random(4)).solution(steps, "19") == Wording(settings, random.Random(4)).solution(
-        steps, "19"
-    )
-
-
-def test_corpus_confidences_say_nothing_about_correctness(documents):
-    """The embedded policy must not start calibrated: verbalised confidences are over-confident and random."""
-    stated = {True: [], False: []}
-    for document in documents[1]:
-        match = re.search(r"CONFIDENCE: (\S+)$", document.response)
-        steps = _equations(document.response)
-        if match and steps:
-            right = all(left == right for left, right in steps)
-            stated[right].append(float(match[1]))
-    assert len(stated[False]) > 50
-    means = {right: sum(values) / len(values) for right, values in stated.items()}
-    assert abs(means[True] - means[False]) < 0.04
-    assert means[False] > 0.6  # far above any accuracy
 
 
 @pytest.mark.parametrize("name", ["tiny", "qwen"])
@@ -278,48 +194,35 @@ def test_a_prompt_set_may_have_words_for_a_domain():
 
 
 def test_the_levels_of_a_set_have_their_weights():
-    source = {"kind": "synthetic-mathematics", "questions": 400, "levels": {3: 1, 4: 9}}
-    dataset = DatasetSettings(label="x", role="evaluation", domain="mathematics", source=source)
+    dataset = _settings("evaluation", "synthetic-mathematics", 400, levels={3: 1, 4: 9})
     levels = build_questions({"graded": dataset}, FactsWorldSettings(people=30), 1)["graded"]["level"]
     assert set(levels) == {3, 4}
     assert 0.84 < (levels == 4).mean() < 0.96
 
 
 def test_popularity_bounds_the_people_asked_about():
-    source = {"kind": "synthetic-facts", "questions": 12, "hops": [1], "popularity": [0.5, 1.0]}
-    dataset = DatasetSettings(label="x", role="evaluation", domain="factual", source=source)
+    dataset = _settings("evaluation", "synthetic-facts", 12, hops=[1], popularity=[0.5, 1.0])
     asked = build_questions({"rare": dataset}, FactsWorldSettings(people=41), 1)["rare"]["question"]
     popular = World(41, FactsWorldSettings().popularity_exponent, 1).people[:20]
     assert not any(name in question for question in asked for name in popular)
 
 
-def test_nobody_is_the_own_mentor():
-    for seed in range(5):
-        world = World(30, 1.0, seed)
-        assert all(mentor != person for mentor, person in zip(world.facts["mentor"], world.people, strict=True))
-        assert set(world.facts["mentor"]) <= set(world.people)
-
-
-def test_popular_people_have_more_pupils():
+def test_popular_people_have_more_pupils_and_are_mentioned_more():
     """A mentor is drawn by the root of popularity; by popularity, the first quarter would have 74 % of the pupils."""
     expected = sum(k**-0.5 for k in range(1, 26)) / sum(k**-0.5 for k in range(1, 101))
     worlds = [World(100, 1.0, seed) for seed in range(40)]
-    share = sum(mentor in world.people[:25] for world in worlds for mentor in world.facts["mentor"]) / 4000
+    pairs = [(world, *pair) for world in worlds for pair in zip(world.facts["mentor"], world.people, strict=True)]
+    assert all(mentor in world.people and mentor != person for world, mentor, person in pairs)
+    share = sum(mentor in world.people[:25] for world, mentor, _ in pairs) / len(pairs)
     assert share == pytest.approx(expected, abs=0.03)
-
-
-def test_popular_people_are_mentioned_more():
-    world = World(30, 1.0, 1)
     draw = random.Random(1)
-    ranks = [world.mentioned(draw) for _ in range(2000)]
-    counts = [ranks.count(rank) for rank in (0, 4, 29)]
-    assert counts == sorted(counts, reverse=True)
-    assert world.mentions[:2] == [1.0, 0.5]
+    ranks = [worlds[0].mentioned(draw) for _ in range(2000)]
+    assert ranks.count(0) > ranks.count(4) > ranks.count(29)
+    assert worlds[0].mentions[:2] == [1.0, 0.5]
 
 
 def test_a_set_has_a_stream_of_its_own_and_draws_nothing_that_is_taken():
-    source = {"kind": "synthetic-mathematics", "questions": 40, "levels": {2: 1}}
-    dataset = DatasetSettings(label="x", role="training", domain="mathematics", source=source)
+    dataset = _settings("training", "synthetic-mathematics", 40, levels={2: 1})
 
     def texts(name, taken=()):
         frames = build_questions({name: dataset}, FactsWorldSettings(people=30), 1, taken=taken)

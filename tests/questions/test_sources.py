@@ -132,17 +132,14 @@ def test_one_process_at_a_time_downloads_a_file(host, tmp_path, caplog, finished
     assert [file.name for file in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
 
 
-def test_a_busy_server_is_asked_again(host, tmp_path):
+def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(host, tmp_path):
     host.statuses = [503, 429]
     assert get(host, tmp_path).read_bytes() == CONTENT
     assert len(host.asked) == 3
-
-
-def test_a_missing_file_is_asked_for_once(host, tmp_path):
     host.statuses = [404] * 9
     with pytest.raises(ConfigError, match="HTTP status 404"):
-        get(host, tmp_path)
-    assert len(host.asked) == 1
+        get(host, tmp_path / "other")
+    assert len(host.asked) == 4
 
 
 def test_a_wrong_checksum_names_expected_and_found_and_leaves_nothing(host, tmp_path):

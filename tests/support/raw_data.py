@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cocal.config import parse_settings
 from cocal.questions.loaders import Question, load
-from cocal.questions.registry import Registry, read_registry
+from cocal.questions.registry import Registry
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RAW = Path(os.environ.get("COCAL_RAW_DATA", REPOSITORY / "../shared/data/raw")).resolve()
@@ -21,7 +22,7 @@ MATHEMATICS = ("math500", "aime24", "aime25", "amc23", "amc24")
 
 def registry() -> Registry:
     """config/datasets.yaml."""
-    return read_registry(REPOSITORY / "config/datasets.yaml")
+    return parse_settings(Registry, str(REPOSITORY / "config/datasets.yaml"))
 
 
 def questions(name: str, corrections: bool = False) -> list[Question]:

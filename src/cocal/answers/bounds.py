@@ -41,7 +41,7 @@ class _TooLarge(Exception):
 
 
 def too_large(text: str) -> bool:
-    """Whether the value of an answer, or of a part of it, is too large to be evaluated.
+    """True if the value of an answer, or of a part of it, is too large to be evaluated.
 
     So are numbers of 100,000 digits and more, sums and products of more than 1,000 terms, and powers of sums with
     letters that have more than 500 products. The running time is linear in the length of the text.
@@ -71,7 +71,7 @@ class _Reader:
         return self._tokens.pop() if self._tokens else ""
 
     def _terms(self) -> _Size:
-        """All up to a closing bracket, which stays."""
+        """The size of what is written up to the next closing bracket, which is not taken."""
         terms, letters, begun = [0.0], False, False
         while self._tokens and self._next() not in _CLOSING:
             if self._next() in _BETWEEN_TERMS:

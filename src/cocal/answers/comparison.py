@@ -39,7 +39,7 @@ def prepare(memory_mb: int) -> None:
 
 
 def compare(gold: str, answer: str) -> bool:
-    r"""Whether math-verify accepts `answer` for `gold`. Both are LaTeX or plain text without `\boxed`.
+    r"""True if math-verify accepts `answer` for `gold`. Both are LaTeX or plain text without `\boxed`.
 
     If one is a percentage such as `12.5\%`, the other may be the fraction `0.125` or the bare number `12.5`.
     math-verify itself accepts bare numbers only for integer percentages.
@@ -62,7 +62,7 @@ def _verified(gold: str, answer: str) -> bool:
 
 
 def _infinite(parsed: list) -> bool | None:
-    """Whether a parsed answer is infinite or no number at all; None for sets, relations and texts.
+    """True if a parsed answer is infinite or no number at all; None for sets, relations and texts.
 
     sympy may simplify the difference of such a value and a number to zero, as in 1/2 - |infinity| * 0.7.
     """
@@ -73,7 +73,7 @@ def _infinite(parsed: list) -> bool | None:
 
 
 def _unbounded(expression: "Expr") -> bool:
-    """Whether the value is infinite or nan; infinity may be a limit of a sum, or below a fraction line."""
+    """True if the value is infinite or nan; infinity may be a limit of a sum, or below a fraction line."""
     from sympy import nan, oo, zoo
 
     if not expression.has(oo, -oo, zoo, nan):

@@ -42,18 +42,15 @@ _MAX_BROKEN_POOLS = 3
 class Verifier:
     """The judge of mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
 
-    Two answers are equivalent if their texts differ only in typesetting (`plain_answer`). Two plain integers are
-    equivalent if they are the same number, two bare words if they have the same letters. `cocal.answers.notation`
-    decides on bases, ordered lists and units in words. math-verify decides everything else, in processes that are
-    killed when a comparison takes too much processor time or memory. Such a comparison stays undecided and counts as
-    not equivalent. A pair with a number that is too large to evaluate (`cocal.answers.bounds`) is equivalent
-    if its texts agree and otherwise undecided, without any process. A pair with an answer beyond
-    `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
+    Two answers are equivalent if their texts differ only in typesetting (`plain_answer`), two plain integers if they
+    are the same number, two bare words if they have the same letters. `cocal.answers.notation` decides on bases,
+    ordered lists and units in words. math-verify decides everything else, in processes that are killed when a
+    comparison takes too much processor time or memory; such a comparison stays undecided and counts as not equivalent.
+    So does a pair with a number that is too large to evaluate (`cocal.answers.bounds`), unless its texts agree. A pair
+    with an answer beyond `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
 
-    Comparisons are bounded by processor time and not by wall-clock time, so that verdicts do not depend on other work
-    on the machine. If a process ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried
-    once more. If f of n different comparisons fail, they cost at most f times (`settings.timeout` + the time-out of a
-    chunk), apart from the time of the others and of new processes for those that were killed.
+    Comparisons are bounded by processor time, so that verdicts do not depend on other work on the machine. If a process
+    ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried once more.
 
     Processes start with the first comparison that needs one. To end them, close the verifier or use it as a context
     manager.
@@ -85,16 +82,10 @@ class Verifier:
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str] = ()
     ) -> Verdicts:
-        """Whether each answer is equivalent to any of its gold answers.
+        """Compare each answer with its gold answers; it is right if it is equivalent to any of them.
 
-        Args:
-            golds: Accepted answers (the answer and its aliases) of each of n responses.
-            answers: Extracted answers; None for a response without one.
-            questions: Unused.
-
-        Returns:
-            bool (n,); False without an answer. An answer is undecided if it is equivalent to no gold answer and one of
-            its comparisons was given up.
+        Arguments and values are those of `Judge.correct`; the questions are not used. An answer is undecided if it is
+        equivalent to no gold answer and one of its comparisons was given up.
 
         Raises:
             ContractError: if more than `settings.max_timeouts` of the answers stay undecided.
@@ -111,7 +102,7 @@ class Verifier:
         return self._counted(answers, right, right | ~given_up)
 
     def equivalent(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """Whether the answer of each (gold, answer) pair is equivalent to the gold answer; equal pairs are judged once.
+        """Compare the two answers of each (gold, answer) pair; equal pairs are judged once.
 
         Returns:
             bool (len(pairs),); False for undecided pairs.
@@ -135,16 +126,8 @@ class Verifier:
         """Equivalence classes of the answers within each pool.
 
         Two answers share a class if they are equivalent with either of them as gold answer, or if a chain of such pairs
-        links them.
-
-        Args:
-            answers: Extracted answers of n responses; None for a response without one.
-            pools: Pool of each response (any hashable value, such as the question); by default there is one pool.
-            questions: Unused.
-
-        Returns:
-            int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an
-            answer. An answer is undecided if its comparison with an answer of another class was given up.
+        links them. Arguments and values are those of `Judge.classes`; the questions are not used, and without `pools`
+        there is one pool. An answer is undecided if its comparison with an answer of another class was given up.
 
         Raises:
             ContractError: if more than `settings.max_timeouts` of the answers stay undecided.
@@ -179,7 +162,6 @@ class Verifier:
 
     @property
     def _bounds(self) -> str:
-        """Description of the bounds for messages."""
         bounds = self._settings
         return (
             f"exceeded verifier.timeout = {bounds.timeout:g} s of processor time or verifier.memory_mb = "
@@ -203,14 +185,14 @@ class Verifier:
         chunk that fails are judged one by one with the full time for each, so that only the pair at fault is given up.
         A pair that failed within its bounds is judged a second time.
         """
-        large = {text: too_large(text) for text in dict.fromkeys(text for pair in pairs for text in pair)}
-        compared = [pair for pair in pairs if not any(large[text] for text in pair)]
+        large = {text for text in dict.fromkeys(text for pair in pairs for text in pair) if too_large(text)}
+        compared = [pair for pair in pairs if large.isdisjoint(pair)]
         chunks = [compared[start : start + _CHUNK] for start in range(0, len(compared), _CHUNK)]
         together = self._compare(chunks, min(_CHUNK_TIMEOUT, self._settings.timeout))
         singles = [[pair] for chunk in together.exhausted + together.lost for pair in chunk]
         alone = self._compare(singles, self._settings.timeout)
         again = self._compare(alone.lost, self._settings.timeout)
-        given_up = [pair for pair in pairs if any(large[text] for text in pair)]
+        given_up = [pair for pair in pairs if not large.isdisjoint(pair)]
         given_up += [pair for (pair,) in alone.exhausted + again.exhausted + again.lost]
         if given_up:
             logger.warning(
@@ -226,8 +208,7 @@ class Verifier:
         from pebble import ProcessExpired
 
         verdicts: dict[Pair, bool] = {}
-        exhausted, broken = [], []
-        broken_pools = 0
+        exhausted, broken, broken_pools = [], [], 0
         while chunks:
             pool = self._pool()
             wall = self._settings.wall_timeout

@@ -30,7 +30,7 @@ class Judge(Protocol):
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
-        """Whether each answer is right.
+        """Judge each answer as right or wrong.
 
         Args:
             golds: Accepted answers (the answer and its aliases) of each of n responses.

@@ -70,7 +70,7 @@ def canonical_integer(text: str) -> str | None:
 
 
 def is_word(text: str) -> bool:
-    """Whether a mathematical answer is a bare word of at least four letters, which math-verify would multiply."""
+    """True if a mathematical answer is a bare word of at least four letters, which math-verify would multiply."""
     return _WORD.fullmatch(text) is not None
 
 

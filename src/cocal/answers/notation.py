@@ -68,7 +68,7 @@ def _based(text: str) -> tuple[str, str, str] | None:
 
 
 def _ordered(text: str) -> bool | None:
-    """Whether brackets around a list fix its order; None for a text that is not a list."""
+    """True if brackets around a list fix its order; None for a text that is not a list."""
     plain = _SIZE.sub("", text).strip()
     if _GROUPED.fullmatch(plain) or any(mark in plain for mark in ("=", r"\langle", r"\begin")):
         return None

@@ -56,7 +56,7 @@ def partition(
 def decided_rows(
     forms: Sequence[Hashable | None], pools: Sequence[Hashable], labels: np.ndarray, open_pairs: Iterable[Rows]
 ) -> np.ndarray:
-    """Whether the class of each answer rests on verdicts alone.
+    """The answers whose class rests on verdicts alone.
 
     Args:
         forms: Forms of n answers; None for a response without one.

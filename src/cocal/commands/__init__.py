@@ -1,1 +1,3 @@
-"""Each module is a command with `add_arguments(parser)` and `run(options)`, a thin adapter around the library."""
+"""Each module does the work of a command, `run(options)`, as a thin adapter around the library.
+
+`catalogue` holds the flags of all commands, and `flags`, `words` and `outputs` what they share."""

@@ -3,27 +3,24 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import SEED, add_output
-from cocal.commands.outputs import FOLDER
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", required=True, help="JSON: settings of the backbone")
-    parser.add_argument("--name", help="name of the backbone, which its policies and their products must share")
-    parser.add_argument("--questions", default=[], type=Path, nargs="+", help="question sets to hold out of the corpus")
-    parser.add_argument("--prompts", metavar="SET", help="prompt set of the corpus, needed to pre-train")
-    parser.add_argument("--world", default="{}", help="JSON: settings of the facts world")
-    parser.add_argument("--seed", type=SEED, default=42, help="seed of the facts world")
-    add_output(parser, "--output", kind=FOLDER, required=True, help="checkpoint folder")
+from cocal.config import parse_settings
+from cocal.config.backbone import BackboneChoice, CheckpointSettings
+from cocal.config.data import FactsWorldSettings
+from cocal.errors import ConfigError
+from cocal.models.corpus import CorpusWriter
+from cocal.models.hub import download
+from cocal.models.importing import import_checkpoint
+from cocal.models.pretraining import pretrain
+from cocal.questions.facts import World
+from cocal.questions.prompts import Prompts
+from cocal.runtime.machine import fix_threads
+from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS
+from cocal.study.lineage import Source, descent
 
 
 def run(options: argparse.Namespace) -> None:
     """Make the base policy of a backbone."""
-    from cocal.config import parse_settings
-    from cocal.config.backbone import BackboneChoice, CheckpointSettings
-    from cocal.runtime.machine import fix_threads
-
     fix_threads()
     settings = parse_settings(BackboneChoice, options.settings).root
     if isinstance(settings, CheckpointSettings):
@@ -34,10 +31,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _import_checkpoint(settings, options: argparse.Namespace) -> None:
     """Download the checkpoint if it is on the hub, and check it."""
-    from cocal.models.hub import download
-    from cocal.models.importing import import_checkpoint
-    from cocal.study.lineage import descent
-
     source = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
     depends_on = settings.model_copy(update={"imported": {}})
     attributes = descent(options.output, "backbone", depends_on, [], backbone=options.name, algorithm="base", step=0)
@@ -53,17 +46,6 @@ def _import_checkpoint(settings, options: argparse.Namespace) -> None:
 
 def _pretrain(settings, options: argparse.Namespace) -> None:
     """Hold the question sets out of the corpus, then pre-train."""
-    from cocal.config import parse_settings
-    from cocal.config.data import FactsWorldSettings
-    from cocal.errors import ConfigError
-    from cocal.models.corpus import CorpusWriter
-    from cocal.models.pretraining import pretrain
-    from cocal.questions.facts import World
-    from cocal.questions.prompts import Prompts
-    from cocal.store import read_frame
-    from cocal.store.contracts import QUESTIONS
-    from cocal.study.lineage import Source, descent
-
     if options.prompts is None:
         raise ConfigError("--prompts: a backbone that is pre-trained needs the prompt set of its study")
     world = parse_settings(FactsWorldSettings, options.world)

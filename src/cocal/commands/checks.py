@@ -2,64 +2,32 @@
 
 import argparse
 import logging
+from collections import Counter
 from pathlib import Path
 
-from cocal.commands.flags import add_output
+import pandas as pd
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", help="JSON: settings of companions (default: the paper's)")
-    parser.add_argument("--prompt-settings", help="JSON: settings of companions that learnt from prompts")
-    parser.add_argument("--ablation-settings", help="JSON: settings of companions that read other states")
-    parser.add_argument("--one-layer-settings", help="JSON: settings of companions of one hidden layer")
-    parser.add_argument("--quality", help="JSON: the smallest shares of usable responses that are accepted")
-    parser.add_argument("--backbone", required=True, help="name of the backbone")
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
-    parser.add_argument("--resampled", type=Path, help="folder of PostCal's resampled responses, if there is one")
-    parser.add_argument("--questions", required=True, type=Path, help="whole training set, with validation questions")
-    parser.add_argument(
-        "--companions",
-        required=True,
-        nargs="+",
-        metavar="EXPERIENCE=FOLDER",
-        help="folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER, "
-        "ablations=FOLDER and one-layer=FOLDER (on rollouts)",
-    )
-    parser.add_argument(
-        "--planned", default="{}", help="JSON: methods, sets and steps that each of the predictions must hold, by file"
-    )
-    parser.add_argument("--predictions", required=True, nargs="+", type=Path, metavar="FILE")
-    for flag, file, what in (
-        ("--calibrators", "FILE", "fitted calibrators of recalibrated rivals, by the algorithm of their policy"),
-        ("--recalibrated", "FILE", "predictions of these rivals"),
-        ("--coupled", "FOLDER", "rollouts of RLCR and DCPO, from which these rivals learn"),
-    ):
-        parser.add_argument(flag, nargs="+", default=[], metavar=f"ALGORITHM={file}", help=what)
-    parser.add_argument(
-        "--evaluated", nargs="+", default=[], type=Path, metavar="FILE", help="evaluation sets, unseen by calibrators"
-    )
-    add_output(parser, "--output", required=True, help="JSON report of what each check looked at")
+from cocal.checks.companions import Fit
+from cocal.checks.predictions import read_predictions
+from cocal.checks.recalibration import check_confidences, check_unseen, read_recalibrated
+from cocal.checks.report import check_protocol
+from cocal.checks.tables import read_table
+from cocal.commands.words import named_folders
+from cocal.companion.spec import ORDERS
+from cocal.companion.supervision import prompts_of, question_texts
+from cocal.config import parse_settings
+from cocal.config.evaluation import CompanionSettings, QualitySettings
+from cocal.errors import ConfigError
+from cocal.methods.recalibration.fits import read_fits
+from cocal.store import read_frame, write_document
+from cocal.store.contracts import QUESTIONS
+from cocal.store.lineage import trace
+from cocal.study.comparisons import PlannedFiles
+from cocal.study.lineage import Source, descent
 
 
 def run(options: argparse.Namespace) -> None:
     """Read the inputs, check the protocol, and write the report."""
-    from collections import Counter
-
-    from cocal.checks.companions import Fit
-    from cocal.checks.predictions import read_predictions
-    from cocal.checks.report import check_protocol
-    from cocal.checks.tables import read_table
-    from cocal.commands.flags import named_folders
-    from cocal.companion.spec import ORDERS
-    from cocal.companion.supervision import prompts_of, question_texts
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import CompanionSettings, QualitySettings
-    from cocal.store import write_document
-    from cocal.store.lineage import trace
-    from cocal.study.comparisons import PlannedFiles
-    from cocal.study.lineage import Source, descent
-
     settings = parse_settings(CompanionSettings, options.settings)
     kinds = dict.fromkeys(ORDERS, settings)
     kinds["prompts"] = parse_settings(CompanionSettings, options.prompt_settings, "--prompt-settings")
@@ -103,17 +71,6 @@ def _rivals(options: argparse.Namespace, rollouts, settings, predictions) -> dic
         settings: Settings of the companions.
         predictions: Predictions of all methods, by file.
     """
-    import pandas as pd
-
-    from cocal.checks.recalibration import check_confidences, check_unseen, read_recalibrated
-    from cocal.checks.tables import read_table
-    from cocal.commands.flags import named_folders
-    from cocal.companion.supervision import question_texts
-    from cocal.errors import ConfigError
-    from cocal.methods.recalibration.fits import read_fits
-    from cocal.store import read_frame
-    from cocal.store.contracts import QUESTIONS
-
     algorithms = ("grpo", "rlcr", "dcpo")
     calibrators = named_folders("--calibrators", options.calibrators, algorithms)
     recalibrated = named_folders("--recalibrated", options.recalibrated, algorithms)

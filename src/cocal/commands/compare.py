@@ -2,40 +2,24 @@
 
 import argparse
 import logging
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cocal.commands.flags import INDEX, add_output, add_overwrite
-from cocal.metrics.shown import UNDEFINED
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from cocal.metrics.resamples import Resamples
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("first", metavar="A", help="method such as cocal-binary, or a table of predictions (.parquet)")
-    parser.add_argument("second", metavar="B", help="its rival, of the same kind; differences are A minus B")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="results of the study (default: results)")
-    parser.add_argument("--backbone", help="backbone of the methods, where the study has several")
-    parser.add_argument("--step", type=INDEX, help="step of the policies (default: the last)")
-    parser.add_argument("--settings", help="of two tables: metric settings, JSON text or a YAML or JSON file")
-    parser.add_argument(
-        "--groups", help='of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'
-    )
-    add_output(parser, "--output", metavar="FILE.csv", help="file for all numbers")
-    add_overwrite(parser)
+from cocal.config import parse_settings
+from cocal.config.evaluation import MacroAverages, MetricSettings
+from cocal.config.methods import METHODS
+from cocal.errors import ConfigError
+from cocal.evidence.comparisons import compare, final_key, with_holm
+from cocal.exhibits.comparisons import signed
+from cocal.metrics.cube import evaluate_cells
+from cocal.metrics.resamples import MAIN, Resamples, read_resamples, resamples_of
+from cocal.metrics.shown import UNDEFINED, csv_text
+from cocal.store import read_frame, write_text
+from cocal.store.contracts import PREDICTIONS
 
 
 def run(options: argparse.Namespace) -> None:
     """Print one line for each data set and metric, and write the CSV if it is wanted."""
-    from cocal.errors import ConfigError
-    from cocal.evidence.comparisons import with_holm
-    from cocal.metrics.shown import csv_text
-    from cocal.store import write_text
-
     files = [word.endswith(".parquet") for word in (options.first, options.second)]
     if files[0] != files[1]:
         raise ConfigError("compare two methods of a study, or two tables of predictions (.parquet); not one of each")
@@ -47,13 +31,8 @@ def run(options: argparse.Namespace) -> None:
         logging.info("wrote %s", options.output)
 
 
-def _of_methods(options: argparse.Namespace) -> "tuple[pd.DataFrame, Resamples]":
+def _of_methods(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     """Two methods of a study, on every data set that both have."""
-    from cocal.config.methods import METHODS
-    from cocal.errors import ConfigError
-    from cocal.evidence.comparisons import compare, final_key
-    from cocal.metrics.resamples import MAIN, read_resamples
-
     for name in (options.first, options.second):
         if name not in METHODS:
             raise ConfigError(f"{name!r} is no method; known are {', '.join(METHODS)}")
@@ -77,17 +56,8 @@ def _of_methods(options: argparse.Namespace) -> "tuple[pd.DataFrame, Resamples]"
     return compare(resamples, shared), resamples
 
 
-def _of_tables(options: argparse.Namespace) -> "tuple[pd.DataFrame, Resamples]":
+def _of_tables(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     """Every method that two tables of predictions share, on every data set."""
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import MacroAverages, MetricSettings
-    from cocal.errors import ConfigError
-    from cocal.evidence.comparisons import compare
-    from cocal.metrics.cube import evaluate_cells
-    from cocal.metrics.resamples import Resamples, resamples_of
-    from cocal.store import read_frame
-    from cocal.store.contracts import PREDICTIONS
-
     settings = parse_settings(MetricSettings, options.settings)
     groups = parse_settings(MacroAverages, options.groups, "--groups")
     first, second = (
@@ -104,12 +74,8 @@ def _p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0 else UNDEFINED
 
 
-def _page(tested: "pd.DataFrame", resamples: "Resamples", options: argparse.Namespace) -> str:
+def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespace) -> str:
     """The comparisons as a table for the terminal."""
-    import pandas as pd
-
-    from cocal.exhibits.comparisons import signed
-
     several = options.first.endswith(".parquet")
     shown = pd.DataFrame(
         {

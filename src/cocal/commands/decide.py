@@ -2,15 +2,29 @@
 
 import argparse
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import numpy as np
 
-    import numpy as np
-
-    from cocal.own_policy.deciding import Pools, Reading
+from cocal.commands.words import field_flags, field_mapping, given_flags
+from cocal.config.evaluation import MetricSettings
+from cocal.config.load import validate
+from cocal.errors import ConfigError
+from cocal.integrations.lines import NEEDED
+from cocal.metrics.abstention import fewest_questions
+from cocal.metrics.choices import best_of_n
+from cocal.metrics.shown import metric_text
+from cocal.own_policy.deciding import (
+    Pools,
+    Reading,
+    accuracies,
+    classes_of,
+    read_pools,
+    rules,
+    threshold_for,
+    vote_shares,
+    write_decisions,
+)
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -18,68 +32,10 @@ _TITLES = {
     "majority": "majority vote",
     "first": "first response",
 }
-_ABSTAIN = """\
-The most confident response to each question is given if its confidence reaches a threshold; otherwise the verdict is
-"abstain". Labelled responses to other questions certify the threshold by Learn then Test (Angelopoulos et al., 2021,
-arXiv:2110.01052), with exact binomial p-values and fixed sequence testing in its fallback form (Wiens, 2003). With a
-probability of at least 1 - DELTA over the calibration questions, a new question that is answered is answered wrongly
-with a probability of at most RISK. This holds for any confidences, as long as calibration and new questions are
-independent draws from one distribution, each with one decided response; further responses to a question count for
-nothing."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    from cocal.commands.flags import CHANCE, RESAMPLES, SHARE
-
-    ways = parser.add_subparsers(dest="way", required=True, metavar="best-of-n | vote | abstain")
-    for name, description in {
-        "best-of-n": "Give each question its most confident response, among equals the earliest.",
-        "vote": "Give each question the answer with the largest sum of confidences, by its most confident response. "
-        "Between answers with equal sums the one that occurs first wins. A response without an answer has no vote.",
-        "abstain": _ABSTAIN,
-    }.items():
-        way = ways.add_parser(name, description=description)
-        _add_files(way)
-        if name != "abstain":
-            way.add_argument(
-                "--answer",
-                metavar="FIELD",
-                help="field of the response's answer, or `boxed`: its last box (default: `answer`, else `boxed`)",
-            )
-            way.add_argument(
-                "--domain",
-                default="mathematics",
-                choices=["mathematics", "factual"],
-                help="how equal answers are found: by the verifier of mathematics, or by exact match",
-            )
-            way.add_argument(
-                "--resamples", type=RESAMPLES, default=1000, help="resamples of the questions for intervals"
-            )
-            continue
-        source = way.add_mutually_exclusive_group(required=True)
-        source.add_argument("--calibration", type=Path, metavar="LABELLED", help="scored lines with labels, others")
-        source.add_argument("--threshold", type=SHARE, metavar="T", help="a threshold that was certified earlier")
-        way.add_argument("--max-risk", type=CHANCE, metavar="RISK", help="bound of the risk (default: 0.1)")
-        way.add_argument("--delta", type=CHANCE, help="chance that the bound fails (default: 0.1)")
-
-
-def _add_files(way: argparse.ArgumentParser) -> None:
-    from cocal.commands.flags import FINITE, add_fields, add_output, add_overwrite
-
-    way.add_argument("input", type=Path, metavar="scored.jsonl", help="JSON lines, as `cocal score` writes them")
-    add_output(way, "--output", required=True, metavar="OUT", help="JSON lines, one for each question")
-    add_overwrite(way)
-    add_fields(way, "such as correct=acc, reward=score or question_id=id")
-    way.add_argument("--name", default="confidence", metavar="FIELD", help="field of the confidence")
-    way.add_argument("--correct-above", type=FINITE, metavar="X", help="a reward above X is a correct response")
 
 
 def run(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
-    from cocal.commands.flags import field_mapping
-    from cocal.own_policy.deciding import Reading
-
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
     if options.way == "abstain":
@@ -88,11 +44,7 @@ def run(options: argparse.Namespace) -> None:
         _choose(options, reading)
 
 
-def _choose(options: argparse.Namespace, reading: "Reading") -> None:
-    import numpy as np
-
-    from cocal.own_policy.deciding import classes_of, read_pools, rules, vote_shares, write_decisions
-
+def _choose(options: argparse.Namespace, reading: Reading) -> None:
     voting = options.way == "vote"
     added = ("responses", "vote_share") if voting else ("responses",)
     pools = read_pools(options.input, reading, added, answers=True)
@@ -118,16 +70,7 @@ def _choose(options: argparse.Namespace, reading: "Reading") -> None:
     _say_accuracies(pools, {name: chosen[name] for name in (options.way, *others)}, options.resamples)
 
 
-def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
-    import numpy as np
-
-    from cocal.commands.flags import field_flags, given_flags
-    from cocal.errors import ConfigError
-    from cocal.integrations.lines import NEEDED
-    from cocal.metrics.abstention import fewest_questions
-    from cocal.metrics.choices import best_of_n
-    from cocal.own_policy.deciding import read_pools, threshold_for, write_decisions
-
+def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     if options.threshold is not None and (options.max_risk or options.delta):
         raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
     max_risk, delta = options.max_risk or 0.1, options.delta or 0.1
@@ -169,18 +112,13 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
 
 
-def _say_read(pools: "Pools") -> None:
+def _say_read(pools: Pools) -> None:
     print(f"{pools.source}: {len(pools.question):,} responses to {len(pools.names):,} questions")
     for note in pools.notes:
         print(f"  {note}")
 
 
-def _say_accuracies(pools: "Pools", chosen: "Mapping[str, np.ndarray]", resamples: int) -> None:
-    from cocal.config.evaluation import MetricSettings
-    from cocal.config.load import validate
-    from cocal.metrics.shown import metric_text
-    from cocal.own_policy.deciding import accuracies
-
+def _say_accuracies(pools: Pools, chosen: Mapping[str, np.ndarray], resamples: int) -> None:
     if pools.correct is None:
         print("  The lines have no labels, so the accuracy is unknown.")
         return

@@ -2,18 +2,11 @@
 
 import argparse
 import logging
-from pathlib import Path
 
-from cocal.commands.flags import add_output, add_overwrite
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of a study's results")
-    action = parser.add_mutually_exclusive_group()
-    add_output(action, "--write", metavar="FILE", help="write the digests into a JSON file")
-    action.add_argument("--compare", type=Path, metavar="FILE", help="say whether these results are those of FILE")
-    add_overwrite(parser)
+from cocal.config import parse_settings
+from cocal.store.atomic import write_text
+from cocal.store.owner import owner_of
+from cocal.study.digests import StudyDigests, digests_of, maker_of, verdict
 
 
 def run(options: argparse.Namespace) -> None:
@@ -22,11 +15,6 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ContractError: if outputs are missing or damaged, or if FILE is no such file or belongs to another study.
     """
-    from cocal.config import parse_settings
-    from cocal.store.atomic import write_text
-    from cocal.store.owner import owner_of
-    from cocal.study.digests import StudyDigests, digests_of, maker_of, verdict
-
     if options.compare is not None and not options.compare.exists():
         print(f"{options.compare}: there are no such digests, so these results were compared with nothing.")
         return

@@ -3,46 +3,15 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_output, add_overwrite
-from cocal.commands.outputs import Kind
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    from cocal.exhibits.base.registry import MODULES
-
-    parser.add_argument("exhibit", choices=MODULES, metavar="NAME", help=f"one of: {', '.join(MODULES)}")
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="KIND=FILE",
-        help="an input file, such as metrics=FILE.nc",
-    )
-    parser.add_argument(
-        "--inputs", action="append", nargs="+", default=[], metavar=("KIND", "FILE"), help="several files of one kind"
-    )
-    parser.add_argument(
-        "--layout", help="settings of what is shown: JSON text, or a YAML or JSON file; a diagram has none"
-    )
-    add_output(
-        parser,
-        "--output",
-        kind=Kind(beside=(".html", ".png", ".csv")),
-        required=True,
-        help="FILE.tex for a table, FILE.pdf for a figure; its other forms are written beside it",
-    )
-    add_overwrite(parser)
+from cocal.config import parse_settings
+from cocal.errors import ConfigError, ContractError
+from cocal.exhibits.base.inputs import check_inputs, origin_of, read_inputs
+from cocal.exhibits.base.output import write_figure, write_table
+from cocal.exhibits.base.registry import module_of
 
 
 def run(options: argparse.Namespace) -> None:
     """Read the inputs, prepare the numbers, and write the exhibit in all its forms."""
-    from cocal.config import parse_settings
-    from cocal.errors import ConfigError, ContractError
-    from cocal.exhibits.base.inputs import check_inputs, origin_of, read_inputs
-    from cocal.exhibits.base.output import write_figure, write_table
-    from cocal.exhibits.base.registry import module_of
-
     module = module_of(options.exhibit)
     write, ending = (write_table, ".tex") if hasattr(module, "grid") else (write_figure, ".pdf")
     if options.output.suffix != ending:

@@ -1,61 +1,29 @@
 """`cocal import-rollouts`: turn rollout dumps of another engine into rollout tables."""
 
 import argparse
-from pathlib import Path
+from contextlib import nullcontext
 
-from cocal.commands.flags import add_output, add_readers, add_run_folder
-from cocal.commands.outputs import FOLDER
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", required=True, help="JSON: the policy training that made the rollouts")
-    parser.add_argument("--algorithm", required=True, choices=["grpo", "rlcr", "dcpo"])
-    parser.add_argument("--verifier", default="{}", help="JSON: bounds of the verifier")
-    parser.add_argument("--format", required=True, choices=["slime", "trl", "jsonl"])
-    parser.add_argument("--dumps", required=True, type=Path, help="folder of dumps, one file per step")
-    parser.add_argument("--questions", required=True, type=Path, help="training set")
-    parser.add_argument("--policy", required=True, type=Path, help="checkpoint of the tokenizer and vocabulary")
-    parser.add_argument(
-        "--correctness",
-        default="verifier",
-        choices=["verifier", "reward"],
-        help="what decides which responses are correct: our verifier, or the reward of the dumps",
-    )
-    parser.add_argument("--reward-key", default="reward", help="name of the reward where dumps have several")
-    parser.add_argument(
-        "--tokenise",
-        metavar="SET",
-        help="prompt set for tokenising dumps that have only text; the ids may differ from those that were sampled",
-    )
-    parser.add_argument("--features", default="{}", help="JSON: batch_tokens, for log-probabilities that dumps lack")
-    add_readers(parser)
-    add_run_folder(parser)
-    add_output(parser, "--output", kind=FOLDER, required=True, help="folder for the tables, one per step")
+from cocal.answers.equivalence import Verifier
+from cocal.config import parse_settings
+from cocal.config.evaluation import FeatureSettings, VerifierSettings
+from cocal.config.policy import PolicySettings
+from cocal.features.replay import Rescorer, StepCheckpoints
+from cocal.integrations.importing import Dumps, import_rollouts
+from cocal.integrations.tables import StepTables
+from cocal.models.loading import read_vocabulary
+from cocal.policy.objectives import PROMPT_FORMATS
+from cocal.policy.recorder import Outputs
+from cocal.questions.identity import questions_digests
+from cocal.questions.prompts import Prompts
+from cocal.runtime.machine import fix_threads
+from cocal.store import digest, read_frame
+from cocal.store.contracts import QUESTIONS
+from cocal.store.run_folder import RunFolder
+from cocal.study.lineage import Source, descent, identities, inherited
 
 
 def run(options: argparse.Namespace) -> None:
     """Import the dumps, or resume their import, and publish the tables."""
-    from contextlib import nullcontext
-
-    from cocal.answers.equivalence import Verifier
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import FeatureSettings, VerifierSettings
-    from cocal.config.policy import PolicySettings
-    from cocal.features.replay import Rescorer, StepCheckpoints
-    from cocal.integrations.importing import Dumps, import_rollouts
-    from cocal.integrations.tables import StepTables
-    from cocal.models.loading import read_vocabulary
-    from cocal.policy.objectives import PROMPT_FORMATS
-    from cocal.policy.recorder import Outputs
-    from cocal.questions.identity import questions_digests
-    from cocal.questions.prompts import Prompts
-    from cocal.runtime.machine import fix_threads
-    from cocal.store import digest, read_frame
-    from cocal.store.contracts import QUESTIONS
-    from cocal.store.run_folder import RunFolder
-    from cocal.study.lineage import Source, descent, identities, inherited
-
     fix_threads()
     settings = parse_settings(PolicySettings, options.settings)
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")

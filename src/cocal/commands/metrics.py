@@ -2,55 +2,23 @@
 
 import argparse
 import logging
-from pathlib import Path
 
-from cocal.commands.flags import add_output
+import pandas as pd
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", help="metric settings: JSON text, or a YAML or JSON file")
-    parser.add_argument("--groups", help='JSON: macro averages, such as {"macro-mathematics": ["math500", ...]}')
-    parser.add_argument("--seeds", type=int, nargs="+", help="seeds that every companion must have (default: all)")
-    parser.add_argument(
-        "--predictions", nargs="+", required=True, type=Path, metavar="FILE", help="Parquet files or folders"
-    )
-    parser.add_argument(
-        "--sweep",
-        nargs="+",
-        default=[],
-        choices=["source_step", "validation_step", "layer", "pooling"],
-        help="dimensions of the cube along which a method has several companions",
-    )
-    parser.add_argument(
-        "--common-responses",
-        action="store_true",
-        help="confidence metrics cover only responses for which all methods that share them have a valid confidence",
-    )
-    parser.add_argument(
-        "--scores",
-        action="store_true",
-        help="add the scores beyond the paper's metrics, such as the Brier score and the area under the risk",
-    )
-    add_output(parser, "--output", required=True, metavar="FILE.nc", help="metric cube to write")
-    add_output(parser, "--resamples", metavar="FILE.nc", help="file for the paper's metrics of every resample")
+from cocal.config import parse_settings
+from cocal.config.evaluation import MacroAverages, MetricSettings
+from cocal.metrics.calibration import METRICS
+from cocal.metrics.common import on_common_responses
+from cocal.metrics.cube import evaluate_cells
+from cocal.metrics.resamples import resamples_of
+from cocal.metrics.scores import ALL
+from cocal.store import read_frame, write_dataset
+from cocal.store.contracts import PREDICTIONS
+from cocal.study.lineage import Source, descent, inherited
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute the cube and write it."""
-    import pandas as pd
-
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import MacroAverages, MetricSettings
-    from cocal.metrics.calibration import METRICS
-    from cocal.metrics.common import on_common_responses
-    from cocal.metrics.cube import evaluate_cells
-    from cocal.metrics.resamples import resamples_of
-    from cocal.metrics.scores import ALL
-    from cocal.store import read_frame, write_dataset
-    from cocal.store.contracts import PREDICTIONS
-    from cocal.study.lineage import Source, descent, inherited
-
     settings = parse_settings(MetricSettings, options.settings)
     groups = parse_settings(MacroAverages, options.groups, "--groups")
     frames = [read_frame(path, PREDICTIONS) for path in options.predictions]

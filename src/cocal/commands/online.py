@@ -3,66 +3,29 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import COUNT, add_output
-from cocal.commands.outputs import FOLDER
+import pandas as pd
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", help="JSON: settings of companions (default: the paper's)")
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
-    parser.add_argument("--questions", required=True, type=Path, help="whole training set, with validation questions")
-    parser.add_argument("--features", required=True, type=Path, help="feature store of the rollouts")
-    parser.add_argument("--steps", required=True, type=COUNT, help="number of rollout steps")
-    parser.add_argument(
-        "--windows",
-        nargs="+",
-        type=COUNT,
-        default=[1],
-        metavar="STEPS",
-        help="numbers of the last rollout steps that are learnt from with every new one; each makes companions of its "
-        "own (default: 1)",
-    )
-    parser.add_argument(
-        "--stages", nargs="*", type=COUNT, default=[], metavar="STEP", help="steps after which companions are kept"
-    )
-    parser.add_argument(
-        "--replayed",
-        nargs="*",
-        type=Path,
-        default=[],
-        metavar="FOLDER",
-        help="companions that `cocal companions` has fitted on the first steps, to be scored on the step that follows",
-    )
-    parser.add_argument("--bins", type=COUNT, default=10, help="bins of the calibration error (default: 10)")
-    add_output(parser, "--output-companions", kind=FOLDER, required=True, help="folder for window-W/steps-N")
-    add_output(parser, "--output", required=True, help="table of the scores of every step (Parquet)")
+from cocal.companion.companions import load_companions, write_companions
+from cocal.companion.prequential import replayed
+from cocal.companion.stepwise import OnlineCompanions, learn_online
+from cocal.companion.supervision import check_features, question_texts, read_rollouts
+from cocal.config import ConfigError, parse_settings
+from cocal.config.evaluation import CompanionSettings
+from cocal.features.capture import RESPONSE_POOLINGS
+from cocal.features.store import open_features
+from cocal.runtime.machine import fix_threads
+from cocal.runtime.progress import Progress
+from cocal.store import atomic_path, write_frame
+from cocal.store.contracts import PREQUENTIAL
+from cocal.store.lineage import placed
+from cocal.study.lineage import Source, descent, inherited
 
 
 def run(options: argparse.Namespace) -> None:
     """Learn step by step, score the replayed companions, and write both."""
-    import pandas as pd
-
-    from cocal.config import ConfigError, parse_settings
-    from cocal.config.evaluation import CompanionSettings
-
     settings = parse_settings(CompanionSettings, options.settings)
     if len({*options.windows}) != len(options.windows):
         raise ConfigError(f"--windows {options.windows}: give different numbers of steps")
-
-    from cocal.companion.companions import load_companions, write_companions
-    from cocal.companion.prequential import replayed
-    from cocal.companion.stepwise import OnlineCompanions, learn_online
-    from cocal.companion.supervision import check_features, question_texts, read_rollouts
-    from cocal.features.capture import RESPONSE_POOLINGS
-    from cocal.features.store import open_features
-    from cocal.runtime.machine import fix_threads
-    from cocal.runtime.progress import Progress
-    from cocal.store import atomic_path, write_frame
-    from cocal.store.contracts import PREQUENTIAL
-    from cocal.store.lineage import placed
-    from cocal.study.lineage import Source, descent, inherited
-
     fix_threads()
     rollouts = read_rollouts(options.rollouts, options.questions, options.steps)
     features = open_features(options.features)

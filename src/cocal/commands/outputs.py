@@ -29,10 +29,10 @@ _LONGEST = 220
 
 
 class Kind(NamedTuple):
-    """What a command writes at the path of a flag.
+    """The kind of output that a command writes at the path of a flag.
 
     Attributes:
-        folder: Whether it is a folder.
+        folder: True for a folder.
         entries: Pattern of what the command writes into a folder in which other commands write, too.
         beside: Endings of the files that are written beside a file.
         made: Tells of a path whether the command has made it, where that is not said by its provenance.
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     made: Callable[[Path], bool] | None = None
 
     def targets(self, path: Path) -> list[Path]:
-        """What would be replaced."""
+        """The files and folders that would be replaced."""
         if self.entries:
             return sorted(path.glob(self.entries))
         files = [path, *(path.with_suffix(ending) for ending in self.beside)]
@@ -128,17 +128,16 @@ def _inputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
                     yield from ((name, Path(place)) for place in places if place and os.path.lexists(place))
 
 
-def _words(value: object) -> Iterator[object]:
-    if isinstance(value, list):
-        for word in value:
-            yield from _words(word)
-    elif isinstance(value, (str, Path)):
+def _words(value: object) -> Iterator[str | Path]:
+    if isinstance(value, (str, Path)):
         yield value
+    for word in value if isinstance(value, list) else ():
+        yield from _words(word)
 
 
 def _overlap(output: Path, other: Path, within: bool, holds: bool = False) -> str | None:
     """How an output touches another place, if it does; two of the ways only where they matter."""
-    ours, theirs = _real(output), _real(other)
+    ours, theirs = (Path(os.path.realpath(place)) for place in (output, other))
     if ours == theirs:
         return "is"
     if within and theirs in ours.parents:
@@ -148,10 +147,5 @@ def _overlap(output: Path, other: Path, within: bool, holds: bool = False) -> st
     return None
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
 def _is_empty(path: Path) -> bool:
-    """Whether there is nothing to lose: an empty file, or a folder without files."""
     return not any(path.iterdir()) if path.is_dir() else not path.stat().st_size

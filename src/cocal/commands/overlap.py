@@ -2,18 +2,16 @@
 
 import argparse
 import logging
-from pathlib import Path
 
-from cocal.commands.flags import add_cache, add_output
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", required=True, help="JSON: datasets (by name), world, seed, overlap")
-    parser.add_argument("--registry", help="JSON or YAML file of the dataset registry, if a set is registered")
-    add_cache(parser)
-    parser.add_argument("--questions", required=True, type=Path, help="folder of the built question sets")
-    add_output(parser, "--output", required=True, help="CSV file with one row per pair of questions")
+from cocal.config import parse_settings
+from cocal.config.data import QuestionSetsSettings
+from cocal.questions.build import build_questions
+from cocal.questions.files import load_files
+from cocal.questions.loaders import load_registered
+from cocal.questions.overlap import excluded_or_kept
+from cocal.questions.registry import Registry
+from cocal.store import read_frame, write_text
+from cocal.store.contracts import QUESTIONS
 
 
 def run(options: argparse.Namespace) -> None:
@@ -22,16 +20,6 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ContractError: if a training set still has a question that the settings exclude.
     """
-    from cocal.config import parse_settings
-    from cocal.config.data import QuestionSetsSettings
-    from cocal.questions.build import build_questions
-    from cocal.questions.files import load_files
-    from cocal.questions.loaders import load_registered
-    from cocal.questions.overlap import excluded_or_kept
-    from cocal.questions.registry import Registry
-    from cocal.store import read_frame, write_text
-    from cocal.store.contracts import QUESTIONS
-
     settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
     built = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS) for name in settings.datasets}

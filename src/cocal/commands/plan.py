@@ -3,29 +3,16 @@
 import argparse
 from pathlib import Path
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--study", type=Path, default=Path("config/config.yaml"), help="configuration of the study")
-    parser.add_argument(
-        "--directory",
-        type=Path,
-        help="folder of the study's results/ and logs/, as for `snakemake --directory` (default: studies/NAME if it "
-        "exists or results/ belongs to another study, else this folder)",
-    )
-    parser.add_argument("--snakefile", type=Path, default=Path("Snakefile"), help="workflow whose jobs are counted")
-    parser.add_argument("--assumptions", help="JSON or YAML file: assumptions of the estimates (default: the paper's)")
+from cocal.config import load_study, parse_settings
+from cocal.questions.files import counted
+from cocal.resources.estimate import Assumptions
+from cocal.resources.forecast import assumptions_listed, forecast, jobs_left
+from cocal.resources.outlook import outlook
+from cocal.store.owner import owner_of
 
 
 def run(options: argparse.Namespace) -> None:
     """Count the jobs left with a dry-run, estimate hours and storage from the configuration, and print both."""
-    from cocal.config import load_study, parse_settings
-    from cocal.questions.files import counted
-    from cocal.resources.estimate import Assumptions
-    from cocal.resources.forecast import assumptions_listed, forecast, jobs_left
-    from cocal.resources.outlook import outlook
-    from cocal.store.owner import owner_of
-
     study = counted(load_study(options.study))
     beside = Path("studies") / study.study
     here = not beside.exists() and owner_of("results") in (None, study.study)

@@ -4,56 +4,22 @@ import argparse
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cocal.commands.flags import COUNT, add_cell, add_output
-
-if TYPE_CHECKING:
-    from cocal.companion.spec import Experience
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", default="{}", help="JSON: methods, missing_answer")
-    parser.add_argument("--samples", required=True, help="JSON: evaluated responses per question, by question set")
-    parser.add_argument("--pool", type=COUNT, default=10, help="responses per question in the self-consistency pool")
-    add_cell(parser)
-    parser.add_argument(
-        "--methods", help="comma-separated names (default: those of --settings that are evaluated on this policy)"
-    )
-    parser.add_argument(
-        "--responses",
-        required=True,
-        nargs="+",
-        metavar="FORMAT=FOLDER",
-        help="one folder of {set}.parquet per prompt format: answer=FOLDER verbal=FOLDER",
-    )
-    parser.add_argument(
-        "--features", nargs="+", default=[], metavar="FORMAT=FOLDER", help="one folder of {set}.zarr per prompt format"
-    )
-    parser.add_argument(
-        "--companions",
-        nargs="+",
-        default=[],
-        metavar="EXPERIENCE=FOLDER",
-        help="folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER",
-    )
-    add_output(parser, "--output", required=True, help="table to write")
+from cocal.commands.words import named_folders
+from cocal.companion.spec import ORDERS, Experience
+from cocal.config import parse_settings
+from cocal.config.evaluation import EstimatorSettings
+from cocal.config.methods import METHODS
+from cocal.errors import ConfigError
+from cocal.methods.predictions import predict
+from cocal.methods.responses import EvaluationSets, Inputs
+from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal.study.lineage import Source, descent
 
 
 def run(options: argparse.Namespace) -> None:
     """Estimate the confidences and write them. Torch is loaded only for companions."""
-    from cocal.commands.flags import named_folders
-    from cocal.companion.spec import ORDERS
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import EstimatorSettings
-    from cocal.config.methods import METHODS
-    from cocal.methods.predictions import predict
-    from cocal.methods.responses import EvaluationSets, Inputs
-    from cocal.store import write_frame
-    from cocal.store.contracts import PREDICTIONS
-    from cocal.study.lineage import Source, descent
-
     settings = parse_settings(EstimatorSettings, options.settings)
     sets = parse_settings(EvaluationSets, options.samples, "--samples")
     if options.methods:
@@ -89,10 +55,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _formats(flag: str, words: list[str]) -> dict[str, Path]:
     """Folder of each prompt format, from the words of a flag."""
-    from cocal.commands.flags import named_folders
-    from cocal.config.methods import METHODS
-    from cocal.errors import ConfigError
-
     formats = sorted({method.prompt_format for method in METHODS.values()})
     folders = named_folders(flag, words, formats)
     for name, given in folders.items():
@@ -101,7 +63,7 @@ def _formats(flag: str, words: list[str]) -> dict[str, Path]:
     return {name: given[0] for name, given in folders.items()}
 
 
-def _loaded(folders: "Mapping[Experience, Sequence[Path]]"):
+def _loaded(folders: Mapping[Experience, Sequence[Path]]):
     """The fitted companions by experience, if there are any to load."""
     if not folders:
         return {}

@@ -1,30 +1,18 @@
 """`cocal prompts`: extract hidden-state features of the prompts that policy training asked."""
 
 import argparse
-from pathlib import Path
 
-from cocal.commands.flags import add_output, add_readers
-from cocal.commands.outputs import FOLDER
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
-    add_readers(parser)
-    add_output(parser, "--output", kind=FOLDER, required=True, help="feature store to write")
+from cocal.config import parse_settings
+from cocal.config.evaluation import FeatureSettings
+from cocal.features.replay import StepCheckpoints, extract_prompts
+from cocal.runtime.machine import fix_threads
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+from cocal.study.lineage import Source, descent, inherited
 
 
 def run(options: argparse.Namespace) -> None:
     """Run one pass over the prompts of every stage."""
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import FeatureSettings
-    from cocal.features.replay import StepCheckpoints, extract_prompts
-    from cocal.runtime.machine import fix_threads
-    from cocal.store import read_frame
-    from cocal.store.contracts import RESPONSES
-    from cocal.study.lineage import Source, descent, inherited
-
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
     checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)

@@ -2,44 +2,17 @@
 
 import argparse
 import logging
-from pathlib import Path
 
-from cocal.commands.flags import add_cache, add_output
-from cocal.commands.outputs import Kind
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", required=True, help="JSON: datasets (by name), world, seed, overlap")
-    parser.add_argument(
-        "--registry", help="JSON or YAML file of the dataset registry, if a set is registered (config/datasets.yaml)"
-    )
-    add_cache(parser)
-    parser.add_argument(
-        "--others",
-        nargs="+",
-        default=[],
-        type=Path,
-        metavar="FILE.parquet",
-        help="sets that are already built; their questions are not drawn again, and training sets are compared with "
-        "the evaluation sets among them",
-    )
-    add_output(
-        parser,
-        "--output",
-        kind=Kind(folder=True, entries="*.parquet"),
-        required=True,
-        help="folder for one .parquet per set",
-    )
-
-
-def writes(options: argparse.Namespace) -> list[Path]:
-    """The tables; another job may write those of other sets into the same folder."""
-    from cocal.config import parse_settings
-    from cocal.config.data import QuestionSetsSettings
-
-    datasets = parse_settings(QuestionSetsSettings, options.settings).datasets
-    return [options.output / f"{name}.parquet" for name in datasets]
+from cocal.config import parse_settings
+from cocal.config.data import QuestionSetsSettings
+from cocal.questions.build import build_questions
+from cocal.questions.files import load_files
+from cocal.questions.loaders import load_registered
+from cocal.questions.overlap import settle
+from cocal.questions.registry import Registry
+from cocal.store import read_frame, write_frame
+from cocal.store.contracts import QUESTIONS
+from cocal.study.lineage import descent
 
 
 def run(options: argparse.Namespace) -> None:
@@ -49,17 +22,6 @@ def run(options: argparse.Namespace) -> None:
         ContractError: if a source file is missing or differs from its entry in the registry, or if an evaluation
             question occurs in a training set and the settings refuse that.
     """
-    from cocal.config import parse_settings
-    from cocal.config.data import QuestionSetsSettings
-    from cocal.questions.build import build_questions
-    from cocal.questions.files import load_files
-    from cocal.questions.loaders import load_registered
-    from cocal.questions.overlap import settle
-    from cocal.questions.registry import Registry
-    from cocal.store import read_frame, write_frame
-    from cocal.store.contracts import QUESTIONS
-    from cocal.study.lineage import descent
-
     settings = parse_settings(QuestionSetsSettings, options.settings)
     registry = parse_settings(Registry, options.registry, "--registry")
     others = [read_frame(path, QUESTIONS) for path in options.others]

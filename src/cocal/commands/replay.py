@@ -1,31 +1,18 @@
 """`cocal replay`: extract hidden-state features of stored rollouts whose training did not keep them."""
 
 import argparse
-from pathlib import Path
 
-from cocal.commands.flags import add_output, add_readers, add_run_folder
-from cocal.commands.outputs import FOLDER
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("--settings", default="{}", help="JSON: layers, dtype, batch_tokens")
-    parser.add_argument("--rollouts", required=True, type=Path, help="folder of rollout tables")
-    add_readers(parser)
-    add_run_folder(parser)
-    add_output(parser, "--output", kind=FOLDER, required=True, help="feature store to write")
+from cocal.config import parse_settings
+from cocal.config.evaluation import FeatureSettings
+from cocal.features.replay import StepCheckpoints, replay, step_tables
+from cocal.runtime.machine import fix_threads
+from cocal.store import digest
+from cocal.store.run_folder import RunFolder, file_states
+from cocal.study.lineage import Source, descent, identities, inherited
 
 
 def run(options: argparse.Namespace) -> None:
     """Run one pass over the exact token ids of every rollout."""
-    from cocal.config import parse_settings
-    from cocal.config.evaluation import FeatureSettings
-    from cocal.features.replay import StepCheckpoints, replay, step_tables
-    from cocal.runtime.machine import fix_threads
-    from cocal.store import digest
-    from cocal.store.run_folder import RunFolder, file_states
-    from cocal.study.lineage import Source, descent, identities, inherited
-
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
     checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)

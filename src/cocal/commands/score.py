@@ -2,46 +2,18 @@
 
 import argparse
 import shlex
-from pathlib import Path
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    from cocal.commands.flags import COUNT, NEW_FIELD, add_fields, add_model, add_numerics, add_output, add_overwrite
-
-    parser.add_argument("--companion", required=True, metavar="COMPANION", help="its folder, or its name on the Hub")
-    add_model(parser, "the language model that gave the responses")
-    parser.add_argument("input", type=Path, metavar="in.jsonl", help="JSON lines with prompt and response: text or ids")
-    add_output(parser, "output", metavar="out.jsonl", help="the same lines with a field `confidence`")
-    add_overwrite(parser)
-    add_fields(parser, "such as response=output or prompt=question; by default as in `cocal fit`")
-    parser.add_argument("--name", type=NEW_FIELD, default="confidence", metavar="FIELD", help="name of the new field")
-    parser.add_argument(
-        "--target", choices=["binary", "group"], help="which members (default: binary if there are any)"
-    )
-    parser.add_argument("--seed", type=int, help="the member of one seed alone (default: the mean over all seeds)")
-    parser.add_argument(
-        "--max-response-length",
-        type=COUNT,
-        metavar="TOKENS",
-        help="responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
-    )
-    add_numerics(parser)
-    parser.add_argument("--batch-tokens", type=COUNT, default=16384, help="tokens in one forward pass (default: 16384)")
+from cocal.commands.words import field_flags, field_mapping, given_flags
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
+from cocal.runtime.machine import fix_threads
+from cocal.store import digest
+from cocal.store.run_folder import RunFolder, file_states
 
 
 def run(options: argparse.Namespace) -> None:
     """Check the file, score it, or go on with it, and put the result in its place."""
-    from cocal.commands.flags import field_flags, field_mapping, given_flags, set_numerics
-
-    set_numerics(options)
-    from cocal.own_policy.companion import Companion
-    from cocal.own_policy.models import Checkpoint
-    from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
-    from cocal.runtime.machine import fix_threads
-    from cocal.store import digest
-    from cocal.store.run_folder import RunFolder, file_states
-
     fix_threads()
     wanted = Wanted(
         options.input,

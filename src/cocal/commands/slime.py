@@ -3,35 +3,25 @@
 import argparse
 from pathlib import Path
 
-from cocal.commands.flags import add_training
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_training(parser)
-    parser.add_argument("--backbone-name", required=True, help="name of the backbone in policy.slime.torch_dist")
-    parser.add_argument("--backbone", required=True, help="JSON: the backbone's settings")
-    parser.add_argument("--per-node", default="", help="script that joins several nodes by Ray")
+from cocal.config import parse_settings
+from cocal.config.backbone import BackboneChoice
+from cocal.config.evaluation import VerifierSettings
+from cocal.config.policy import PolicySettings
+from cocal.integrations.slime.launch import SlimePaths
+from cocal.integrations.slime.run import train_with_slime
+from cocal.models.loading import fingerprint
+from cocal.policy.objectives import PROMPT_FORMATS
+from cocal.policy.recorder import Outputs
+from cocal.questions.identity import questions_digests
+from cocal.questions.prompts import Prompts
+from cocal.store import digest, read_frame
+from cocal.store.contracts import QUESTIONS
+from cocal.store.run_folder import RunFolder
+from cocal.study.lineage import Source, descent, identities
 
 
 def run(options: argparse.Namespace) -> None:
     """Train with slime, or resume, import its dumps and checkpoints, and publish them."""
-    from cocal.config import parse_settings
-    from cocal.config.backbone import BackboneChoice
-    from cocal.config.evaluation import VerifierSettings
-    from cocal.config.policy import PolicySettings
-    from cocal.integrations.slime.launch import SlimePaths
-    from cocal.integrations.slime.run import train_with_slime
-    from cocal.models.loading import fingerprint
-    from cocal.policy.objectives import PROMPT_FORMATS
-    from cocal.policy.recorder import Outputs
-    from cocal.questions.identity import questions_digests
-    from cocal.questions.prompts import Prompts
-    from cocal.store import digest, read_frame
-    from cocal.store.contracts import QUESTIONS
-    from cocal.store.run_folder import RunFolder
-    from cocal.study.lineage import Source, descent, identities
-
     settings = parse_settings(PolicySettings, options.settings).for_training(options.algorithm)
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")

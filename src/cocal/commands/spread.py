@@ -2,26 +2,19 @@
 
 import argparse
 import logging
-from pathlib import Path
 
-from cocal.commands.flags import add_output, add_overwrite
-from cocal.commands.outputs import FOLDER
+from cocal.errors import ConfigError, ContractError
+from cocal.exhibits.base.layouts import MATHEMATICS
+from cocal.exhibits.drawing.replications import draw
+from cocal.exhibits.drawing.style import paper_style, save_figure
+from cocal.metrics.shown import csv_text
+from cocal.store.atomic import write_text
+from cocal.store.owner import owner_of
+from cocal.study.digests import maker_of
+from cocal.study.replicates import Gathered, spread
 
 _MAIN = "tables/main.csv"
 """The table whose numbers are drawn."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("results", type=Path, nargs="+", help="folder of the results of each replicate")
-    add_output(
-        parser,
-        "--output",
-        kind=FOLDER,
-        required=True,
-        help="folder for a CSV file for each table and figure, figures/replications, and gathered.json: who made them",
-    )
-    add_overwrite(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -31,16 +24,6 @@ def run(options: argparse.Namespace) -> None:
         ConfigError: if there are fewer than two replicates.
         ContractError: if a replicate is not finished, or is of another study than the first.
     """
-    from cocal.errors import ConfigError, ContractError
-    from cocal.exhibits.base.layouts import MATHEMATICS
-    from cocal.exhibits.drawing.replications import draw
-    from cocal.exhibits.drawing.style import paper_style, save_figure
-    from cocal.metrics.shown import csv_text
-    from cocal.store.atomic import write_text
-    from cocal.store.owner import owner_of
-    from cocal.study.digests import maker_of
-    from cocal.study.replicates import Gathered, spread
-
     if len(options.results) < 2:
         raise ConfigError("a spread needs the results of two replicates at least")
     studies = {folder: owner_of(folder) for folder in options.results}

@@ -2,13 +2,9 @@
 
 import argparse
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command has no flags."""
+from cocal.commands.catalogue import STAGES, listing
 
 
 def run(options: argparse.Namespace) -> None:
     """Print their names and summaries."""
-    from cocal.commands.catalogue import STAGES, listing
-
     print(listing(STAGES))

@@ -1,15 +1,8 @@
 """`cocal trace FILE`: show what a result was made from, back to the questions, and check that nothing has changed."""
 
 import argparse
-from pathlib import Path
 
-from cocal.commands.flags import INDEX
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    parser.add_argument("result", type=Path, metavar="FILE", help="any file or folder in results/")
-    parser.add_argument("--depth", type=INDEX, metavar="N", help="show only N generations (default: all)")
+from cocal.store.lineage import trace
 
 
 def run(options: argparse.Namespace) -> None:
@@ -18,8 +11,6 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ContractError: if an ancestor is not the one that the result was made from.
     """
-    from cocal.store.lineage import trace
-
     for distance, product in trace(options.result):
         if options.depth is None or distance <= options.depth:
             facts = product.facts

@@ -3,39 +3,24 @@
 import argparse
 from functools import partial
 
-from cocal.commands.flags import add_output, add_training
-from cocal.commands.outputs import FOLDER
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command."""
-    add_training(parser)
-    parser.add_argument("--features", default="{}", help="JSON: layers and dtype of the live features")
-    add_output(parser, "--output-features", kind=FOLDER, help="feature store of the rollouts, for companions")
-    parser.add_argument(
-        "--online",
-        metavar="JSON",
-        help="companions that learn from each rollout step inside the training, for which no feature store is needed: "
-        "their settings and the window of steps, such as '{}' or '{\"window\": 10}'",
-    )
-    add_output(parser, "--output-online", kind=FOLDER, help="folder for these companions and their scores on each step")
+from cocal.answers.equivalence import Verifier
+from cocal.config import ConfigError, parse_settings
+from cocal.config.evaluation import FeatureSettings, OnlineSettings, VerifierSettings
+from cocal.config.policy import PolicySettings
+from cocal.models.loading import fingerprint
+from cocal.policy.objectives import PROMPT_FORMATS
+from cocal.policy.recorder import Outputs
+from cocal.policy.train import train_policy
+from cocal.questions.identity import questions_digests
+from cocal.questions.prompts import Prompts
+from cocal.runtime.machine import fix_threads
+from cocal.store import digest, read_frame
+from cocal.store.contracts import QUESTIONS
+from cocal.study.lineage import Source, descent, identities, inherited
 
 
 def run(options: argparse.Namespace) -> None:
     """Train the policy, or resume its training, and publish the results."""
-    from cocal.answers.equivalence import Verifier
-    from cocal.config import ConfigError, parse_settings
-    from cocal.config.evaluation import FeatureSettings, OnlineSettings, VerifierSettings
-    from cocal.config.policy import PolicySettings
-    from cocal.models.loading import fingerprint
-    from cocal.policy.objectives import PROMPT_FORMATS
-    from cocal.questions.identity import questions_digests
-    from cocal.questions.prompts import Prompts
-    from cocal.runtime.machine import fix_threads
-    from cocal.store import digest, read_frame
-    from cocal.store.contracts import QUESTIONS
-    from cocal.study.lineage import Source, descent, identities, inherited
-
     settings = parse_settings(PolicySettings, options.settings).for_training(options.algorithm)
     features = parse_settings(FeatureSettings, options.features)
     bounds = parse_settings(VerifierSettings, options.verifier)
@@ -44,10 +29,6 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError("--online and --output-online belong together: give both or none")
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
-
-    from cocal.policy.recorder import Outputs
-    from cocal.policy.train import train_policy
-
     fix_threads()
     depends_on = {
         "policy": settings,

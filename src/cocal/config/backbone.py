@@ -24,7 +24,7 @@ class ArchitectureSettings(Model):
     max_length: Count = 512
     """Longest sequence (prompt and response) in tokens."""
     tied: bool = False
-    """Whether the output layer is the embedding itself, as in Qwen3 models of up to 4B."""
+    """True if the output layer is the embedding itself, as in Qwen3 models of up to 4B."""
 
 
 class DecoderSettings(Model):
@@ -40,7 +40,7 @@ class DecoderSettings(Model):
     vocabulary: Count = 151_936
     """Number of rows of the embedding."""
     tied: bool = False
-    """Whether the output layer is the embedding itself."""
+    """True if the output layer is the embedding itself."""
 
 
 class WordingSettings(Model):
@@ -90,7 +90,7 @@ class ImportedRolloutSettings(Model):
     """Folder with the weights of every step (slime's `--update-weight-disk-dir`), which compute the features of that
     step's rollouts. By default, each stage's checkpoint computes those of the steps up to it (appendix F.4)."""
     tokenise: bool = False
-    """Whether to tokenise the text if dumps lack token ids; the result may differ from the sampled tokens."""
+    """True to tokenise the text if dumps lack token ids; the result may differ from the sampled tokens."""
 
 
 class ImportedSettings(Model):
@@ -159,7 +159,7 @@ class CheckpointSettings(Model):
 
     @property
     def on_hub(self) -> bool:
-        """Whether `path` is a hub name: two words and one slash. A relative folder `a/b` is written `./a/b`."""
+        """True if `path` is a hub name: two words and one slash. A relative folder `a/b` is written `./a/b`."""
         return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", self.path) is not None
 
     @model_validator(mode="after")

@@ -53,7 +53,7 @@ class GivenSettings(Model):
     limit: Count | None = None
     """Number of questions to use, from the beginning of the set; by default all."""
     spread: bool = False
-    """Whether the `limit` questions are spread evenly over the set. Sets in the order of their articles or subjects
+    """True if the `limit` questions are spread evenly over the set. Sets in the order of their articles or subjects
     begin with few of them."""
 
     @model_validator(mode="after")
@@ -72,7 +72,7 @@ class RegisteredSettings(GivenSettings):
     name: Name
     """Name of the set in the registry."""
     corrections: bool = False
-    """Whether to correct the rows that the registry lists as wrong. By default the set is used as it is distributed, as
+    """True to correct the rows that the registry lists as wrong. By default the set is used as it is distributed, as
     the paper presumably did. In both cases tables state how many rows are concerned."""
 
 

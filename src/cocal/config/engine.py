@@ -44,13 +44,13 @@ class VllmSettings(Model):
     max_sequences: Count = 256
     """Largest number of responses that are decoded together."""
     prefix_caching: bool = True
-    """Whether responses to one question share the encoding of its prompt. The measurement of latency switches it off
+    """True if responses to one question share the encoding of its prompt. The measurement of latency switches it off
     (appendix E.2)."""
     attention_backend: AttentionBackend | None = None
     """Name of vLLM's attention kernels, such as FLASH_ATTN; by default vLLM chooses them. On B200 it chooses
     FlashInfer, which compiles its kernels on the node and needs a CUDA toolkit (nvcc) there; FLASH_ATTN needs none."""
     batch_invariant: bool = False
-    """Whether to use slower kernels whose sums do not depend on the batch, so that a response does not depend on those
+    """True to use slower kernels whose sums do not depend on the batch, so that a response does not depend on those
     decoded with it. They need GPUs of compute capability 9.0 or newer. Equal jobs give equal responses in any case."""
     start_timeout: Positive = 1800.0
     """Seconds that loading the checkpoint may take."""

@@ -38,10 +38,10 @@ class LlmJudgeSettings(Model):
     max_tokens: Count = 64
     """Longest reply in tokens."""
     exact: bool = True
-    """Whether exact matches (`exact-match`) are decided without the judge: such answers are equivalent, and an answer
+    """True if exact matches (`exact-match`) are decided without the judge: such answers are equivalent, and an answer
     that matches an accepted one is right. This saves most of the judgements."""
     both_orders: bool = False
-    """Whether the judge compares two answers in both orders and they are equivalent only if both replies say so.
+    """True if the judge compares two answers in both orders and they are equivalent only if both replies say so.
     Otherwise the earlier answer of the pool comes first."""
     max_unparsable: Share = 0.01
     """Largest share of replies that may contain no verdict; with more of them the job fails. An answer without a
@@ -54,7 +54,7 @@ class LlmJudgeSettings(Model):
 
     @property
     def local(self) -> bool:
-        """Whether the checkpoint is a folder."""
+        """True if the checkpoint is a folder."""
         return self.checkpoint.startswith(("/", "."))
 
     @model_validator(mode="after")

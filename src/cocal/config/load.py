@@ -5,6 +5,7 @@ The model of a whole study is imported where one is read. Most commands read the
 
 import json
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,30 +79,23 @@ def _short(value: Any) -> str:
 
 def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
     """A hint that names the nearest known key, found by walking the JSON schema along `location`."""
-    import difflib
-
     schema = model.model_json_schema()
-    definitions = schema.get("$defs", {})
 
-    def resolve(node: dict[str, Any]) -> dict[str, Any]:
+    def alternatives(node: dict[str, Any]) -> list[dict[str, Any]]:
         while "$ref" in node:
-            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
-        return node
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        return [
+            node,
+            *(one for kind in ("oneOf", "anyOf") for part in node.get(kind, ()) for one in alternatives(part)),
+        ]
 
-    def properties(node: dict[str, Any]) -> dict[str, Any]:
-        node = resolve(node)
-        merged = dict(node.get("properties", {}))
-        for option in (*node.get("oneOf", ()), *node.get("anyOf", ())):
-            merged.update(resolve(option).get("properties", {}))
-        return merged
-
-    node = schema
+    nodes = alternatives(schema)
     for part in location[:-1]:
-        found = properties(node)
-        node = found[part] if part in found else resolve(node).get("additionalProperties", node)
-        if not isinstance(node, dict):
-            return ""
-    nearest = difflib.get_close_matches(str(location[-1]), properties(node), n=1)
+        below = [node.get("properties", {}).get(part, node.get("additionalProperties")) for node in nodes]
+        # the name of a variant is part of a location and not of the schema
+        nodes = [one for node in below if isinstance(node, dict) for one in alternatives(node)] or nodes
+    keys = {key for node in nodes for key in node.get("properties", ())}
+    nearest = get_close_matches(str(location[-1]), keys, n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
@@ -126,28 +120,17 @@ def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) ->
     Raises:
         ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
     """
-    from cocal.config.study import Study
-
     if len(files) > 1:
         raise ConfigError(
             f"--configfile {' '.join(map(str, files))}: a run has one study, and files are never merged; "
             f"change single keys of a study with {_SINGLE_KEYS}"
         )
-    path = files[0]
-    content = read_yaml(path)
-    if "study" not in content:
+    if "study" not in read_yaml(files[0]):
         raise ConfigError(
-            f"{path}: no key `study:`. A file given with --configfile is a whole study and replaces the default; "
+            f"{files[0]}: no key `study:`. A file given with --configfile is a whole study and replaces the default; "
             f"change single keys of a study with {_SINGLE_KEYS}"
         )
-    return validate(Study, _merge(content, changes), str(path))
-
-
-def study_from_mapping(content: Mapping[str, Any], source: str) -> "Study":
-    """The study in an already parsed mapping; `source` names it in errors."""
-    from cocal.config.study import Study
-
-    return validate(Study, content, source)
+    return load_study(files[0], changes)
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _declared(place: str) -> Iterator[tuple[str, Method]]:
 
 
 def _assigns_method(module: str) -> bool:
-    """Whether a module's text assigns METHOD. Other modules are not imported, because that may be slow."""
+    """True if a module's text assigns METHOD. Other modules are not imported, because that may be slow."""
     text = find_spec(module).loader.get_source(module)
     return text is not None and re.search(r"^METHOD\b", text, re.MULTILINE) is not None
 

@@ -18,7 +18,7 @@ class TrlSettings(Model):
     devices: Count = 1
     """Number of GPUs per node, each with a process."""
     shard: bool = False
-    """Whether to spread weights, gradients and optimiser over all GPUs (FSDP). This needs `vllm`, because CoCal's own
+    """True to spread weights, gradients and optimiser over all GPUs (FSDP). This needs `vllm`, because CoCal's own
     engine reads whole weights."""
     reduce_dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format in which sharded gradients are summed over the GPUs. accelerate's own choice is the bfloat16 of the
@@ -27,7 +27,7 @@ class TrlSettings(Model):
     """Where the two moments of Adam lie between updates: beside the weights, or in the memory of the host, which leaves
     8 bytes per parameter of the GPU free and takes a second or two per update of 1.7 billion; results are the same."""
     vllm: bool = False
-    """Whether vLLM samples the rollouts, in the training processes and on their GPUs."""
+    """True if vLLM samples the rollouts, in the training processes and on their GPUs."""
     vllm_memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """Share of a GPU's memory for vLLM's weights and cache."""
     vllm_max_length: Count | None = None
@@ -130,7 +130,7 @@ class PolicySettings(Model):
     micro_batch: Count = 8
     """Number of responses per device in one forward and backward pass."""
     gradient_checkpointing: bool = False
-    """Whether to recompute activations in the backward pass, which takes less memory and more time."""
+    """True to recompute activations in the backward pass, which takes less memory and more time."""
     checkpoint_every: Count = 10
     """Number of steps between the checkpoints from which a killed run resumes."""
 

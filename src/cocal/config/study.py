@@ -36,8 +36,8 @@ class Study(Model):
     seed: int = 42
     """Seed of the synthetic questions and of the facts world."""
     numerics: Numerics = "native"
-    """Whether the results of computations shall be the same bytes on every x86-64 processor with AVX2 ("portable"), or
-    each library uses the fastest code for the processor ("native"). Portable numerics are for studies on processors;
+    """Results of computations are the same bytes on every x86-64 processor with AVX2 and FMA ("portable"), or each
+    library uses the fastest code for the processor ("native"). Portable numerics are for studies on processors;
     results of a GPU depend on its model."""
     prompts: Name = "tiny"
     """Name of the prompt set, a folder of cocal/questions/prompts."""

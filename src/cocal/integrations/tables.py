@@ -14,7 +14,7 @@ from cocal.generation.rows import sampled_rows
 from cocal.integrations.matching import QuestionIndex
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Vocabulary
-from cocal.models.text import chat_ids, plain_texts
+from cocal.models.text import chat_ids, check_tokens, plain_texts
 from cocal.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal.policy.recorder import rollout_rows
 from cocal.questions.prompts import Prompts
@@ -165,22 +165,15 @@ class StepTables:
         return tokenised
 
     def _check_ids(self, sample: Sample) -> None:
-        known = self._vocabulary
-        for name, ids in (("prompt", sample.prompt_ids), ("response", sample.response_ids)):
-            outside = np.flatnonzero((ids < 0) | (ids >= known.size))
-            if outside.size:
-                raise ContractError(
-                    f"{sample.where}: {name} token {outside[0]} is {ids[outside[0]]}, outside the checkpoint's "
-                    f"vocabulary of {known.size}; give the checkpoint that the rollouts come from"
-                )
+        check_tokens(sample.where, sample.prompt_ids, sample.response_ids, self._vocabulary.size)
         limit = self._settings.max_response_length[self._algorithm]
         if len(sample.response_ids) > limit:
             raise ContractError(
                 f"{sample.where}: response of {len(sample.response_ids)} tokens; "
                 f"policy.max_response_length.{self._algorithm} is {limit}"
             )
-        if not sample.truncated and int(sample.response_ids[-1]) not in known.ends:
+        if not sample.truncated and int(sample.response_ids[-1]) not in (ends := self._vocabulary.ends):
             raise ContractError(
                 f"{sample.where}: a complete response ends with token {sample.response_ids[-1]}, not with an end token "
-                f"({', '.join(map(str, sorted(known.ends)))}); features need the end token that was generated"
+                f"({', '.join(map(str, sorted(ends)))}); features need the end token that was generated"
             )

@@ -3,10 +3,35 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from cocal.errors import ContractError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Tokens = Sequence[int]
+
+
+def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
+    """Refuse token ids that a model does not know.
+
+    Args:
+        where: Place of the prompt and the response, for the message.
+        prompt: Token ids, int (n,).
+        response: Token ids, int (m,).
+        vocabulary: Number of rows of the model's embedding.
+
+    Raises:
+        ContractError: if an id is below 0 or not below `vocabulary`.
+    """
+    for name, ids in (("prompt", prompt), ("response", response)):
+        outside = np.flatnonzero((ids < 0) | (ids >= vocabulary))
+        if outside.size:
+            raise ContractError(
+                f"{where}: {name} token {outside[0]} is {ids[outside[0]]}, outside the model's vocabulary of "
+                f"{vocabulary}; give the model that these responses come from"
+            )
 
 
 def chat_ids(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[str]) -> list[list[int]]:

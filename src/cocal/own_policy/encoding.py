@@ -11,7 +11,7 @@ import numpy as np
 from cocal.errors import ContractError
 from cocal.integrations.sample import Sample
 from cocal.models.template import template_fault
-from cocal.models.text import render
+from cocal.models.text import check_tokens, render
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -162,13 +162,7 @@ class Encoder:
             truncated = not ended and (limit or sample.response_ids is not None)
         if sample.response_ids is None and not truncated and not ended:
             ids = np.append(ids, self._end)
-        for name, found in (("prompt", prompt), ("response", ids)):
-            outside = np.flatnonzero((found < 0) | (found >= self._vocabulary))
-            if len(outside):
-                raise ContractError(
-                    f"{sample.where}: {name} token {outside[0]} is {found[outside[0]]}, outside the model's vocabulary "
-                    f"of {self._vocabulary}; give the model that these responses come from"
-                )
+        check_tokens(sample.where, prompt, ids, self._vocabulary)
         exact = origin == "ids" and sample.response_ids is not None
         prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
         return Encoded(prompt, ids, bool(truncated), origin, exact)

@@ -1,6 +1,6 @@
 """Readers of the file formats of question sets, and conversion of their records to questions."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,33 +25,6 @@ class Question:
     aliases: tuple[str, ...] = ()
     subject: str = ""
     level: int = 0
-
-
-def read_jsonl(path: Path) -> list[Any]:
-    """The objects of the lines; blank lines are skipped."""
-    return [entry for _, _, entry in entries(path)]
-
-
-def read_json(path: Path) -> list[Any]:
-    """The records of a JSON list."""
-    records = from_json(path.read_bytes())
-    if not isinstance(records, list):
-        raise ValueError("expected a list of records")
-    return records
-
-
-def read_parquet(path: Path) -> list[Any]:
-    """The rows of a Parquet file as records."""
-    from cocal.store.parquet import batches
-
-    return [row for batch in batches(path) for row in batch.to_pylist()]
-
-
-READERS: dict[str, Callable[[Path], list[Any]]] = {
-    "jsonl": read_jsonl,
-    "json": read_json,
-    "parquet": read_parquet,
-}
 
 
 def load_registered(
@@ -98,17 +71,22 @@ def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = Fal
 
 
 def records_of(file: Path, loader: str) -> list[Any]:
-    """The records of a file.
-
-    Args:
-        file: The file.
-        loader: Key of `READERS`.
+    """The records of a file: of JSON lines ("jsonl", without blank ones), a JSON list ("json") or Parquet ("parquet").
 
     Raises:
         ContractError: if the file does not have its format.
     """
     try:
-        return READERS[loader](file)
+        if loader == "jsonl":
+            return [entry for _, _, entry in entries(file)]
+        if loader == "parquet":
+            from cocal.store.parquet import batches  # loads pyarrow
+
+            return [row for batch in batches(file) for row in batch.to_pylist()]
+        records = from_json(file.read_bytes())
+        if not isinstance(records, list):
+            raise ValueError("expected a list of records")
+        return records
     except ContractError:
         raise
     except (ValueError, OSError) as error:  # undecodable text, broken JSON and Arrow's errors are ValueErrors

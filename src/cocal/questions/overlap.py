@@ -26,32 +26,21 @@ def fingerprint(question: str) -> str:
     return " ".join(_TOKEN.findall(_TYPESETTING.sub("", text))) or text
 
 
-def overlap(training: pd.DataFrame, evaluation: pd.DataFrame) -> pd.DataFrame:
+def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Evaluation questions that are also asked in training.
+
+    Args:
+        frames: Question sets; their column split tells training from evaluation.
 
     Returns:
         One row for each pair, with dataset, question_id and question of evaluation, training_set and training_id.
     """
-    asked = pd.DataFrame(
-        {
-            "print": training["question"].map(fingerprint),
-            "training_set": training["dataset"],
-            "training_id": training["question_id"],
-        }
-    )
-    found = evaluation[["dataset", "question_id", "question"]].assign(print=evaluation["question"].map(fingerprint))
-    return found.merge(asked, on="print").drop(columns="print")
-
-
-def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """`overlap` of every training set with every evaluation set.
-
-    Args:
-        frames: Question sets; their column split tells training from evaluation.
-    """
-    everything = pd.concat(frames, ignore_index=True)
-    training = everything["split"] == "training"
-    return overlap(everything[training], everything[~training])
+    asked = pd.concat(frames, ignore_index=True)[["split", "dataset", "question_id", "question"]]
+    asked["print"] = asked["question"].map(fingerprint)
+    training = asked["split"] == "training"
+    theirs = asked[training].rename(columns={"dataset": "training_set", "question_id": "training_id"})
+    found = asked[~training].merge(theirs[["print", "training_set", "training_id"]], on="print")
+    return found.drop(columns=["split", "print"])
 
 
 def settle(

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from cocal.config.base import Count, Model, Name
 from cocal.config.data import RegisteredSettings
-from cocal.config.load import read_yaml, validate
+from cocal.config.load import parse_settings
 from cocal.errors import ConfigError
 
 HOSTS = {"github": "https://raw.githubusercontent.com", "huggingface": "https://huggingface.co"}
@@ -94,7 +94,7 @@ class Entry(Model):
     suffix: str = ""
     """Instruction at the end of every question of the source; it is removed, because prompts have their own."""
     merge: bool = False
-    """Whether rows with the same text become one question that accepts the answers of all rows. It is meant for
+    """True if rows with the same text become one question that accepts the answers of all rows. It is meant for
     training sets; in evaluation sets, questions with the same text may ask about different things and stay separate."""
     rows: Count
     """Number of records in the source."""
@@ -141,15 +141,6 @@ class Registry(Model):
         return Registry(sets={name: entry.content() for name, entry in self.sets.items()})
 
 
-def read_registry(path: str | Path) -> Registry:
-    """The registry in a YAML file.
-
-    Raises:
-        ConfigError: if the file is missing or not valid.
-    """
-    return validate(Registry, read_yaml(path), str(path))
-
-
 def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -> dict[str, int]:
     """Number of rows of each data set that are known to be wrong, corrected or not; sets without any are left out.
 
@@ -174,7 +165,7 @@ def registry_of(sources: Mapping[str, RegisteredSettings], path: str | Path) -> 
     """
     if not sources:
         return Registry()
-    registry = read_registry(path).slice(source.name for source in sources.values())
+    registry = parse_settings(Registry, str(path)).slice(source.name for source in sources.values())
     for dataset, source in sources.items():
         known = registry.sets[source.name].questions
         if source.questions is not None and known not in (None, source.questions):

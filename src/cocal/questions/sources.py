@@ -111,11 +111,6 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
     return target
 
 
-def describe(path: Path) -> dict[str, str | int]:
-    """Checksum and size of a file."""
-    return {"sha256": file_digest(path), "bytes": path.stat().st_size}
-
-
 def _record(target: Path) -> Path:
     """Path of the checksum of a file for which the registry has none."""
     return target.with_name(f"{target.name}.sha256")

@@ -1,6 +1,5 @@
 """Which exhibits there are. Every module of `cocal.exhibits` is one; nothing else has to be told of it."""
 
-import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -8,14 +7,11 @@ from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
-from cocal import exhibits
 from cocal.config.methods import declarations
 from cocal.config.study import Study
+from cocal.exhibits import MODULES
 from cocal.exhibits.base.exhibit import CHAPTERS, OF_REPOSITORY, REPLICATES, Exhibit, TableExhibit
 from cocal.store.code import code_digest
-
-MODULES: tuple[str, ...] = tuple(module.name for module in pkgutil.iter_modules(exhibits.__path__) if not module.ispkg)
-"""Names of the modules in `cocal.exhibits`."""
 
 
 def module_of(name: str) -> ModuleType:

@@ -1,0 +1,156 @@
+"""Commands for a policy of one's own, without a workflow."""
+
+from pathlib import Path
+
+from cocal.commands import flags
+from cocal.commands.flags import Command, Either, fields, flag, model, output, required
+from cocal.commands.outputs import FOLDER, Kind
+
+
+def _is_companion(folder: Path) -> bool:
+    from cocal.own_policy.companion import is_companion  # loads torch
+
+    return is_companion(folder)
+
+
+_BATCH_TOKENS = flag("--batch-tokens", "tokens in one forward pass (default: 16384)", type=flags.COUNT, default=16384)
+_MAX_LENGTH = {"type": flags.COUNT, "metavar": "TOKENS"}
+_CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
+_SCORED = (
+    fields("such as correct=acc, reward=score or question_id=id"),
+    flag("--name FIELD", "field of the confidence", default="confidence"),
+    _CORRECT_ABOVE,
+)
+_RESAMPLES = flag("--resamples", "resamples of the questions for intervals", type=flags.RESAMPLES, default=1000)
+_DECIDED = (
+    flag("input scored.jsonl", "JSON lines, as `cocal score` writes them", type=Path),
+    output("--output OUT", "JSON lines, one for each question", required=True),
+    flags.OVERWRITE,
+    *_SCORED,
+)
+_CHOSEN = (
+    flag(
+        "--answer FIELD", "field of the response's answer, or `boxed`: its last box (default: `answer`, else `boxed`)"
+    ),
+    flag(
+        "--domain",
+        "how equal answers are found: by the verifier of mathematics, or by exact match",
+        default="mathematics",
+        choices=["mathematics", "factual"],
+    ),
+    _RESAMPLES,
+)
+_WAYS = {
+    "best-of-n": Command(
+        "Give each question its most confident response, among equals the earliest.", (*_DECIDED, *_CHOSEN)
+    ),
+    "vote": Command(
+        "Give each question the answer with the largest sum of confidences, by its most confident response. "
+        "Between answers with equal sums the one that occurs first wins. A response without an answer has no vote.",
+        (*_DECIDED, *_CHOSEN),
+    ),
+    "abstain": Command(
+        """\
+The most confident response to each question is given if its confidence reaches a threshold; otherwise the verdict is
+"abstain". Labelled responses to other questions certify the threshold by Learn then Test (Angelopoulos et al., 2021,
+arXiv:2110.01052), with exact binomial p-values and fixed sequence testing in its fallback form (Wiens, 2003). With a
+probability of at least 1 - DELTA over the calibration questions, a new question that is answered is answered wrongly
+with a probability of at most RISK. This holds for any confidences, as long as calibration and new questions are
+independent draws from one distribution, each with one decided response; further responses to a question count for
+nothing.""",
+        (
+            *_DECIDED,
+            Either(
+                (
+                    flag("--calibration LABELLED", "scored lines with labels, others", type=Path),
+                    flag("--threshold T", "a threshold that was certified earlier", type=flags.SHARE),
+                ),
+                required=True,
+            ),
+            flag("--max-risk RISK", "bound of the risk (default: 0.1)", type=flags.CHANCE),
+            flag("--delta", "chance that the bound fails (default: 0.1)", type=flags.CHANCE),
+        ),
+    ),
+}
+_FIT = (
+    *model("the policy whose rollouts these are: its last checkpoint"),
+    required(
+        "--rollouts PATH",
+        "folder or files: JSON lines (of verl, open-instruct, prime-rl, or your own), TRL's completions (.parquet), "
+        "slime's dumps (.pt), rollout tables of a study; the format is guessed and said",
+        nargs="+",
+        type=Path,
+    ),
+    output("--output FOLDER", "folder of the companion", Kind(folder=True, made=_is_companion), required=True),
+    fields("such as response=text, correct=acc, reward=my_reward"),
+    flag(
+        "--correct-above X",
+        "a reward above X is a correct response (default: rewards are 0 and 1, or -1 and 1)",
+        type=flags.FINITE,
+    ),
+    flag(
+        "--max-response-length",
+        "responses of so many tokens count as cut and take no part, where the rollouts do not say which were cut",
+        **_MAX_LENGTH,
+    ),
+    flag(
+        "--template FILE",
+        "chat template (Jinja) in place of the tokenizer's own; with an empty file, or where neither is there, prompts "
+        "are plain text",
+        type=Path,
+    ),
+    flag("--thinking", "chats are rendered in thinking mode", action="store_true"),
+    flag(
+        "--target",
+        "what is learnt: correctness, or the accuracy of the group (default: binary, the paper's main variant)",
+        default="binary",
+        choices=["binary", "group"],
+    ),
+    flag(
+        "--seeds SEED",
+        "one member for each; confidences are their mean (default: the paper's five)",
+        nargs="+",
+        type=flags.SEED,
+    ),
+    flag("--widths", "widths of the hidden layers (default: 2048 1024 512 256)", nargs="+", type=flags.COUNT),
+    flag("--passes", "passes over the rollouts (default: 10)", type=flags.COUNT),
+    flag("--layer", "zero-based index of the block to read (default: the last one)", type=flags.INDEX),
+    flag("--states", "number format of the hidden states", default="bfloat16", choices=["bfloat16", "float32"]),
+    flags.NUMERICS,
+    _BATCH_TOKENS,
+)
+_SCORE = (
+    required("--companion COMPANION", "its folder, or its name on the Hub"),
+    *model("the language model that gave the responses"),
+    flag("input in.jsonl", "JSON lines with prompt and response: text or ids", type=Path),
+    output("output out.jsonl", "the same lines with a field `confidence`"),
+    flags.OVERWRITE,
+    fields("such as response=output or prompt=question; by default as in `cocal fit`"),
+    flag("--name FIELD", "name of the new field", type=flags.NEW_FIELD, default="confidence"),
+    flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
+    flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
+    flag(
+        "--max-response-length",
+        "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
+        **_MAX_LENGTH,
+    ),
+    flags.NUMERICS,
+    _BATCH_TOKENS,
+)
+_EVALUATE = (
+    flag("input scored.jsonl", "JSON lines with `confidence` and a label", type=Path),
+    output("--output FOLDER", "folder of the report", FOLDER, required=True),
+    flags.OVERWRITE,
+    *_SCORED,
+    _RESAMPLES,
+)
+
+OWN = {
+    "fit": Command("fit a companion on the rollouts of your own training", _FIT),
+    "score": Command("add a companion's confidence to every response of a file", _SCORE),
+    "evaluate": Command("measure confidences against labels: numbers, plots, one page", _EVALUATE),
+    "decide": Command(
+        "choose among responses by their confidences: best-of-n, voting, or abstention at a bounded error rate",
+        ways=_WAYS,
+    ),
+}

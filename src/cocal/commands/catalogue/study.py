@@ -1,0 +1,91 @@
+"""Commands about a study, beside `snakemake`."""
+
+from pathlib import Path
+
+from cocal.commands import flags
+from cocal.commands.flags import Command, Either, flag, output, required
+from cocal.commands.outputs import FOLDER
+
+_RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
+_PLAN = (
+    flag("--study", "configuration of the study", type=Path, default=Path("config/config.yaml")),
+    flag(
+        "--directory",
+        "folder of the study's results/ and logs/, as for `snakemake --directory` (default: studies/NAME if it exists "
+        "or results/ belongs to another study, else this folder)",
+        type=Path,
+    ),
+    flag("--snakefile", "workflow whose jobs are counted", type=Path, default=Path("Snakefile")),
+    flag("--assumptions", "JSON or YAML file: assumptions of the estimates (default: the paper's)"),
+)
+_SLURM = (
+    flag("--cancel", "cancel jobs of the folder and wait until they have ended", action="store_true"),
+    flag(
+        "--directory FOLDER",
+        "folder of the study's results/ and logs/, as for `snakemake --directory` (default: this folder)",
+        type=Path,
+        default=Path(),
+    ),
+)
+_COMPARE = (
+    flag("first A", "method such as cocal-binary, or a table of predictions (.parquet)"),
+    flag("second B", "its rival, of the same kind; differences are A minus B"),
+    _RESULTS,
+    flag("--backbone", "backbone of the methods, where the study has several"),
+    flag("--step", "step of the policies (default: the last)", type=flags.INDEX),
+    flag("--settings", "of two tables: metric settings, JSON text or a YAML or JSON file"),
+    flag("--groups", 'of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'),
+    output("--output FILE.csv", "file for all numbers"),
+    flags.OVERWRITE,
+)
+_TRACE = (
+    flag("result FILE", "any file or folder in results/", type=Path),
+    flag("--depth N", "show only N generations (default: all)", type=flags.INDEX),
+)
+_DIGESTS = (
+    flag("--results", "folder of a study's results", type=Path, default=Path("results")),
+    Either(
+        (
+            output("--write FILE", "write the digests into a JSON file"),
+            flag("--compare FILE", "say whether these results are those of FILE", type=Path),
+        )
+    ),
+    flags.OVERWRITE,
+)
+_REPLICATE = (
+    flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
+    required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
+    output("--output", "study file of the replicate", required=True),
+    flags.OVERWRITE,
+)
+_SPREAD = (
+    flag("results", "folder of the results of each replicate", type=Path, nargs="+"),
+    output(
+        "--output",
+        "folder for a CSV file for each table and figure, figures/replications, and gathered.json: who made them",
+        FOLDER,
+        required=True,
+    ),
+    flags.OVERWRITE,
+)
+
+STUDY = {
+    "plan": Command("print jobs, GPU-hours and storage of a study before it runs", _PLAN),
+    "slurm": Command(
+        "refuse a run that this SLURM cluster cannot take now, or cancel a run's jobs",
+        _SLURM,
+        description="Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks "
+        "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
+    ),
+    "compare": Command(
+        "test the differences between two methods of a study, or between two tables of predictions", _COMPARE
+    ),
+    "trace": Command("show what a table, figure or other result was made from, back to the questions", _TRACE),
+    "digests": Command(
+        "list digests of a finished study's outputs, or compare them with those of another machine", _DIGESTS
+    ),
+    "replicate": Command("write a study with other seeds of the policies", _REPLICATE),
+    "spread": Command("gather the numbers of a study's replicates, with their spread", _SPREAD),
+    "schema": Command("print the JSON schema of study files"),
+    "stages": Command("list the commands of the workflow's stages"),
+}

@@ -1,0 +1,132 @@
+"""Answers and confidences are read from responses, also from hostile text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cocal.answers.confidence import confidence_span, parse_confidence
+from cocal.answers.extraction import extract_answer
+
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"so \boxed{42}.", "42"),
+        (r"\boxed{1} no, \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"),
+        (r"\boxed{ \{1, 2\} }", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
+        (r"\boxed{a \\{b}}", r"a \\{b}"),
+        (r"\boxed {7}", "7"),
+        (r"\boxed{\boxed{5}}", "5"),
+        ("\\boxed{two\nlines}", "two\nlines"),
+        (r"\boxed{π ≈ 3}", "π ≈ 3"),
+        (r"\boxed{}", None),
+        (r"\boxed{  }", None),
+        (r"\boxed{1} then \boxed{2", None),
+        (r"\boxed 5", None),
+        ("42", None),
+        ("", None),
+    ],
+)
+def test_answer_is_the_last_balanced_box(text, answer):
+    assert extract_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "\nCONFIDENCE: 0.8",
+        "\n<reason>maybe \\boxed{9} instead</reason>\nCONFIDENCE: 0.3",
+        "\n<reason>cut \\boxed{9",
+        "\nCONFIDENCE: \\boxed{0.9}",
+        "\n**CONFIDENCE: $\\boxed{0.9}$**",
+    ],
+)
+def test_confidence_part_does_not_disturb_the_answer(tail):
+    assert extract_answer(r"thus \boxed{7}." + tail) == "7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * MEGABYTE,
+        r"\boxed{" + "{" * MEGABYTE,
+        r"\boxed{" * (MEGABYTE // 7),
+        r"\boxed" + " " * MEGABYTE,
+        "CONFIDENCE: " * (MEGABYTE // 12),
+        "CONFIDENCE:" + "*" * MEGABYTE + "x",
+        "CONFIDENCE: 0." + "9" * MEGABYTE + "*" * MEGABYTE + "x",
+        "CONFIDENCE" + " " * MEGABYTE,
+        "\\" * MEGABYTE,
+    ],
+)
+def test_megabyte_texts_end(text):
+    """A quadratic scan of these texts would take hours."""
+    assert extract_answer(text) is None
+    assert parse_confidence(text) is None
+
+
+def test_megabyte_answer_is_extracted():
+    assert extract_answer("x" * MEGABYTE + r"\boxed{" + "{}" * MEGABYTE + "}") == "{}" * MEGABYTE
+
+
+VALID = {0.9: ["0.9", "0.9.", "**0.9**", "\n0.9", "0.9  \nHope this helps.", "0.9\r\n"], 0.5: [".5"], 0.0: ["0"]}
+VALID |= {1.0: ["1", "1.0", "1.000"]}
+
+
+@pytest.mark.parametrize(("value", "stated"), [(value, text) for value, texts in VALID.items() for text in texts])
+def test_valid_confidence(stated, value):
+    assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") == value
+
+
+INVALID = r"1e-3;10.5;85%;0.5%;85;1.01;1.;0.;+0.5;-0.1;0.9/1;0.9 or 0.8;0.9 (sure);0,9;1.2.3;high;;nan;inf;0x1;٠.٩"
+
+
+@pytest.mark.parametrize("stated", [*INVALID.split(";"), r"\boxed{0.9}", "<0.9>", "0.5-0.6", "1*0.5"])
+def test_invalid_confidence_is_none_never_a_default(stated):
+    assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("CONFIDENCE：0.7", 0.7),
+        ("CONFIDENCE : 0.7", 0.7),
+        ("**CONFIDENCE:** 0.7", 0.7),
+        ("confidence: 0.7", None),
+        ("OVERCONFIDENCE: 0.7", None),
+        ("CONFIDENCE 0.7", None),
+        ("no statement", None),
+        ("CONFIDENCE: 0.2\nCONFIDENCE: 0.7", 0.7),
+        ("CONFIDENCE: 0.2\nCONFIDENCE: high", None),
+        (r"CONFIDENCE: 0.7 \boxed{4}", None),
+        ("CONFIDENCE: 0.7\n\\boxed{4}", None),
+        ("\\boxed{4}<reason>r\nCONFIDENCE: 0.2\n</reason>", None),
+        ("\\boxed{4}<reason>CONFIDENCE: 0.2</reason>\nCONFIDENCE: 0.7", 0.7),
+    ],
+)
+def test_which_statement_counts(text, value):
+    assert parse_confidence(text) == value
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_a_share_or_none(text):
+    value = parse_confidence("CONFIDENCE: " + text)
+    assert value is None or 0.0 <= value <= 1.0
+
+
+@given(st.integers(0, 10_000))
+def test_every_decimal_share_is_read_back(thousandths):
+    assert parse_confidence(f"CONFIDENCE: {thousandths / 10_000:.4f}") == thousandths / 10_000
+
+
+def test_span_runs_from_the_last_statement_to_the_end():
+    text = "\\boxed{4}\nCONFIDENCE: 0.2\n**CONFIDENCE: 0.7**\n"
+    start, end = confidence_span(text)
+    assert text[start:end] == "CONFIDENCE: 0.7**\n"
+    assert confidence_span("CONFIDENCE: high") == (0, 16)  # malformed, still confidence text
+    assert confidence_span(r"CONFIDENCE: 0.7 \boxed{4}") is None
+    assert confidence_span(r"\boxed{4}") is None
