@@ -7,8 +7,9 @@ import yaml
 from pydantic import BaseModel
 
 from cocal.config import load_study
-from cocal.config.load import study_from_mapping
+from cocal.config.load import validate
 from cocal.config.methods import METHODS
+from cocal.config.study import Study
 from planned_jobs import ROOT, jobs_of
 
 CONFIG = ROOT / "config/smoke.yaml"
@@ -240,7 +241,7 @@ def test_a_key_changes_the_jobs_that_depend_on_it(before, key):
     for part in path:
         place = place.setdefault(part, {})
     place[last] = value
-    after = jobs_of(study_from_mapping(content, key))
+    after = jobs_of(validate(Study, content, key))
     changed = {job.label for output, job in after.items() if dependence(job) != dependence(before.get(output))}
     assert changed == expected | {"table_hyperparameters"}
 
