@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from cocal.exhibits.drawing.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
+from cocal.exhibits.drawing.stages import plot_stages
 from matplotlib.figure import Figure
 
 from cocal.config.evaluation import MetricSettings
@@ -10,8 +12,6 @@ from cocal.errors import ContractError
 from cocal.exhibits import training_dynamics
 from cocal.exhibits.base.layouts import CurvesLayout
 from cocal.exhibits.drawing.curves import plot_curves
-from cocal.exhibits.drawing.prefixes import plot_prefixes, prefixes_figure, prepare_prefixes
-from cocal.exhibits.drawing.stages import plot_stages
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset

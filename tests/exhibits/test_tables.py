@@ -4,6 +4,7 @@ import re
 
 import pandas as pd
 import pytest
+from cocal.exhibits.typesetting.rank import marks
 
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
@@ -11,7 +12,6 @@ from cocal.errors import ContractError
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
-from cocal.exhibits.typesetting.rank import marks
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import csv_text, metric_text
 from cocal.store import write_dataset

@@ -108,7 +108,7 @@ def _page(tested: "pd.DataFrame", resamples: "Resamples", options: argparse.Name
     """The comparisons as a table for the terminal."""
     import pandas as pd
 
-    from cocal.exhibits.comparisons import signed
+    from cocal.exhibits.typesetting.numbers import signed
 
     several = options.first.endswith(".parquet")
     shown = pd.DataFrame(

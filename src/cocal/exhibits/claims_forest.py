@@ -11,8 +11,9 @@ from cocal.evidence.claims import OF_THE_PAPER, Claim
 from cocal.evidence.predicates import FAILS, HOLDS, OPEN
 from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, claims_products, has_claims, judged
+from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.study.plan import has_methods
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +34,7 @@ _ROW, _LABELS, _TOP, _BOTTOM = 0.142, 2.35, 0.08, 0.72
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure, where the study has CoCal."""
-    if has_claims(study):
+    if has_methods(study, "cocal-binary"):
         yield FigureExhibit(
             name="claims",
             title="Margins of the claims",
@@ -43,10 +44,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "those of the published numbers as marks. A margin is the number that decides a claim: a difference of "
             "ECE, AUROC, accuracy, mean confidence or share of errors, positive where the claim is true, and of "
             "several the least favourable. Values, ranges and times are in the table alone.",
-            layout=claims_layout(study),
-            inputs=claims_inputs(study),
-            products=claims_products(study),
-            backbones=tuple(study.backbones)[:2],
+            **claims_fields(study),
         )
 
 

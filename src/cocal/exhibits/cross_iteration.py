@@ -9,11 +9,11 @@ import pandas as pd
 from cocal.config.study import Study
 from cocal.errors import ConfigError
 from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.inputs import mean_cell
 from cocal.exhibits.base.layouts import CurvesLayout, curves
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
-from cocal.metrics.cells import policy_cell, read_cells
-from cocal.metrics.cube import MEAN
+from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER, metric_text
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
@@ -44,7 +44,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has CoCal with binary supervision."""
     if has_methods(study, "cocal-binary"):
         yield FigureExhibit(
-            name="cross_iteration",
             title="Transfer between stages",
             chapter="Transfer",
             position=31,
@@ -53,7 +52,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "framed, source and target match. Darker is better, and each panel has its own scale.",
             layout=curves(study, ["cocal-binary"], study.policy.stages),
             inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
-            backbones=(study.main_backbone,),
         )
 
 
@@ -76,14 +74,12 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     if len(layout.methods) > 1:
         raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")
     (method,) = layout.methods
-    cells = {}
-    for source_step in layout.steps:
-        for stage in layout.steps:
-            algorithm, step = policy_cell(method, stage)
-            cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "source_step": source_step}
-            cells[source_step, stage] = {**cell, "dataset": layout.macro, "method": method, "seed": MEAN}
-    numbers = read_cells(metrics, cells, ["source_step", "step"])
-    return numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
+    cells = {
+        (source, stage): mean_cell(layout.backbone, method, stage, layout.macro, source_step=source)
+        for source in layout.steps
+        for stage in layout.steps
+    }
+    return read_cells(metrics, cells, ["source_step", "step"], CONFIDENCE_QUALITY)
 
 
 def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -> None:

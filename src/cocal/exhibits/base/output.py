@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,7 +34,7 @@ def write_table(
     made_of = {**origin, layout.called: digest(layout.identity())}
     parents = made_of.pop(PARENTS)
     source = "; ".join([f"study {layout.study}", *(f"{name} {value}" for name, value in made_of.items())])
-    grid = module.grid(numbers, layout, source=source, **inputs)
+    grid = replace(module.grid(numbers, layout, **inputs), source=source)
     write_text(output, f"{latex(grid)}{MADE_OF}{parents}\n")
     write_text(output.with_suffix(".html"), page(grid))
     write_text(output.with_suffix(".csv"), csv_text(numbers))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -10,14 +10,13 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import Labels, MethodsLayout, figure_facts, labelled, of_backbone
+from cocal.exhibits.base.inputs import rows_by_seed
+from cocal.exhibits.base.layouts import Labels, MethodsLayout, labelled, of_main
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
-from cocal.metrics.cells import policy_cell
 from cocal.metrics.common import UNSEEDED
 from cocal.metrics.shown import metric_text
 from cocal.study.plan import available_methods, final_predictions
@@ -37,6 +36,8 @@ _UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "------
 _PALE = "#a9a9a9"
 _PALE_GAP = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
 _IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
+_EVALUATED = ("confidence", "valid", "correct")
+"""Columns of the predictions, as `cocal.metrics.calibration.evaluate` takes them."""
 _LINE = 0.11
 """Height of a line of small print, in inches, like all sizes below."""
 _NARROW = 1.5
@@ -48,6 +49,8 @@ _TITLE = 9.7
 class ReliabilityLayout(MethodsLayout):
     """What the figures show: a row of panels for each data set and a column for each method."""
 
+    apart: ClassVar[tuple[str, ...]] = ("step",)
+
     datasets: Labels
     """Evaluation sets, in order."""
     seed: int = 42
@@ -56,45 +59,26 @@ class ReliabilityLayout(MethodsLayout):
     step: Count
     """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
 
-    def identity(self) -> dict[str, Any]:
-        """Return what the digest of the layout is computed from."""
-        return self.beside("step")
-
-    def facts(self) -> dict[str, str]:
-        """Return what the metadata of the figure's files say."""
-        return figure_facts(self, self.step)
-
-
-def reliability_methods(study: Study) -> tuple[str, ...]:
-    """Return those of `reports.reliability_methods` that the study has."""
-    available = available_methods(study)
-    return tuple(m for m in study.reports.reliability_methods if m in available)
-
 
 def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:
-    """Declare the diagrams of some data sets, if the study has a method that they show.
+    """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`.
 
     Args:
         study: The study.
         datasets: Names of the data sets.
-        fields: Name, title, position and caption of the figure.
+        fields: Title, position and caption of the figure.
     """
-    if reliability_methods(study):
-        backbone, final = study.main_backbone, study.policy.steps
-        yield FigureExhibit(
-            **fields,
-            chapter="Main results",
-            layout=ReliabilityLayout(
-                **of_backbone(study, backbone),
-                datasets=labelled(study, datasets),
-                methods=reliability_methods(study),
-                seed=study.reports.reliability_seed,
-                bins=study.metrics.bins,
-                step=final,
-            ),
-            inputs={"predictions": final_predictions(study, backbone)},
-            backbones=(backbone,),
+    available = available_methods(study)
+    if methods := tuple(name for name in study.reports.reliability_methods if name in available):
+        layout = ReliabilityLayout(
+            **of_main(study),
+            datasets=labelled(study, datasets),
+            methods=methods,
+            seed=study.reports.reliability_seed,
+            bins=study.metrics.bins,
         )
+        inputs = {"predictions": final_predictions(study, study.main_backbone)}
+        yield FigureExhibit(**fields, chapter="Main results", layout=layout, inputs=inputs)
 
 
 def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -113,50 +97,27 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
     Raises:
         ContractError: if a panel has no predictions.
     """
-    tables = pd.concat(predictions, ignore_index=True)
-    of_backbone = tables[tables["backbone"] == layout.backbone]
+    table = pd.concat(predictions, ignore_index=True)
     edges = bin_edges(layout.bins)
     panels = []
     for dataset in (one.name for one in layout.datasets):
-        on_dataset = of_backbone[of_backbone["dataset"] == dataset]
         for method in layout.methods:
-            algorithm, policy_step = policy_cell(method, layout.step)
-            of_method = on_dataset[
-                (on_dataset["method"] == method)
-                & (on_dataset["algorithm"] == algorithm)
-                & (on_dataset["step"] == policy_step)
-            ]
-            by_seed = dict(iter(of_method.sort_values("response_id").groupby("seed")))
+            by_seed = {
+                seed: tuple(rows.sort_values("response_id")[name].to_numpy() for name in _EVALUATED)
+                for seed, rows in rows_by_seed(table, layout, dataset, method, layout.seed).items()
+            }
             drawn = UNSEEDED if UNSEEDED in by_seed else layout.seed
-            if drawn not in by_seed:
-                raise ContractError(
-                    f"predictions: none of method {method!r} (seed {layout.seed}) on {dataset}, backbone "
-                    f"{layout.backbone}, {algorithm}, step {policy_step}; add their file, or leave the panel out of "
-                    "the layout"
-                )
-            confidence, valid, correct = _columns(by_seed[drawn])
-            shown = reliability_bins(confidence[valid], correct[valid], layout.bins)
-            metrics = {each: evaluate(*_columns(rows), layout.bins) for each, rows in by_seed.items()}
-            panels.append(
-                pd.DataFrame(
-                    {
-                        "dataset": dataset,
-                        "method": method,
-                        "seed": drawn,
-                        "left": edges[:-1],
-                        "right": edges[1:],
-                        **shown._asdict(),
-                        "n": len(valid),
-                        "n_valid": int(valid.sum()),
-                        **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
-                        "seeds": 0 if drawn == UNSEEDED else len(by_seed),
-                        **{
-                            f"{name}_of_seeds": np.mean([of_seed[name] for of_seed in metrics.values()])
-                            for name in CONFIDENCE_QUALITY
-                        },
-                    }
-                )
-            )
+            confidence, valid, correct = by_seed[drawn]
+            metrics = {seed: evaluate(*columns, layout.bins) for seed, columns in by_seed.items()}
+            means = {name: np.mean([one[name] for one in metrics.values()]) for name in CONFIDENCE_QUALITY}
+            panel = {
+                **{"dataset": dataset, "method": method, "seed": drawn, "left": edges[:-1], "right": edges[1:]},
+                **reliability_bins(confidence[valid], correct[valid], layout.bins)._asdict(),
+                **{"n": len(valid), "n_valid": int(valid.sum())},
+                **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
+                "seeds": 0 if drawn == UNSEEDED else len(by_seed),
+            }
+            panels.append(pd.DataFrame(panel | {f"{name}_of_seeds": mean for name, mean in means.items()}))
     return pd.concat(panels, ignore_index=True)
 
 
@@ -217,9 +178,8 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
     figure = Figure(figsize=(TEXT_WIDTH, grid.height))
     for row, dataset in enumerate(layout.datasets):
         in_row = [panels[dataset.name, method] for method in methods]
-        most = max(
-            1, *(panel["count"].max() for panel in in_row)
-        )  # a row without any valid confidence needs an axis, too
+        # a row without any valid confidence needs an axis, too
+        most = max(1, *(panel["count"].max() for panel in in_row))
         for column, (method, panel) in enumerate(zip(methods, in_row, strict=True)):
             diagram = figure.add_axes(grid.box(column, grid.diagram_top(row), grid.diagram))
             histogram = figure.add_axes(grid.box(column, grid.histogram_top(row), grid.histogram))
@@ -346,11 +306,6 @@ def _captions(figure: "Figure", grid: _Grid, source: str) -> None:
         **LEGEND,
     )
     figure.text(*grid.point(middle, grid.height - 0.04), source, ha="center", va="bottom", **SMALL_PRINT)
-
-
-def _columns(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return confidence, validity and correctness, as `cocal.metrics.calibration.evaluate` takes them."""
-    return tuple(rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
 
 
 def _paler(colour: str) -> tuple[float, ...]:
