@@ -220,11 +220,9 @@ def test_what_is_separable_from_the_best(resamples, evaluated):
     assert {"yes", "no"} <= set(said)
     again = separable_from_best(resamples, numbers, 60, level=0.0)
     assert set(again.values()) == {"best", "no"}
-    html = page(main_table.grid(numbers, layout, source="", metrics=evaluated.cube(), resamples=resamples))
+    html = page(main_table.grid(numbers, layout, metrics=evaluated.cube(), resamples=resamples))
     assert "Separable from the best" in html
-    assert "Separable" not in latex(
-        main_table.grid(numbers, layout, source="", metrics=evaluated.cube(), resamples=resamples)
-    )
+    assert "Separable" not in latex(main_table.grid(numbers, layout, metrics=evaluated.cube(), resamples=resamples))
 
 
 STATED = {"study": "s", "caption": "Made up.", "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
@@ -249,7 +247,7 @@ def test_the_table_marks_what_is_separable(resamples):
     assert numbers["dataset"].drop_duplicates().tolist() == ["math500", "aime24", "macro-mathematics"]
     family = numbers[(numbers["dataset"] == "math500") & (numbers["metric"] == "ece")]
     np.testing.assert_allclose(family["p_holm"], holm(family["p"]))
-    text = latex(comparisons.grid(numbers, layout, source="", resamples=resamples))
+    text = latex(comparisons.grid(numbers, layout, resamples=resamples))
     macro = numbers[(numbers["dataset"] == "macro-mathematics")]
     assert text.count(r"\textbf") == (macro["p_holm"] < 0.05).sum() > 0
     assert "Verbal & " in text

@@ -55,7 +55,7 @@ def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
     assert set(undefined["metric"]) == {"ece"}
     assert undefined[["lower", "upper"]].isna().all(axis=None)
     assert numbers[(numbers["rival"] == "length") & (numbers["metric"] == "auroc")]["value"].notna().all()
-    text = latex(recalibrated.grid(numbers, layout, source="", metrics=cube))
+    text = latex(recalibrated.grid(numbers, layout, metrics=cube))
     assert r"Length (shorter is surer) & --" in text
     assert text.count(r"\multicolumn{5}{l}") == len(CALIBRATIONS)
 

@@ -107,7 +107,7 @@ EDITS = {
         {"overview"},
     ),
     "figures' style": ("exhibits/drawing/style.py", '"Creator": "CoCal"', '"Creator": "cocal"', {*FIGURES}),
-    "the marks of tables": ("exhibits/typesetting/rank.py", "kinds, strict=False", "kinds, strict=True", {"main"}),
+    "the marks of tables": ("exhibits/typesetting/blocks.py", "kinds, strict=False", "kinds, strict=True", {"main"}),
     "the bins": ("metrics/calibration.py", 'side="left"', 'side="right"', {"metrics", "reliability"}),
 }
 

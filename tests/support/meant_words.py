@@ -3,8 +3,8 @@
 import re
 
 import numpy as np
-import test_tables_decisions as decided
 
+import decided
 from claims_study import SCOPE, study_files, study_frame
 from cocal.config import load_study
 from cocal.evidence.claims import read_claims
@@ -215,7 +215,7 @@ def made(name: str):
     inputs = inputs_of(one)
     module = module_of(one.module)
     numbers = module.prepare(layout, **inputs)
-    return numbers, module.grid(numbers, layout, source="here", **inputs), inputs
+    return numbers, module.grid(numbers, layout, **inputs), inputs
 
 
 def judged():
@@ -229,7 +229,7 @@ def judged():
     draw = np.random.default_rng(0)
     places = numbers["source"].eq("replicates") & ~numbers["verdict"].eq("under-specified")
     numbers.loc[places, "verdict"] = [f"in {draw.integers(6)} of 5" for _ in range(places.sum())]
-    return numbers, claims.grid(numbers, layout, source="here", **inputs), inputs
+    return numbers, claims.grid(numbers, layout, **inputs), inputs
 
 
 # Tables

@@ -9,7 +9,7 @@ import subprocess
 import pandas as pd
 import pytest
 import yaml
-from test_tables_commands import missing_of_tex
+from tex import missing_of_tex
 
 import started
 from cocal.config import load_study

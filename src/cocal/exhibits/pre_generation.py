@@ -58,10 +58,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     """The numbers of the table, one per row, on the same responses, averaged over the seeds.
 
-    Args:
-        layout: What the table shows.
-        metrics: Metric cube (`cocal.metrics.cube`).
-
     Returns:
         Columns domain, method, metric (ece, auroc), value, lower, upper, n, those of
         `cocal.metrics.quality.RATES`, seed_sd.

@@ -74,10 +74,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Average the curves over seeds, then over data sets.
 
-    Args:
-        layout: What the figure shows.
-        predictions: Tables of the contract `PREDICTIONS`.
-
     Returns:
         Columns curve (a method, or one of `REFERENCES` for the responses that methods share), coverage and risk, NaN if
         a data set has no response with a valid confidence; in the order of the methods, coverages.

@@ -16,8 +16,7 @@ from cocal.evidence.published import read_published
 from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES
 from cocal.exhibits.base.layouts import Layout
 from cocal.metrics.cells import policy_cell
-from cocal.metrics.common import UNSEEDED
-from cocal.metrics.cube import MEAN
+from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, RESPONSES

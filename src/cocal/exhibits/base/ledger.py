@@ -39,27 +39,15 @@ class ClaimsLayout(Layout):
 
 
 def claims_fields(study: Study) -> dict[str, Any]:
-    """Return the layout, the inputs and the products of an exhibit of claims, which a study with CoCal has.
+    """The layout, the inputs and the products of an exhibit of claims, which a study with CoCal has."""
+    folders = _budget_folders(study)
+    products = {"companions": folders} if folders else {}
+    return {"layout": claims_layout(study), "inputs": claims_inputs(study), "products": products}
 
-    The inputs are the files from which the claims are judged; what the study does not have is left out.
-    """
-    main, *others = backbones = tuple(study.backbones)[:2]
-    coupled = {"rlcr", "dcpo"} & set(study.policy.algorithms)
-    transferred = any(name.startswith("cocal-on-") for name in available_methods(study))
-    postcal = has_methods(study, "cocal-binary", "postcal-binary")
-    kinds = ["", "-sweep", "-ablations"]
-    kinds += ["-budgets"] * postcal + ["-cross-policy"] * bool(coupled and transferred)
-    resamples = [resamples_file(main, kind) for kind in kinds]
-    resamples += [resamples_file(other, kind) for other in others for kind in ("", "-ablations")]
-    inputs: dict[str, Files] = {"resamples": resamples, "predictions": final_predictions(study, main)}
-    folders = [companion_folder(main, kind) for kind in ("rollouts", "resampled")] if postcal else []
-    if postcal:
-        inputs["companions"] = [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
-    if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
-        inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
-    inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
-    if study.reports.replicates:
-        inputs[REPLICATES] = f"{study.reports.replicates}/tables/claims.csv"
+
+def claims_layout(study: Study) -> ClaimsLayout:
+    """The layout for a study."""
+    backbones = tuple(study.backbones)[:2]
     scope = StudyScope(
         of_paper=study.study == "paper",
         backbones=backbones,
@@ -69,8 +57,35 @@ def claims_fields(study: Study) -> dict[str, Any]:
         datasets={title: name for name, title in study.reports.mirrors.items()},
         layers={name: tuple(layers_of(study, name)) for name in backbones},
     )
-    layout = ClaimsLayout(**origin(study), label=study.backbones[main].label, scope=scope)
-    return {"layout": layout, "inputs": inputs, "products": {"companions": folders} if postcal else {}}
+    return ClaimsLayout(**origin(study), label=study.backbones[study.main_backbone].label, scope=scope)
+
+
+def claims_inputs(study: Study) -> dict[str, Files]:
+    """The files from which a study's claims are judged, by kind; what the study does not have is left out."""
+    main, *others = list(study.backbones)[:2]
+    coupled = {"rlcr", "dcpo"} & set(study.policy.algorithms)
+    transferred = any(name.startswith("cocal-on-") for name in available_methods(study))
+    folders = _budget_folders(study)
+    kinds = ["", "-sweep", "-ablations"]
+    kinds += ["-budgets"] * bool(folders) + ["-cross-policy"] * bool(coupled and transferred)
+    resamples = [resamples_file(main, kind) for kind in kinds]
+    resamples += [resamples_file(other, kind) for other in others for kind in ("", "-ablations")]
+    inputs: dict[str, Files] = {"resamples": resamples, "predictions": final_predictions(study, main)}
+    if folders:
+        inputs["companions"] = [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
+    if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
+        inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
+    inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
+    if study.reports.replicates:
+        inputs[REPLICATES] = f"{study.reports.replicates}/tables/claims.csv"
+    return inputs
+
+
+def _budget_folders(study: Study) -> list[str]:
+    """The folders of the companions of all budgets, where the study compares budgets."""
+    if not has_methods(study, "cocal-binary", "postcal-binary"):
+        return []
+    return [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]
 
 
 def judged(

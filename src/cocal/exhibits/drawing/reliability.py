@@ -17,7 +17,7 @@ from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
-from cocal.metrics.common import UNSEEDED
+from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
 from cocal.study.plan import available_methods, final_predictions
 
@@ -83,10 +83,6 @@ def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iter
 
 def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the numbers of the diagrams, one row for each bin.
-
-    Args:
-        layout: What the figure shows.
-        predictions: Tables of the contract `PREDICTIONS`.
 
     Returns:
         Columns dataset, method, seed (-1 without), left and right (edges of the bin, right-closed), count,

@@ -118,10 +118,6 @@ def _wrong_rows(study: Study, sets: Sequence[str], wrong: Mapping[str, int]) -> 
 def prepare(layout: AccuracyLayout, metrics: "xr.Dataset") -> pd.DataFrame:
     """Return the numbers of the table, one per row; methods with seeds are averaged over them.
 
-    Args:
-        layout: What the table shows.
-        metrics: Metric cube (`cocal.metrics.cube`).
-
     Returns:
         Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the
         order of the layout's columns, then its methods, then the metrics.

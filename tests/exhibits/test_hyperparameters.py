@@ -51,7 +51,7 @@ def settings(wrong=NOTHING, **changes) -> dict[str, str]:
 
 def test_the_published_rows_in_their_order():
     layout = exhibit_of(paper_study(), "hyperparameters").layout
-    lines = latex(grid(prepare(layout), layout, source="")).splitlines()
+    lines = latex(grid(prepare(layout), layout)).splitlines()
     places = [lines.index(rf"\raggedright {row}") for row in PUBLISHED.strip().splitlines()]
     assert places == sorted(places)
     titles = [line for line in lines if line.startswith(r"\multicolumn{2}{l}{\textit{")]

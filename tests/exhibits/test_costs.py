@@ -76,7 +76,7 @@ def test_ratios_have_a_decimal_where_one_is_small():
 def test_the_published_table_of_times():
     layout, measured = times_layout(), latency()
     numbers = time_to_confidence.prepare(layout, measured)
-    text = latex(time_to_confidence.grid(numbers, layout, source="", latency=measured))
+    text = latex(time_to_confidence.grid(numbers, layout, latency=measured))
     assert TIMES in text
     assert r"\begin{tabular}{l*{3}{r}}" in text
     assert "Mean time to confidence on eight questions per dataset, one at a time, using Tiny A after 60" in text
@@ -99,7 +99,7 @@ def test_short_times_after_the_response_are_in_milliseconds():
         ]
     )
     numbers = time_to_confidence.prepare(layout, measured)
-    text = latex(time_to_confidence.grid(numbers, layout, source="", latency=measured))
+    text = latex(time_to_confidence.grid(numbers, layout, latency=measured))
     assert r"Dataset & Pre (ms) & Post (ms) & Post/Pre \\" in text
     assert r"A & 1.40 & 33.10 & 23.6$\times$ \\" in text
     assert r"B & 2.50 & 18.60 & 7.4$\times$ \\" in text
@@ -118,7 +118,7 @@ def test_a_set_that_was_not_timed_is_named():
 
 
 def cost_tex(made) -> str:
-    return latex(cost.grid(cost.prepare(cost_layout(), **made), cost_layout(), source="", **made))
+    return latex(cost.grid(cost.prepare(cost_layout(), **made), cost_layout(), **made))
 
 
 def test_the_published_table_of_costs():

@@ -4,12 +4,12 @@ import re
 
 import pandas as pd
 import pytest
-from cocal.exhibits.typesetting.rank import marks
 
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
+from cocal.exhibits.typesetting.blocks import marks
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
@@ -17,24 +17,10 @@ from cocal.metrics.shown import csv_text, metric_text
 from cocal.store import write_dataset
 from cocal.store.lineage import Product
 from exhibits_by_name import exhibit_of, make
-from sample_predictions import METHODS, OURS, STAGES, sample_predictions
+from sample_predictions import OURS, STAGES, sample_predictions
+from sample_tables import accuracy_layout as layout
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
-
-
-def layout(*datasets: str, **changes) -> AccuracyLayout:
-    content = {
-        "study": "embedded",
-        "caption": "Tiny policies of 0.4 M parameters & synthetic questions.",
-        "backbone": "tiny-a",
-        "backbone_label": "Tiny A",
-        "step": 60,
-        "datasets": [{"name": name, "label": name.upper()} for name in datasets],
-        "macro": "macro-mathematics",
-        "methods": list(METHODS),
-        "highlight": "cocal-binary",
-    }
-    return AccuracyLayout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +33,11 @@ def cube():
 
 
 def tex(cube, chosen: AccuracyLayout) -> str:
-    return latex(grid(prepare(chosen, cube), chosen, source="study embedded; metrics 1", metrics=cube))
+    return latex(grid(prepare(chosen, cube), chosen, metrics=cube))
 
 
 def html(cube, chosen: AccuracyLayout) -> str:
-    return page(grid(prepare(chosen, cube), chosen, source="", metrics=cube))
+    return page(grid(prepare(chosen, cube), chosen, metrics=cube))
 
 
 # Marks
@@ -69,7 +55,7 @@ def test_a_table_marks_its_values_as_it_shows_them(cube):
     numbers = prepare(chosen, cube)
     first = (numbers["dataset"] == DATASETS[0]) & (numbers["metric"] == "ece")
     numbers.loc[first, "value"] = [0.1004, 0.0996, 0.3]
-    row_of = grid(numbers, chosen, source="", metrics=cube).blocks[0].groups
+    row_of = grid(numbers, chosen, metrics=cube).blocks[0].groups
     cells = [row.cells[2] for group in row_of for row in group.rows]
     assert [(cell.text, cell.mark) for cell in cells] == [("0.100", "best"), ("0.100", "best"), ("0.300", "second")]
 
@@ -265,12 +251,3 @@ def test_the_command_writes_the_same_bytes_again(cube, tmp_path):
     assert f"metrics {identity}; layout ".encode() in tex
     assert f"metrics {identity}; layout ".encode() in page
     assert csv.startswith(b"dataset,method,metric,value,")
-
-
-def test_the_command_names_the_file_of_an_absent_method(cube, tmp_path, capsys):
-    write_dataset(tmp_path / "m.nc", cube, {})
-    assert make("main", tmp_path / "x.tex", layout(*DATASETS, methods=["p-true"]), metrics=tmp_path / "m.nc") == 2
-    message = capsys.readouterr().err
-    assert "m.nc" in message
-    assert "p-true" in message
-    assert not list(tmp_path.glob("x.*"))

@@ -20,7 +20,7 @@ from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import UNDEFINED
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import made_twice, make
+from exhibits_by_name import make
 from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
@@ -197,18 +197,6 @@ def test_nothing_overlaps_in_half_the_width(policies, stages):
 
 
 # Commands
-
-
-@pytest.mark.parametrize("name", ["cross_iteration", "cross_policy"])
-def test_the_commands_write_the_same_bytes_again(tmp_path, sweep, policies, name):
-    iteration = name == "cross_iteration"
-    write_dataset(tmp_path / "m.nc", sweep if iteration else policies, {})
-    chosen = layout(["cocal-binary"] if iteration else POLICIES)
-    _, png, _ = made_twice(name, tmp_path, chosen, metrics=tmp_path / "m.nc")
-    assert b"study: embedded" in png
-    numbers = pd.read_csv(tmp_path / "a" / f"{name}.csv")
-    expected = iterations(sweep) if iteration else transferred(policies)
-    pd.testing.assert_frame_equal(numbers, expected, rtol=1e-11, check_dtype=False)
 
 
 def test_heat_maps_of_two_methods_are_refused(tmp_path, sweep, capsys):

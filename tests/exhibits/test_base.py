@@ -3,24 +3,18 @@
 import inspect
 import json
 import re
-import shutil
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 from docutils.core import publish_parts
 
 from cocal.cli import main
 from cocal.config import load_study
-from cocal.config.evaluation import MetricSettings
 from cocal.exhibits.base.exhibit import CHAPTERS, FigureExhibit, TableExhibit
 from cocal.exhibits.base.inputs import READERS
 from cocal.exhibits.base.registry import MODULES, exhibits_of, module_of
-from cocal.metrics.cube import metric_cube
-from cocal.store import write_dataset
-from sample_predictions import sample_predictions
-from smoke_study import CONFIG, ROOT, planned, snakemake
+from smoke_study import ROOT
 
 STUDIES = ("config", "smoke", "paper", "rehearsal")
 
@@ -147,99 +141,6 @@ def test_declaring_loads_no_drawing_and_no_tensors():
 
 
 # One file adds a figure
-
-ACCURACIES = '''"""How accurate the policy is at each of its stages."""
-
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.drawing.curves import panel_row
-from cocal.exhibits.drawing.stages import plot_stages, prepare_stages
-from cocal.study.results import metrics_file
-
-Layout = CurvesLayout
-
-
-def of_study(study, wrong):
-    yield FigureExhibit(
-        name="accuracies",
-        title="Accuracy by stage",
-        chapter="Transfer",
-        position=30.5,
-        caption="The accuracy of the policy at each of its stages.",
-        layout=curves(study, ["cocal-binary"], study.policy.stages),
-        inputs={"metrics": metrics_file(study.main_backbone)},
-        backbones=(study.main_backbone,),
-    )
-
-
-def prepare(layout, metrics):
-    return prepare_stages(layout, metrics, ["accuracy"])
-
-
-def draw(numbers, layout):
-    words = {"label": "Training step", "source": layout.source}
-    figure, (ax,) = panel_row(["Accuracy (%)"], height=1, handles=[], **words)
-    plot_stages(ax, numbers)
-    return figure
-'''
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """Folder of a copy of the package with one more file."""
-    folder = tmp_path_factory.mktemp("source") / "src"
-    shutil.copytree(ROOT / "src", folder)
-    (folder / "cocal/exhibits/accuracies.py").write_text(ACCURACIES)
-    return folder
-
-
-def test_a_figure_of_one_file_is_planned(source, tmp_path):
-    done = snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=CONFIG, PYTHONPATH=str(source))
-    assert done.returncode == 0, done.stderr
-    jobs = planned(done.stdout + done.stderr)
-    assert jobs["figure_accuracies"] == jobs["figure_cross_policy"] == jobs["table_ood"] == 1
-
-
-def _python(source, script, *words):
-    command = [sys.executable, "-c", script, *map(str, words)]
-    environment = {"PYTHONPATH": str(source), "PATH": "", "HOME": str(source)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-
-def test_a_figure_of_one_file_has_its_place_in_the_report_and_is_drawn(source, tmp_path):
-    script = """
-import json, sys
-from cocal.config import load_study
-from cocal.exhibits.base.registry import exhibits_of, report_entry
-shown = exhibits_of(load_study(sys.argv[1]), {})
-(mine,) = (one for one in shown if one.name == "accuracies")
-entries = [report_entry(one, shown) for one in shown if one.chapter == mine.chapter]
-print(json.dumps({"entries": entries, "words": mine.arguments, "caption": mine.caption}))
-"""
-    done = _python(source, script, CONFIG)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [chapter for chapter, _ in found["entries"]] == ["3 Transfer"] * 4
-    assert [labels["table or figure"] for _, labels in found["entries"]][:3] == [
-        "3.1 Math-to-factual transfer",
-        "3.2 Accuracy by stage",
-        "3.3 Transfer between stages",
-    ]
-    assert found["caption"] == "The accuracy of the policy at each of its stages."
-    assert found["words"][:3] == ["accuracies", "--input", "metrics=results/metrics/smoke.nc"]
-    frame = pd.concat([sample_predictions("amc", methods=["cocal-binary"], step=step) for step in (2, 4)])
-    frame["backbone"] = "smoke"
-    cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["amc"]})
-    write_dataset(tmp_path / "m.nc", cube, {})
-    words = [f"metrics={tmp_path / 'm.nc'}" if word.startswith("metrics=") else word for word in found["words"]]
-    done = _python(
-        source,
-        "import sys; from cocal.cli import main; sys.exit(main(sys.argv[1:]))",
-        *("exhibit", *words, "--output", tmp_path / "accuracies.pdf"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "accuracies.pdf").read_bytes().startswith(b"%PDF")
-    assert len((tmp_path / "accuracies.csv").read_text().splitlines()) == 1 + 2
 
 
 # Commands

@@ -13,9 +13,7 @@ from cocal.exhibits import layers
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
 from cocal.exhibits.layers import plot_layers
 from cocal.metrics.cube import metric_cube
-from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import made_twice, make
 from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
@@ -168,21 +166,3 @@ def test_layouts_refuse_unordered_layers_and_repeated_or_too_many_backbones():
         layout(backbones=[one, one])
     with pytest.raises(ValueError, match="at most 2"):
         layout({"tiny-a": 1, "tiny-b": 1, "tiny-c": 1})
-
-
-def test_the_command_writes_the_same_bytes_again(tmp_path, cubes):
-    files = [tmp_path / "b.nc", tmp_path / "a.nc"]
-    for file, cube in zip(files, reversed(cubes), strict=True):
-        write_dataset(file, cube, {})
-    _, png, _ = made_twice("layers", tmp_path, layout(), metrics=files)
-    assert b"backbone: Tiny A and Tiny B; step: 60" in png
-    numbers = pd.read_csv(tmp_path / "a" / "layers.csv")
-    pd.testing.assert_frame_equal(numbers, prepare(cubes), rtol=1e-11, check_dtype=False)
-
-
-def test_the_command_names_the_files_that_lack_a_backbone(tmp_path, cubes, capsys):
-    write_dataset(tmp_path / "a.nc", cubes[0], {})
-    assert make("layers", tmp_path / "x.pdf", layout(), metrics=[tmp_path / "a.nc"]) == 2
-    message = capsys.readouterr().err
-    assert "a.nc: backbone tiny-b is in none of the cubes" in message
-    assert not (tmp_path / "x.pdf").exists()

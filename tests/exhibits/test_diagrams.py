@@ -12,10 +12,9 @@ from matplotlib.transforms import Bbox
 
 from cocal.config.methods import METHODS
 from cocal.exhibits import overview, paradigms
-from cocal.exhibits.drawing.diagrams import HEAVY, LINE, SMALL, TASK, Rect, arrow, box, label, line, page
+from cocal.exhibits.drawing.diagrams import HEAVY, LINE, SMALL, TASK
 from cocal.exhibits.drawing.style import PAGE_HEIGHT, TEXT_WIDTH, paper_style
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import made_twice
 
 DIAGRAMS = {"paradigms": paradigms.draw, "overview": overview.draw}
 CLOSE = 0.1
@@ -76,38 +75,6 @@ def assert_texts_in_place(figure: Figure) -> None:
 
 
 # The check itself
-
-
-def test_a_text_too_wide_for_its_box_is_found():
-    with paper_style():
-        figure, ax = page(1)
-        box(ax, Rect(1, 0.3, 0.5, 0.3), "far too many words")
-        with pytest.raises(AssertionError, match="too many"):
-            assert_texts_in_place(placed(figure))
-
-
-def test_an_arrow_through_a_text_is_found_unless_a_box_hides_it():
-    with paper_style():
-        for covered in (False, True):
-            figure, ax = page(1)
-            if covered:
-                box(ax, Rect(1, 0.3, 0.5, 0.3))
-            label(ax, 1.25, 0.45, "reward")
-            arrow(ax, (1.25, 0.9), (1.25, 0.1))
-            if covered:
-                assert_texts_in_place(placed(figure))
-            else:
-                with pytest.raises(AssertionError, match="reward"):
-                    assert_texts_in_place(placed(figure))
-
-
-def test_a_line_within_the_box_of_a_text_is_found():
-    with paper_style():
-        figure, ax = page(1)
-        box(ax, Rect(1, 0.3, 0.5, 0.3), "reward")
-        line(ax, (1, 0.45), (1.5, 0.45), zorder=3)
-        with pytest.raises(AssertionError, match="reward"):
-            assert_texts_in_place(placed(figure))
 
 
 # The diagrams
@@ -196,8 +163,3 @@ def test_parameters_change_separately_in_all_but_the_coupled_paradigm():
         True,
         False,
     ]
-
-
-@pytest.mark.parametrize("name", DIAGRAMS)
-def test_the_command_writes_the_same_bytes_again(tmp_path, name):
-    made_twice(name, tmp_path)

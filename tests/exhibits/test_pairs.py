@@ -21,7 +21,7 @@ def cube():
 def test_the_caption_of_aggregations(cubes):
     layout = aggregation_layout()
     numbers = token_aggregation.prepare(layout, cubes)
-    text = latex(token_aggregation.grid(numbers, layout, source="", metrics=cubes))
+    text = latex(token_aggregation.grid(numbers, layout, metrics=cubes))
     assert (
         r"\caption{Confidence quality of CoCal (binary) with different token aggregations after 60 training steps, "
         r"averaged over three seeds and the mathematical evaluation sets. Tiny policies of 0.4 M parameters \& "
@@ -34,7 +34,7 @@ def test_undefined_values_of_an_aggregation_are_explained(cubes):
     layout = aggregation_layout()
     numbers = token_aggregation.prepare(layout, cubes)
     numbers.loc[[0, 1, 2, 3, 4, 5], "value"] = [0.1, float("nan"), 0.3, 0.2, 0.2, 0.4]  # of the first backbone
-    text = latex(token_aggregation.grid(numbers, layout, source="", metrics=cubes))
+    text = latex(token_aggregation.grid(numbers, layout, metrics=cubes))
     assert r"Last token & \textbf{0.100} & -- &" in text
     assert r"Last + mean & 0.200 & \textbf{0.400} &" in text
     assert "-- marks an undefined value" in text
@@ -54,7 +54,7 @@ def test_an_absent_backbone_layer_or_cube_is_named(cubes):
 
 
 def pre_generation_tex(cube, layout) -> str:
-    return latex(pre_generation.grid(pre_generation.prepare(layout, cube), layout, source="", metrics=cube))
+    return latex(pre_generation.grid(pre_generation.prepare(layout, cube), layout, metrics=cube))
 
 
 def test_the_caption_before_and_after_generation(cube):
