@@ -14,9 +14,7 @@ from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import csv_text, metric_text
-from cocal.store import write_dataset
-from cocal.store.lineage import Product
-from exhibits_by_name import exhibit_of, make
+from exhibits_by_name import exhibit_of
 from sample_predictions import OURS, STAGES, sample_predictions
 from sample_tables import accuracy_layout as layout
 
@@ -86,14 +84,6 @@ def test_what_is_absent_is_named(cube, change, message):
         prepare(layout(*DATASETS, **change), cube)
 
 
-def test_a_method_missing_on_one_dataset_is_named():
-    frame = sample_predictions("math500", "aime24")
-    lost = (frame["method"] == "verbal") & (frame["dataset"] == "aime24")
-    cube = metric_cube(frame[~lost], MetricSettings(resamples=0), {"macro-mathematics": ["math500", "aime24"]})
-    with pytest.raises(ContractError, match="dataset aime24, method verbal"):
-        prepare(layout("math500", "aime24"), cube)
-
-
 def test_the_csv_keeps_what_the_table_rounds(cube, tmp_path):
     frame = prepare(layout(*DATASETS), cube)
     path = tmp_path / "main.csv"
@@ -115,15 +105,6 @@ def test_two_blocks_of_three_datasets_the_macro_average_last(cube):
     assert body[-1].startswith(r"\textbf{CoCal (binary)} & ")
     assert body[0].startswith("Base + Verbal & ")
     assert first.count(r"\midrule") == 3  # below the head, and between the groups of the methods chosen
-
-
-def test_only_the_highlighted_name_is_bold(cube):
-    names = [line.split(" & ")[0] for line in tex(cube, layout("math500", highlight=None)).splitlines()]
-    assert "CoCal (binary)" in names
-    assert not any("textbf" in name for name in names)
-    names = [line.split(" & ")[0] for line in tex(cube, layout("math500", highlight="verbal")).splitlines()]
-    assert r"\textbf{Verbal}" in names
-    assert "CoCal (binary)" in names
 
 
 PUBLISHED_NAMES = {
@@ -168,20 +149,6 @@ def test_the_page_begins_with_the_macro_average(cube):
         for row in of_method[of_method["dataset"] == name].itertuples()
     ]
     assert re.findall(r"<td>(?:<[bu]>)?(.+?)(?:</[bu]>)?</td>", line) == expected
-
-
-def test_transfer_to_factual_questions_says_so(cube):
-    chosen = layout(
-        *DATASETS,
-        label="ood",
-        subject="Math-to-factual transfer",
-        sets="factual set",
-        remark="Companions learnt from mathematics alone.",
-    )
-    text = tex(cube, chosen)
-    assert r"\caption{Math-to-factual transfer on five factual sets using Tiny A after 60 training steps. " in text
-    assert r"synthetic questions. Companions learnt from mathematics alone. Base + Verbal uses" in text
-    assert r"\label{tab:ood}" in text
 
 
 def test_the_caption_says_what_was_measured(cube):
@@ -236,18 +203,3 @@ def test_an_earlier_stage_shows_its_own_step_and_says_nothing_of_the_prerl_model
 
 
 # Command
-
-
-def test_the_command_writes_the_same_bytes_again(cube, tmp_path):
-    write_dataset(tmp_path / "m.nc", cube, {"stage": "metrics"})
-    identity = Product(tmp_path / "m.nc").identity
-    written = []
-    for folder in ("a", "b"):
-        outputs = [tmp_path / folder / f"main.{suffix}" for suffix in ("tex", "html", "csv")]
-        assert make("main", outputs[0], layout(*DATASETS), metrics=tmp_path / "m.nc") == 0
-        written.append([output.read_bytes() for output in outputs])
-    assert written[0] == written[1]
-    tex, page, csv = written[0]
-    assert f"metrics {identity}; layout ".encode() in tex
-    assert f"metrics {identity}; layout ".encode() in page
-    assert csv.startswith(b"dataset,method,metric,value,")

@@ -13,7 +13,7 @@ from cocal.cli import main
 from cocal.config import load_study
 from cocal.exhibits.base.exhibit import CHAPTERS, FigureExhibit, TableExhibit
 from cocal.exhibits.base.inputs import READERS
-from cocal.exhibits.base.registry import MODULES, exhibits_of, module_of
+from cocal.exhibits.base.registry import MODULES, exhibits_of, module_of, report_entry
 from smoke_study import ROOT
 
 STUDIES = ("config", "smoke", "paper", "rehearsal")
@@ -140,7 +140,42 @@ def test_declaring_loads_no_drawing_and_no_tensors():
     assert done.stdout.split() == [str(len(exhibits_of(load_study(ROOT / "config/paper.yaml"), {})))]
 
 
-# One file adds a figure
+# Report
+
+
+@pytest.fixture(scope="module")
+def study(repository):
+    return load_study(repository / "config/config.yaml")
+
+
+def listing(study) -> dict[str, list[str]]:
+    """Entries by chapter, both as the page sorts them."""
+    shown, found = exhibits_of(study, {}), {}
+    for exhibit in shown:
+        chapter, labels = report_entry(exhibit, shown)
+        assert len(labels) == 1, "a second label that halves a chapter would hide one half"
+        found.setdefault(chapter, []).extend(labels.values())
+    return {chapter: sorted(found[chapter]) for chapter in sorted(found)}
+
+
+def test_more_than_nine_entries_sort_too(study):
+    stages = (10, 20, 30, 40, 50, 60)
+    changes = {"policy": {"stages": stages}, "reports": {"early_steps": (2, 5, 10)}}
+    longer = {key: getattr(study, key).model_copy(update=change) for key, change in changes.items()}
+    chapters = listing(study.model_copy(update=longer))
+    assert list(chapters) == [f"{place} {chapter}" for place, chapter in enumerate(CHAPTERS, start=1)]
+    found = chapters["2 Main results"]
+    assert [entry[:4] for entry in found] == [f"2.{place:02d}" for place in range(1, 15)]
+    assert [entry for entry in found if "step" in entry][1:] == [
+        f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=9)
+    ]
+
+
+def test_what_a_study_does_not_show_leaves_no_gap(study):
+    none = study.reports.model_copy(update={"reliability_methods": ()})
+    found = listing(study.model_copy(update={"reports": none}))["2 Main results"]
+    assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 11)]
+    assert not any("Reliability" in entry for entry in found)
 
 
 # Commands

@@ -10,10 +10,9 @@ from matplotlib.figure import Figure
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits import layers
-from cocal.exhibits.drawing.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
+from cocal.exhibits.drawing.style import BACKBONE_COLOURS
 from cocal.exhibits.layers import plot_layers
 from cocal.metrics.cube import metric_cube
-from drawn_texts import assert_texts_apart
 from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
@@ -132,27 +131,6 @@ def test_curves_bands_and_marks(cubes):
         heights = outline[outline[:, 0] == middle["layer"], 1]
         ends = [middle["value"] - middle["seed_sd"], middle["value"] + middle["seed_sd"]]
         assert sorted(set(heights.round(12))) == pytest.approx(ends)
-
-
-@pytest.mark.parametrize("depths", [{"tiny-a": 3, "tiny-b": 5}, {"qwen3-8b": 36, "qwen3-14b": 40}, {"tiny-a": 1}])
-def test_nothing_overlaps_and_block_indices_are_whole(depths):
-    rows = [
-        {"backbone": name, "layer": layer, "metric": metric, "value": 0.5 + 0.01 * layer, "seed_sd": 0.01}
-        | {"final": layer == depth - 1, "level_with_best": layer == 0}
-        for name, depth in depths.items()
-        for layer in range(depth)
-        for metric in ("ece", "auroc")
-    ]
-    chosen = layout(depths, study="rehearsal", step=120)
-    long = [
-        one.model_copy(update={"label": f"Tiny-Qwen3-{'deep' * (n > 0)}"}) for n, one in enumerate(chosen.backbones)
-    ]
-    with paper_style():
-        figure = layers.draw(pd.DataFrame(rows), chosen.model_copy(update={"backbones": tuple(long)}))
-        assert_texts_apart(figure)
-    assert figure.get_figwidth() == TEXT_WIDTH
-    for ax in figure.axes:
-        assert (ax.get_xticks() % 1 == 0).all()
 
 
 # Command

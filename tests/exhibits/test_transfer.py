@@ -188,14 +188,6 @@ def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_h
             assert ends == pytest.approx(rows[["lower", "upper"]].to_numpy())
 
 
-@pytest.mark.parametrize("stages", [STAGES, (40,)])
-def test_nothing_overlaps_in_half_the_width(policies, stages):
-    with paper_style():
-        figure = cross_policy.draw(transferred(policies, stages), layout(POLICIES, stages, **LONG))
-        assert_texts_apart(figure)
-    assert figure.get_figwidth() == HALF_WIDTH
-
-
 # Commands
 
 

@@ -17,6 +17,7 @@ from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.scores import ALL
 from cocal.metrics.shown import metric_text
 from coded_inputs import policy_of
+from drawn_texts import assert_texts_apart
 from meant_words import DATASETS, FIGURES, ITSELF, MARKS, METHODS, SHARES, TABLES, UNITS, WORDS, inputs_of, judged, made
 from printed import Printed, of_latex, of_page
 
@@ -263,6 +264,12 @@ def panel_of(name: str, numbers: pd.DataFrame, title: str) -> tuple[pd.DataFrame
     curve = {"layers": "backbone", "online": "window"}.get(name, "method")
     rows = numbers[numbers["metric"] == PANELS[title]]
     return rows.assign(curve=rows[curve]), 100 if title.endswith("(%)") else 1
+
+
+@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if one.layout and name != "claims_forest"])
+def test_no_text_of_a_figure_lies_on_another_or_beyond_the_page(name, figures):
+    with paper_style():
+        assert_texts_apart(figures(name)[1])
 
 
 def test_a_heat_map_shows_the_metric_of_its_title(figures):

@@ -9,10 +9,9 @@ from pydantic import AfterValidator, Field
 from cocal.config.base import Count, Name
 from cocal.config.methods import MethodName
 from cocal.config.study import Study
-from cocal.errors import ContractError
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.inputs import mean_cell
+from cocal.exhibits.base.inputs import cube_of, mean_cell
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Layers, distinct, macro_source, origin
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
@@ -112,7 +111,7 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
         cells = {
             (backbone.name, layer): mean_cell(*where, layer=layer, pooling=layout.pooling) for layer in backbone.layers
         }
-        table = read_cells(_cube_of(backbone.name, metrics), cells, ["backbone", "layer"], CONFIDENCE_QUALITY)
+        table = read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "layer"], CONFIDENCE_QUALITY)
         tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))
     numbers = pd.concat(tables, ignore_index=True)
     cases = numbers.groupby(["backbone", "metric"], sort=False)
@@ -132,15 +131,6 @@ def _level_with_best(case: pd.DataFrame) -> pd.Series:
     best = case.loc[case["value"].idxmax() if higher else case["value"].idxmin()]
     worse = case["upper"] < best["lower"] if higher else case["lower"] > best["upper"]
     return known & ~worse
-
-
-def _cube_of(backbone: str, cubes: Sequence["xr.Dataset"]) -> "xr.Dataset":
-    holding = [cube for cube in cubes if backbone in cube.indexes["backbone"]]
-    if len(holding) != 1:
-        files = ", ".join(str(cube.encoding.get("source", "metrics")) for cube in holding or cubes)
-        problem = "in several cubes" if holding else "in none of the cubes"
-        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube per backbone")
-    return holding[0]
 
 
 def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:

@@ -8,10 +8,9 @@ from pydantic import AfterValidator, Field
 
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
-from cocal.errors import ContractError
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.inputs import mean_cell, seeds_of
+from cocal.exhibits.base.inputs import cube_of, mean_cell, seeds_of
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
 from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Grid
@@ -87,13 +86,9 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     """
     tables = []
     for backbone in layout.backbones:
-        cube = next((cube for cube in metrics if backbone.name in cube["backbone"]), None)
-        if cube is None:
-            files = ", ".join(cube.encoding.get("source", "metrics") for cube in metrics)
-            raise ContractError(f"{files}: no cube holds backbone {backbone.name}; give its cube too")
         where = (backbone.name, _METHOD, layout.step, layout.macro)
         cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layer, pooling=one) for one in _POOLINGS}
-        tables.append(read_cells(cube, cells, ["backbone", "pooling"], PAIR))
+        tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], PAIR))
     return pd.concat(tables, ignore_index=True)
 
 

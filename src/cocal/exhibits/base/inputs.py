@@ -125,6 +125,20 @@ def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str 
     return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
 
 
+def cube_of(backbone: str, cubes: "Sequence[xr.Dataset]") -> "xr.Dataset":
+    """The one of several metric cubes that holds a backbone.
+
+    Raises:
+        ContractError: if it is in none of them or in several.
+    """
+    holding = [cube for cube in cubes if backbone in cube.indexes["backbone"]]
+    if len(holding) != 1:
+        files = ", ".join(str(cube.encoding.get("source", "metrics")) for cube in holding or cubes)
+        problem = "in several cubes" if holding else "in none of the cubes"
+        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube per backbone")
+    return holding[0]
+
+
 def rows_by_seed(
     predictions: pd.DataFrame, layout: Layout, dataset: str, method: str, seed: int | None = None
 ) -> dict[int, pd.DataFrame]:
