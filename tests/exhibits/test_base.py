@@ -36,8 +36,8 @@ def test_a_module_prepares_numbers_and_makes_a_table_or_a_figure_of_them(name):
     assert hasattr(module, "grid") != hasattr(module, "draw"), "a table has a grid, a figure is drawn"
     assert hasattr(module, "prepare") == hasattr(module, "Layout"), "numbers have a layout; a diagram has neither"
     if hasattr(module, "grid"):
-        numbers, layout, source, *_ = inspect.signature(module.grid).parameters
-        assert (numbers, layout, source) == ("numbers", "layout", "source")
+        numbers, layout, *_ = inspect.signature(module.grid).parameters
+        assert (numbers, layout) == ("numbers", "layout")
     else:
         drawn = ["numbers", "layout"] if hasattr(module, "Layout") else []
         assert list(inspect.signature(module.draw).parameters) == drawn

@@ -59,7 +59,7 @@ def prefixes(cube, step=20, methods=COMPANIONS, source_steps=SOURCE_STEPS) -> pd
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source_steps": (2, 40)}, r"source_step 40: no such source_step \(there are: 2, 5, 10\)"),
+        ({"source_steps": (2, 40)}, r"source_step 40.*no such source_step \(there are: 2, 5, 10\)"),
         ({"methods": ("postcal-binary",)}, "method postcal-binary.*no such method"),
         ({"step": 60}, "no such step"),
     ],
@@ -72,7 +72,7 @@ def test_an_absent_cell_of_a_sweep_is_named(sweep, change, message):
 def test_a_cell_that_was_never_predicted_is_named(sweep):
     here = (sweep["source_step"] == 5) & (sweep["method"] == "cocal-group")
     emptied = sweep.assign(n=sweep["n"].where(~here, 0))
-    with pytest.raises(ContractError, match="method cocal-group, source_step 5; run its predictions"):
+    with pytest.raises(ContractError, match="source_step 5.*method cocal-group; run its predictions"):
         prefixes(emptied)
 
 

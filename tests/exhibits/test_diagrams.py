@@ -18,7 +18,7 @@ from drawn_texts import assert_texts_apart
 
 DIAGRAMS = {"paradigms": paradigms.draw, "overview": overview.draw}
 CLOSE = 0.1
-"""How near an arrow's ends come to what they join, in inches."""
+"""The greatest distance of an arrow's ends from the things that they join, in inches."""
 
 
 @pytest.fixture(params=DIAGRAMS)

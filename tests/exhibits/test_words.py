@@ -1,4 +1,4 @@
-"""What tables and figures say in words is what their numbers say: heads, labels, titles and marks against the CSV."""
+"""The words of tables and figures agree with their numbers: heads, labels, titles and marks against the CSV."""
 
 from dataclasses import replace
 from functools import cache
@@ -29,7 +29,7 @@ def tables():
 
 
 def meant(name: str, words: tuple[str, ...]) -> tuple[dict, list[str]]:
-    """What the words of a value say: the values of columns of the CSV, and the columns that it shows."""
+    """The meaning of the words of a value: the values of columns of the CSV, and the columns that it shows."""
     _, group, row, *heads = words
     spoken = [WORDS[name].get(word, {}) for word in (*words, " ".join(heads))]
     found = {column: value for one in spoken for column, value in one.items()}
@@ -224,7 +224,7 @@ def figures():
 
 
 def look(line) -> tuple:
-    """What tells a curve from the others."""
+    """The features that tell a curve from the others."""
     filled = line.get_marker() not in ("None", None, "")
     face = to_hex(line.get_markerfacecolor()) if filled else ""
     width = line.get_linewidth() if line.get_linestyle() != "None" else 0

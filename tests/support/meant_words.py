@@ -50,7 +50,7 @@ SHARES = {
 
 
 def said(**columns: dict[str, str]) -> dict[str, dict]:
-    """What words say of the columns of a CSV."""
+    """The values of columns of a CSV that words stand for."""
     return {word: {column: value} for column, words in columns.items() for word, value in words.items()}
 
 
@@ -129,7 +129,7 @@ WORDS = {
     },
     "hyperparameters": {"Value": {"shows": "value"}},
 }
-"""What the words of each table say; group titles and row names that are values of the CSV themselves are not listed."""
+"""The meaning of the words of each table; group titles and row names that are values of the CSV are not listed."""
 ITSELF = {"conditions": ("condition", "of"), "claims": ("section", "title"), "hyperparameters": ("section", "setting")}
 """The columns that a table prints as the titles of its groups and the names of its rows."""
 UNITS = {"(h)": 1 / 3600, "(min)": 1 / 60, "(ms)": 1000}

@@ -1,4 +1,4 @@
-"""What the tables of costs and of companion variants are made from, with the paper's published numbers."""
+"""Layouts and inputs of tables, with the paper's published costs and times."""
 
 import xarray as xr
 

@@ -70,7 +70,7 @@ def margin_text(row: object) -> str:
 
 
 def _summary(numbers: pd.DataFrame, source: str) -> str:
-    """How many claims have each verdict."""
+    """The number of claims with each verdict, in words."""
     verdicts = Counter(numbers.loc[numbers["source"] == source, "verdict"])
     said = sorted(verdicts.items(), key=lambda one: (one[0] != HOLDS, one[0] != FAILS, one[0]))
     words = {HOLDS: "hold", FAILS: "do not hold"}

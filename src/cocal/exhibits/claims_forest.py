@@ -53,7 +53,7 @@ def prepare(layout: Layout, *, ledger: tuple[Claim, ...], **inputs: Any) -> pd.D
     """Judge the claims, and keep those that have a margin in the unit of a metric.
 
     Args:
-        layout: What of the study stands for what of the paper.
+        layout: The parts of the study that stand for those of the paper.
         ledger: The claims.
         inputs: The other arguments of `cocal.exhibits.base.ledger.judged`.
 

@@ -46,7 +46,7 @@ class ComparedDomain(Labelled):
 
 
 class Layout(MethodsLayout):
-    """What the table shows: each of our methods against all others, by data set."""
+    """The contents of the table: each of our methods against all others, by data set."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
@@ -92,7 +92,7 @@ def prepare(layout: Layout, resamples: "Resamples") -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average.
 
     Args:
-        layout: What the table shows.
+        layout: The contents of the table.
         resamples: Metrics of every resample of the questions.
 
     Returns:

@@ -83,7 +83,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset", companions: Sequence[Companio
     """Composition of the training responses and macro mean confidence, by budget.
 
     Args:
-        layout: What the figure shows.
+        layout: The contents of the figure.
         metrics: Metric cube of the budgets, with the dimension `source_step`.
         companions: Specs of the companions of every budget.
 

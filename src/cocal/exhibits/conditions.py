@@ -57,7 +57,7 @@ shown for each set as well."""
 
 
 class Layout(BackboneLayout):
-    """What the table shows."""
+    """The contents of the table."""
 
     step: Count
     """Last step of the training."""
@@ -110,7 +110,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def _states(method: str) -> bool:
-    """Whether a method's confidence is what its own responses state."""
+    """True if a method's confidence is the one that its own responses state."""
     return METHODS[method].prompt_format != "answer" and METHODS[method].experience is None
 
 
@@ -124,7 +124,7 @@ def prepare(
     """The conditions, one per row.
 
     Args:
-        layout: What the table shows.
+        layout: The contents of the table.
         metrics: Metric cube (`cocal.metrics.cube`) of the backbone.
         companions: Specs of the last step's companions of CoCal and, where the study has it, of PostCal.
         predictions: Predictions at the end of training and of the pre-RL model.
@@ -189,7 +189,7 @@ def _retained(layout: Layout, companions: Sequence[CompanionSpec], published: Pu
 
 
 def _gaps(layout: Layout, metrics: "xr.Dataset", published: Published) -> Iterator[tuple]:
-    """How far the accuracy of other policies lies above that of GRPO's, as macro averages over mathematics."""
+    """Accuracies of other policies less that of GRPO's, as macro averages over mathematics."""
 
     def accuracy(method: str) -> tuple[float, float]:
         paper, _ = published.cell("main", METHODS[method].label, f"{MACRO}: Acc.")

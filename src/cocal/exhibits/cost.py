@@ -30,7 +30,7 @@ _WORK = ("LLM training", "sampling", "fit of CoCal's companions", "fit of PostCa
 
 
 class Layout(BackboneLayout):
-    """What the table shows."""
+    """The contents of the table."""
 
     generation_dataset: Name
     """Set whose questions were generated to time inference."""
@@ -74,7 +74,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def _prompts(study: Study) -> str:
-    """How often the engine that is timed encodes a prompt."""
+    """The sentence that says how often the engine that is timed encodes a prompt."""
     if study.generation.engine.kind == "vllm":
         return "Every response encodes its own prompt: prefix caching is off."
     return "The responses to one question share the encoding of its prompt."
@@ -86,7 +86,7 @@ def prepare(
     """The times of the table in seconds, with one row per method.
 
     Args:
-        layout: What the table shows.
+        layout: The contents of the table.
         training: Training of the policy, and the states of its rollouts; its items are rollout steps.
         sampling: Sampling of PostCal's responses, and their states.
         fit: Joint fit of the companions on all rollouts; its items are companions.

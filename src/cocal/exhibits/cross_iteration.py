@@ -59,7 +59,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
     Args:
-        layout: What the figure shows, with stages and one companion method.
+        layout: The contents of the figure, with stages and one companion method.
         metrics: Metric cube of a sweep, with the dimension `source_step`.
 
     Returns:

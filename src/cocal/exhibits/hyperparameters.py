@@ -29,7 +29,7 @@ _MISSING = {"zero": "0", "invalid": "No confidence"}
 
 
 class Layout(layouts.Layout):
-    """What the table shows, which is the study itself."""
+    """The contents of the table, which is the study itself."""
 
     called: ClassVar[str] = "settings"
 

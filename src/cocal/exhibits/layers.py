@@ -38,7 +38,7 @@ class LayeredBackbone(Labelled):
 
 
 class Layout(layouts.Layout):
-    """What the figure shows, with one curve per backbone."""
+    """The contents of the figure, with one curve per backbone."""
 
     backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]
     method: MethodName = "cocal-binary"
@@ -92,7 +92,7 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     """Macro averages of companions that read one layer each.
 
     Args:
-        layout: What the figure shows.
+        layout: The contents of the figure.
         metrics: Metric cubes of sweeps over layers and poolings; each backbone is in exactly one of them.
 
     Returns:

@@ -46,7 +46,7 @@ def prepare(layout: AccuracyLayout, metrics: "xr.Dataset", resamples: "Resamples
     """Return the numbers of the table, and with the resamples one column more.
 
     Args:
-        layout: What the table shows.
+        layout: The contents of the table.
         metrics: Metric cube (`cocal.metrics.cube`).
         resamples: Metrics of every resample of the questions, if it is to say what is separable.
 

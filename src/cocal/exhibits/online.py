@@ -27,7 +27,7 @@ _COLOURS = ("#d97f0e", "#7a4fa3")
 
 
 class Layout(MethodsLayout):
-    """What the figure shows."""
+    """The contents of the figure."""
 
     windows: Steps
     """Numbers of rollout steps that the online companions learn from together."""
@@ -63,7 +63,7 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of the binary companions.
 
     Args:
-        layout: What the figure shows.
+        layout: The contents of the figure.
         scores: Table in the contract of `cocal.store.contracts.PREQUENTIAL`.
 
     Returns:

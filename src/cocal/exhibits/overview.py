@@ -1,4 +1,4 @@
-"""How CoCal learns and is used (fig:cocal_overview)."""
+"""Diagram of how CoCal learns and is used (fig:cocal_overview)."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING

@@ -25,7 +25,7 @@ _DOMAINS = {"mathematics": (MATHEMATICS, "Mathematics"), "factual": (FACTUAL, "F
 
 
 class Layout(BackboneLayout):
-    """What the table shows, with one pair of columns per domain."""
+    """The contents of the table, with one pair of columns per domain."""
 
     domains: Labels
     """Macro averages, in order."""

@@ -36,7 +36,7 @@ class ScoredDomain(Labelled):
 
 
 class Layout(MethodsLayout):
-    """What the table shows, with one block per domain."""
+    """The contents of the table, with one block per domain."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
@@ -76,7 +76,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     """Return the scores of every set and of the macro averages; methods with seeds are averaged over them.
 
     Args:
-        layout: What the table shows.
+        layout: The contents of the table.
         metrics: Metric cube (`cocal.metrics.cube`) with all of `cocal.metrics.scores.SCORES`.
 
     Returns:

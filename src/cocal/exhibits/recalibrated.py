@@ -46,7 +46,7 @@ _NOUNS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
 
 
 class Layout(BackboneLayout):
-    """What the table shows."""
+    """The contents of the table."""
 
     step: Count
     """Policy step whose responses are scored, and last step of the rollouts from which the rivals learn."""
@@ -83,7 +83,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds.
 
     Args:
-        layout: What the table shows.
+        layout: The contents of the table.
         metrics: Metric cube (`cocal.metrics.cube`) of the recalibrated rivals.
 
     Returns:

@@ -35,7 +35,7 @@ _COMMON = "cocal-binary"
 
 
 class Layout(MethodsLayout):
-    """What the figure shows: one curve per method."""
+    """The contents of the figure: one curve per method."""
 
     apart: ClassVar[tuple[str, ...]] = ("step",)
 

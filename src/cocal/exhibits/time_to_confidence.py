@@ -18,7 +18,7 @@ from cocal.study.results import cost_file
 
 
 class Layout(BackboneLayout):
-    """What the table shows."""
+    """The contents of the table."""
 
     datasets: Labels
     """Evaluation sets, in order."""

@@ -35,7 +35,7 @@ class AggregationBackbone(Labelled):
 
 
 class Layout(layouts.Layout):
-    """What the table shows, with one pair of columns per backbone."""
+    """The contents of the table, with one pair of columns per backbone."""
 
     backbones: Annotated[tuple[AggregationBackbone, ...], Field(min_length=1), AfterValidator(distinct)]
     macro: Name = MATHEMATICS
@@ -74,7 +74,7 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
 
     Args:
-        layout: What the table shows.
+        layout: The contents of the table.
         metrics: Metric cubes (`cocal.metrics.cube`) over layers and poolings, one per backbone, in any order.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a module of an exhibit declares about the table or figure that it makes for a study.
+"""The declaration of a table or figure, which the module that makes it yields for a study.
 
 Each module of `cocal.exhibits` has these names, which are explained here once:
 

@@ -1,4 +1,4 @@
-"""How the files that exhibits show are read, by their kind."""
+"""Readers of the files that exhibits show, by their kind, and of cells and rows in them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What exhibits show, as settings: the parts that several of them share. Each exhibit's own layout is in its module."""
+"""Layouts, which are the settings of what exhibits show: the parts that several of them share."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
@@ -42,7 +42,7 @@ Steps = Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(rising)
 
 
 class Layout(Model):
-    """What every table and figure says of its numbers."""
+    """Fields of every table and figure."""
 
     called: ClassVar[str] = "layout"
     """Name of its digest in the line that says what a table was made of."""
@@ -73,7 +73,7 @@ class Layout(Model):
 
 
 class BackboneLayout(Layout):
-    """What every table and figure of one backbone names."""
+    """Fields of every table and figure of one backbone."""
 
     backbone: Name
     """Backbone whose numbers are shown."""
@@ -85,7 +85,7 @@ class BackboneLayout(Layout):
 
 
 class MethodsLayout(BackboneLayout):
-    """What every table and figure that compares methods names."""
+    """Fields of every table and figure that compares methods."""
 
     methods: Annotated[tuple[MethodName, ...], Field(min_length=1)]
     """Methods, in order."""

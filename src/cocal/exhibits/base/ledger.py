@@ -1,4 +1,4 @@
-"""What tables/claims and figures/claims share: their inputs, and the verdicts that they show."""
+"""The parts that tables/claims and figures/claims share: their inputs, and the verdicts that they show."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,7 @@ class ClaimsLayout(Layout):
     label: str
     """Name of the study's first backbone in print."""
     scope: StudyScope
-    """What of the study stands for what of the paper."""
+    """The parts of the study that stand for those of the paper."""
 
     @property
     def backbone_label(self) -> str:
@@ -103,7 +103,7 @@ def judged(
     """Judge every claim by the paper's numbers, by the study, and by its replicates.
 
     Args:
-        layout: What of the study stands for what of the paper.
+        layout: The parts of the study that stand for those of the paper.
         resamples: Resampled metrics of every comparison of the first two backbones.
         published: The paper's numbers.
         ledger: The claims.
@@ -115,7 +115,7 @@ def judged(
         replicates: What `cocal spread` has gathered of tables/claims.csv.
 
     Returns:
-        What `cocal.evidence.verdicts.judge_all` returns.
+        The result of `cocal.evidence.verdicts.judge_all`.
     """
     costs = {kind: cost for kind, cost in (("sampling", sampling), ("fit", fit)) if cost is not None}
     study = StudySource(layout.scope, StudyFiles(resamples, companions, predictions, costs, latency))

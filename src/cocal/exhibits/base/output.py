@@ -25,10 +25,10 @@ def write_table(
 
     Args:
         module: The exhibit's module, with `prepare` and `grid`.
-        layout: What the table shows.
-        inputs: What its files hold, by kind.
+        layout: The contents of the table.
+        inputs: The contents of its files, by kind.
         output: The .tex file.
-        origin: What it is made of (`cocal.exhibits.base.inputs.origin_of`).
+        origin: The files that it is made of (`cocal.exhibits.base.inputs.origin_of`).
     """
     numbers = module.prepare(layout, **inputs)
     made_of = {**origin, layout.called: digest(layout.identity())}
@@ -48,10 +48,10 @@ def write_figure(
 
     Args:
         module: The exhibit's module, with `draw`, and `prepare` unless it is a diagram.
-        layout: What the figure shows; None for a diagram.
-        inputs: What its files hold, by kind.
+        layout: The contents of the figure; None for a diagram.
+        inputs: The contents of its files, by kind.
         output: The .pdf file.
-        origin: What it is made of (`cocal.exhibits.base.inputs.origin_of`).
+        origin: The files that it is made of (`cocal.exhibits.base.inputs.origin_of`).
     """
     if layout is None:
         with paper_style():

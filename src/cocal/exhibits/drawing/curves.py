@@ -32,7 +32,7 @@ CONFIDENCE_QUALITY = ("ece", "auroc")
 
 SEED_WHISKERS = "whiskers: standard deviation over the seeds"
 QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
-"""What the small print says of the error bars."""
+"""Words of the small print about the error bars."""
 
 _APART = 2.0
 """Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
@@ -100,8 +100,8 @@ def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> "F
     """Draw a panel of the ECE and one of the AUROC.
 
     Args:
-        numbers: What `prepare_curves` returns.
-        layout: What the figure shows.
+        numbers: The result of `prepare_curves`.
+        layout: The contents of the figure.
         label: Label of the horizontal axes.
     """
     handles = method_handles(layout.methods)

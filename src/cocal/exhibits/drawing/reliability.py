@@ -47,7 +47,7 @@ _TITLE = 9.7
 
 
 class ReliabilityLayout(MethodsLayout):
-    """What the figures show: a row of panels for each data set and a column for each method."""
+    """The contents of the figure: a row of panels for each data set and a column for each method."""
 
     apart: ClassVar[tuple[str, ...]] = ("step",)
 
@@ -161,9 +161,9 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
     """Draw all diagrams, with a row of panels for each data set and a column for each method.
 
     Args:
-        numbers: What `prepare` returns.
-        layout: What the figure shows. Study, backbone and step are printed small below, so that a figure taken out of
-            its document still says what was measured.
+        numbers: The result of `prepare`.
+        layout: Its layout. Study, backbone and step are printed small below, so that a figure taken out of its
+            document still says what was measured.
     """
     from matplotlib.figure import Figure
 
@@ -278,7 +278,7 @@ def _panel_titles(diagram: "Axes", histogram: "Axes", one: pd.Series, label: str
 
 
 def legend_entries() -> "list[Artist]":
-    """What the marks of `plot_reliability` mean."""
+    """The entries of a legend that explains the marks of `plot_reliability`."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

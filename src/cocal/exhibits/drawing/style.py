@@ -83,7 +83,7 @@ def save_figure(figure: "Figure", path: Path, facts: Mapping[str, str], parents:
 
     Args:
         path: The .pdf file.
-        facts: What made the figure, for the metadata of the files.
+        facts: Facts about the figure's origin, for the metadata of the files.
         parents: The files that it shows, with their digests, as JSON for the metadata of the PNG.
     """
     subject = "; ".join(f"{key}: {value}" for key, value in facts.items())

@@ -31,7 +31,7 @@ CAPTION = """The best value of a column is bold and the second best underlined, 
 confidence is neither good nor bad. The page shows the macro average first, print shows it last. The CSV beside it adds
 95 % intervals of a bootstrap over questions and n. Both list the shares of responses with a valid confidence, with an
 answer and with a verdict; a dagger marks values that rest on too few of them."""
-"""What the report says of every table of this kind."""
+"""The words of the report about every table of this kind."""
 
 
 class AccuracyLayout(MethodsLayout):
@@ -53,7 +53,7 @@ class AccuracyLayout(MethodsLayout):
     subject: str = "Accuracy and confidence quality"
     """First words of the caption, before `on five mathematical sets`."""
     sets: str = "mathematical set"
-    """What the caption calls one of the data sets."""
+    """Name of one of the data sets in the caption."""
     remark: str = ""
     """Sentence of the caption about this table alone."""
     quality: QualitySettings = QualitySettings()

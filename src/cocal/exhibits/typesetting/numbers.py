@@ -1,4 +1,4 @@
-"""How numbers are printed."""
+"""The printed form of numbers: units of time, ratios, signed differences, and the titles of metrics."""
 
 import math
 from collections.abc import Sequence
