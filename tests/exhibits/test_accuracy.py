@@ -129,11 +129,6 @@ def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, name, pu
     assert not any(r"\textbf" in line.split(" & ")[0] for line in lines if "CoCal (binary)" not in line)
 
 
-def test_a_narrow_block_is_scaled_to_its_share_of_the_text(cube):
-    scales = re.findall(r"\\resizebox\{(.*?)\\textwidth\}", tex(cube, layout(*DATASETS[:3])))
-    assert scales == ["", "0.429"]  # three data sets, and the macro average alone
-
-
 def test_the_page_begins_with_the_macro_average(cube):
     chosen = layout(*DATASETS)
     frame = prepare(chosen, cube)

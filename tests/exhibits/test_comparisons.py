@@ -15,7 +15,7 @@ from cocal.exhibits import comparisons
 from cocal.exhibits import main as main_table
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
-from cocal.metrics.bootstrap import generator_for, resampled_metrics
+from cocal.metrics.bootstrap import resampled_metrics
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import evaluate_cells
 from cocal.metrics.resamples import MAIN, Resamples, read_resamples, resamples_of
@@ -93,12 +93,6 @@ def test_a_known_effect_is_found_with_its_sign():
     assert np.mean([one.p_value() < 0.05 and one.value > 0 for one in sharper]) > 0.9
     calibrated = [simulated(generator, shift=0.3)[METRICS.index("ece")] for _ in range(40)]
     assert np.mean([one.p_value() < 0.05 and one.value < 0 for one in calibrated]) > 0.9
-
-
-def test_identical_methods_give_p_1_and_an_empty_interval():
-    one = Estimate(0.3, np.random.default_rng(0).random(50), questions="q")
-    assert (one - one).p_value() == 1
-    assert (one - one).interval(0.95) == (0, 0)
 
 
 def test_p_values_have_a_floor_and_count_resamples_beyond_zero():
@@ -285,8 +279,3 @@ def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
 def test_what_cannot_be_compared_is_refused(words, message, capsys):
     assert main(["compare", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_generators_do_not_depend_on_the_method():
-    draws = [generator_for(3, "math500").integers(10, size=4).tolist() for _ in range(2)]
-    assert draws[0] == draws[1] != generator_for(3, "aime24").integers(10, size=4).tolist()

@@ -90,21 +90,6 @@ def test_the_published_table_of_times():
     }
 
 
-def test_short_times_after_the_response_are_in_milliseconds():
-    layout = times_layout(datasets=[{"name": "a", "label": "A"}, {"name": "b", "label": "B"}])
-    measured = latency(
-        time_to_confidence=[
-            {"dataset": "a", "pre_ms": 1.4, "post_s": 0.0331},
-            {"dataset": "b", "pre_ms": 2.5, "post_s": 0.0186},
-        ]
-    )
-    numbers = time_to_confidence.prepare(layout, measured)
-    text = latex(time_to_confidence.grid(numbers, layout, latency=measured))
-    assert r"Dataset & Pre (ms) & Post (ms) & Post/Pre \\" in text
-    assert r"A & 1.40 & 33.10 & 23.6$\times$ \\" in text
-    assert r"B & 2.50 & 18.60 & 7.4$\times$ \\" in text
-
-
 def test_a_set_that_was_not_timed_is_named():
     layout = times_layout(datasets=[{"name": "math500", "label": "MATH500"}, {"name": "squad", "label": "SQuAD"}])
     with pytest.raises(ContractError, match=r"latency: no time to confidence on squad \(there are: amc24, .*math"):
@@ -142,22 +127,6 @@ def test_the_published_table_of_costs():
     assert numbers.loc[1, "training_sampling"] == 51192.0
     assert math.isnan(numbers.loc[0, "training_sampling"])
     assert pd.isna(numbers.loc[2, ["training_sampling", "training_mlp", "inference_mlp"]]).all()
-
-
-def test_a_tiny_study_is_in_smaller_units():
-    made = costs(
-        training=Cost(seconds=312.0, items=60, device=CPU),
-        sampling=Cost(seconds=41.3, items=15360, device=CPU),
-        fit=Cost(seconds=75.0, items=10, device=CPU),
-        postcal_fit=Cost(seconds=59.0, items=5, device=CPU),
-        latency=latency(device=CPU, generation_seconds=0.0021, pool_seconds=0.0174, prediction_ms=0.0432),
-    )
-    text = cost_tex(made)
-    assert r"& (min) & (s) & (min) & (ms) & (ms) \\" in text
-    assert r"CoCal & 5.20 & -- & 1.250 & 2.10 & 0.0432 \\" in text
-    assert r"PostCal & 5.20 & 41.30 & 0.983 & 2.10 & 0.0432 \\" in text
-    assert r"SelfConsis & 5.20 & -- & -- & 17.40 & -- \\" in text
-    assert "and ten companions of CoCal and five companions of PostCal, all fitted together." in text
 
 
 def test_passes_over_states_are_shown_apart():

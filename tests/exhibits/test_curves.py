@@ -72,13 +72,8 @@ def test_an_absent_cell_of_a_sweep_is_named(sweep, change, message):
 def test_a_cell_that_was_never_predicted_is_named(sweep):
     here = (sweep["source_step"] == 5) & (sweep["method"] == "cocal-group")
     emptied = sweep.assign(n=sweep["n"].where(~here, 0))
-    with pytest.raises(ContractError, match="source_step 5.*method cocal-group; run its predictions"):
+    with pytest.raises(ContractError, match=r"source_step 5.*method cocal-group; run its predictions"):
         prefixes(emptied)
-
-
-def test_an_absent_stage_is_named(stages):
-    with pytest.raises(ContractError, match=r"algorithm rlcr, step 40.*no such step"):
-        dynamics(stages, stages=(20, 40, 60))
 
 
 def test_the_cubes_of_stages_and_sweeps_are_told_apart(stages, sweep):

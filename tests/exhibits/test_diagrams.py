@@ -122,28 +122,6 @@ def test_greyscale_keeps_words_readable(diagram):
         assert (np.quantile(under, 0.6) + 0.05) / (under.min() + 0.05) >= 7, name
 
 
-@pytest.mark.parametrize(
-    ("name", "terms"),
-    [
-        ("paradigms", ("Post-hoc calibration", "Coupled concurrent training", "CoCal", "RLCR, DCPO")),
-        ("paradigms", ("New responses", "after RLVR", "Predictor", "extra sampling")),
-        ("paradigms", ("task\nreward", "calibration\nreward", "shared parameters", "interference")),
-        ("paradigms", ("RLVR rollouts", "Companion", "direct\nsupervision", "shared experience, separate learning")),
-        ("overview", ("questions", "Policy $\\pi_t$", "rollouts", "Verifier", "y_{i,j}\\in\\{0,1\\}")),
-        ("overview", ("GRPO", "advantages", "updates $\\theta$")),
-        ("overview", ("hidden states", "last $\\Vert$ mean", "LayerNorm", "GELU", "sigmoid", "MSE")),
-        ("overview", ("binary: $y_{i,j}$", "group: $\\bar y_i$ if correct", "else 0", "group accuracy $\\bar y_i$")),
-        ("overview", ("stop-gradient", "separate parameters", "direct supervision")),
-        ("overview", ("chronological order", "{T-1}", "Inference", "response $r$", "c\\in[0,1]", "confidence")),
-    ],
-)
-def test_key_terms_stand_in_the_diagram(name, terms):
-    with paper_style():
-        words = [text.get_text() for text in DIAGRAMS[name]().axes[0].texts]
-    for term in terms:
-        assert any(term in word for word in words), term
-
-
 def test_parameters_change_separately_in_all_but_the_coupled_paradigm():
     """The heavy arrows of a panel end at one learner (coupled) or at two."""
     with paper_style():

@@ -181,19 +181,6 @@ def test_a_registered_training_set_says_what_became_of_its_questions(repository)
     assert frame["SelfConsis classes of factual answers"] == "First that the judge finds equal"
 
 
-def test_the_final_block_is_read_whatever_else_is_kept():
-    for layers in ("all", "final"):
-        found = settings(features={"layers": layers})
-        assert found["Companion training: Representation layer"] == "Final transformer block"
-
-
-def test_a_checkpoint_says_its_own_width():
-    hub = {"source": "checkpoint", "label": "Qwen3-8B", "path": "./Qwen3-8B", "depth": 36, "width": 4096}
-    found = settings(backbones={"a": hub})
-    assert found["Policy training: Backbone"] == "Qwen3-8B"
-    assert found["Companion training: Input dimension (Qwen3-8B)"] == "8,192"
-
-
 def test_an_algorithm_shows_settings_of_its_own(repository):
     """The paper study's: those of the published code of RLCR and DCPO (appendix B.2)."""
     found = prepared(load_study(repository / "config/paper.yaml"))

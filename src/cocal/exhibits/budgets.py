@@ -1,19 +1,16 @@
 """Confidence quality of CoCal and PostCal at matched budgets (fig:rq4_cocal_vs_posthoc)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.base.types import Figure
 from cocal.exhibits.drawing.curves import draw_prefixes, prepare_curves
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Layout, prepare = CurvesLayout, prepare_curves
 _METHODS = ("cocal-binary", "postcal-binary")
@@ -35,6 +32,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     return draw_prefixes(numbers, layout, "Matched budget (rollout steps)")

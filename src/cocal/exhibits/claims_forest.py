@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -12,12 +12,9 @@ from cocal.evidence.predicates import FAILS, HOLDS, OPEN
 from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
+from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.study.plan import has_methods
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Layout = ClaimsLayout
 _LOOKS = {
@@ -68,7 +65,7 @@ def prepare(layout: Layout, *, ledger: tuple[Claim, ...], **inputs: Any) -> pd.D
     return kept.reset_index(drop=True)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """One row for each claim, in the order of the paper."""
     from matplotlib.figure import Figure
 
@@ -93,7 +90,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     return figure
 
 
-def _rows(ax: "Axes", numbers: pd.DataFrame, claims: Sequence[str]) -> None:
+def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
     """Margins from top to bottom; where the interval leaves the panel it ends at its edge."""
     titles = numbers.drop_duplicates("claim").set_index("claim")["title"]
     for source in (PAPER, REPLICATES, STUDY):

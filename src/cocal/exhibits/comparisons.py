@@ -1,7 +1,7 @@
 """Paired differences between CoCal and every other method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import pandas as pd
 from pydantic import AfterValidator, Field
@@ -26,12 +26,10 @@ from cocal.exhibits.typesetting.blocks import method_groups, metric_block
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid
 from cocal.exhibits.typesetting.numbers import signed
 from cocal.exhibits.typesetting.wording import counted
+from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import resamples_file
-
-if TYPE_CHECKING:
-    from cocal.metrics.resamples import Resamples
 
 _OURS = ("cocal-binary", "cocal-group")
 _LABELS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
@@ -88,7 +86,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
-def prepare(layout: Layout, resamples: "Resamples") -> pd.DataFrame:
+def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average.
 
     Args:
@@ -111,7 +109,7 @@ def prepare(layout: Layout, resamples: "Resamples") -> pd.DataFrame:
     return with_holm(compare(resamples, pairs))
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: "Resamples") -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid:
     """Set the table, with a block for each of our methods and macro average; the page adds those of the data sets."""
     macros = [Labelled(name=one.name, label=f"Macro average, {one.label}") for one in layout.domains]
     sets = [one for domain in layout.domains for one in domain.datasets]

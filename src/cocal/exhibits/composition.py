@@ -1,7 +1,6 @@
 """Errors in the training data of CoCal and PostCal, and their mean confidence (fig:rq4_error_confidence)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.base.types import Axes, Cube, Figure
 from cocal.exhibits.drawing.curves import (
     SEED_WHISKERS,
     logarithmic,
@@ -24,11 +24,6 @@ from cocal.exhibits.drawing.curves import (
 from cocal.exhibits.drawing.style import INK
 from cocal.study.plan import budget_prefixes, has_methods
 from cocal.study.results import companion_folder, metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Layout = CurvesLayout
 _METHODS = ("cocal-binary", "postcal-binary")
@@ -79,7 +74,7 @@ def _words(experience: tuple[str, int]) -> str:
     return "{}, {} steps".format(*experience)
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset", companions: Sequence[CompanionSpec]) -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) -> pd.DataFrame:
     """Composition of the training responses and macro mean confidence, by budget.
 
     Args:
@@ -116,7 +111,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset", companions: Sequence[Companio
     return pd.concat([tested, trained], ignore_index=True)
 
 
-def plot_composition(ax: "Axes", panel: pd.DataFrame) -> None:
+def plot_composition(ax: Axes, panel: pd.DataFrame) -> None:
     """Plot the share of incorrect training responses, in percent, against the budget.
 
     Args:
@@ -126,7 +121,7 @@ def plot_composition(ax: "Axes", panel: pd.DataFrame) -> None:
     logarithmic(ax, sorted(panel["source_step"].unique()))
 
 
-def plot_mean_confidence(ax: "Axes", panel: pd.DataFrame, accuracy: float) -> None:
+def plot_mean_confidence(ax: Axes, panel: pd.DataFrame, accuracy: float) -> None:
     """Plot the mean test confidence against the budget, with a dashed line at the task accuracy.
 
     Args:
@@ -137,7 +132,7 @@ def plot_mean_confidence(ax: "Axes", panel: pd.DataFrame, accuracy: float) -> No
     ax.axhline(accuracy, **_ACCURACY, zorder=0)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw both panels."""
     from matplotlib.lines import Line2D
 

@@ -6,7 +6,6 @@ confidences are. Whether a study resembles the paper's shows here; no method's c
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -19,6 +18,7 @@ from cocal.evidence.published import MACRO, METRICS, Published
 from cocal.exhibits.base.exhibit import PUBLISHED, TableExhibit
 from cocal.exhibits.base.inputs import mean_cell
 from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, labelled, of_main
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.metrics.calibration import bin_index
 from cocal.metrics.cells import read_cell
@@ -26,9 +26,6 @@ from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.study.plan import final_methods, final_predictions, has_methods, macro_averages
 from cocal.study.prefix import Prefix
 from cocal.study.results import companion_folder, metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _GAPS = "Accuracy less that of GRPO's policy (points)"
 """The condition with which the second half of the table begins; every study has the gap of the pre-RL model."""
@@ -116,7 +113,7 @@ def _states(method: str) -> bool:
 
 def prepare(
     layout: Layout,
-    metrics: "xr.Dataset",
+    metrics: Cube,
     companions: Sequence[CompanionSpec],
     predictions: Sequence[pd.DataFrame],
     published: Published,
@@ -149,12 +146,12 @@ def prepare(
     return frame[["condition", "of", "metric", "value", "paper", "ratio", "place"]]
 
 
-def _value(layout: Layout, metrics: "xr.Dataset", method: str, dataset: str, metric: str) -> float:
+def _value(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> float:
     cell = mean_cell(layout.backbone, method, layout.step, dataset)
     return read_cell(metrics, cell, [metric])["value"].item()
 
 
-def _measured(layout: Layout, domain: str, metrics: "xr.Dataset", published: Published) -> Iterator[tuple]:
+def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) -> Iterator[tuple]:
     titles = {metric: title for title, metric in METRICS.items()}
     for title, (table, method, metric) in _CONDITIONS[domain].items():
         sets = layout.domains[domain] if metric == "accuracy" else ()
@@ -188,7 +185,7 @@ def _retained(layout: Layout, companions: Sequence[CompanionSpec], published: Pu
     yield from shares
 
 
-def _gaps(layout: Layout, metrics: "xr.Dataset", published: Published) -> Iterator[tuple]:
+def _gaps(layout: Layout, metrics: Cube, published: Published) -> Iterator[tuple]:
     """Accuracies of other policies less that of GRPO's, as macro averages over mathematics."""
 
     def accuracy(method: str) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """Confidence quality of each stage's companions on the policies of all stages (fig:rq3_cross_iter)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,18 +10,13 @@ from cocal.errors import ConfigError
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.inputs import mean_cell
 from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.base.types import Axes, Colormap, Cube, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER, metric_text
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
 
 Layout = CurvesLayout
 _FRAME = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.1}
@@ -31,7 +25,7 @@ _MOST_AT_HALF_WIDTH = 3
 """Largest number of stages whose numbers can be read in a figure of half the text's width."""
 
 
-def shades() -> "Colormap":
+def shades() -> Colormap:
     """Colours from the worst value to the best: one hue that darkens, but stays light enough to read black text."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
@@ -55,7 +49,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
     Args:
@@ -82,7 +76,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     return read_cells(metrics, cells, ["source_step", "step"], CONFIDENCE_QUALITY)
 
 
-def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -> None:
+def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> None:
     """Draw a square with its value for each pair of stages: rows are sources, columns targets, frames matched stages.
 
     The colours span the values of the panel, with the best one darkest.
@@ -110,7 +104,7 @@ def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -
     ax.spines[:].set_visible(False)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw heat maps of the ECE and of the AUROC."""
     from matplotlib.patches import Patch
 

@@ -6,19 +6,16 @@ Both are compared on the responses for which both have a valid confidence, so th
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.base.types import Figure
 from cocal.exhibits.drawing.curves import QUESTION_WHISKERS, method_handles, metric_row, plot_stages, prepare_curves
 from cocal.exhibits.drawing.style import HALF_WIDTH
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Layout, prepare = CurvesLayout, prepare_curves
 
@@ -47,7 +44,7 @@ def transferred_methods(study: Study) -> list[str]:
     return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     return metric_row(
         numbers,

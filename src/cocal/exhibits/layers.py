@@ -1,7 +1,7 @@
 """Confidence quality by the layer that the companions read (fig:layer_depth)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import AfterValidator, Field
@@ -13,17 +13,13 @@ from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.inputs import cube_of, mean_cell
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Layers, distinct, macro_source, origin
+from cocal.exhibits.base.types import Axes, Cube, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER
 from cocal.study.plan import has_methods, layers_of
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
 _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
@@ -88,7 +84,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """Macro averages of companions that read one layer each.
 
     Args:
@@ -133,7 +129,7 @@ def _level_with_best(case: pd.DataFrame) -> pd.Series:
     return known & ~worse
 
 
-def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
+def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
     """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds.
 
     A diamond marks the final layer, and a white dot each layer that is level with the best.
@@ -154,7 +150,7 @@ def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
     ax.margins(x=0.04, y=0.08)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     from matplotlib.lines import Line2D
 

@@ -5,24 +5,20 @@ Beyond the paper, its page and its CSV say which values are separable from the b
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.study import Study
 from cocal.evidence.comparisons import COMPARED, separable_from_best
 from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting import accuracy
 from cocal.exhibits.typesetting.accuracy import CAPTION, AccuracyLayout, accuracy_layout, main_methods
 from cocal.exhibits.typesetting.blocks import method_labels, metric_block
 from cocal.exhibits.typesetting.grid import Cell, Grid
+from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.results import metrics_file, resamples_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from cocal.metrics.resamples import Resamples
 
 Layout = AccuracyLayout
 
@@ -42,7 +38,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
-def prepare(layout: AccuracyLayout, metrics: "xr.Dataset", resamples: "Resamples | None" = None) -> pd.DataFrame:
+def prepare(layout: AccuracyLayout, metrics: Cube, resamples: Resamples | None = None) -> pd.DataFrame:
     """Return the numbers of the table, and with the resamples one column more.
 
     Args:
@@ -65,9 +61,7 @@ def prepare(layout: AccuracyLayout, metrics: "xr.Dataset", resamples: "Resamples
     return numbers.assign(separable_from_best=[found.get(key, "") for key in keys])
 
 
-def grid(
-    numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: "xr.Dataset", resamples: "Resamples | None" = None
-) -> Grid:
+def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube, resamples: Resamples | None = None) -> Grid:
     """Set the table as the paper does; its page also says what is separable from the best."""
     made = accuracy.grid(numbers, layout, metrics=metrics)
     if resamples is None:

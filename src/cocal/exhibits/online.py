@@ -1,7 +1,6 @@
 """Companions that learn while the policy trains, beside replayed ones (section 4.1, practical implementation)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -10,14 +9,11 @@ from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import MethodsLayout, Steps, of_backbone
+from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import INK
 from cocal.study.online import online_file, windows
 from cocal.study.plan import has_methods
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SMOOTHED = 10
 """Number of rollout steps over which the bold curves average."""
@@ -88,7 +84,7 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     return found[["window", "source_step", "responses", "metric", "value", "seed_sd", "kept_bytes"]]
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     from matplotlib.lines import Line2D
 
@@ -104,7 +100,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     counts = sorted(numbers["responses"].unique())
     responses = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
 
-    def plot(ax: "Axes", panel: pd.DataFrame) -> None:
+    def plot(ax: Axes, panel: pd.DataFrame) -> None:
         by_window = {window: rows.set_index("source_step")["value"] for window, rows in panel.groupby("window")}
         for window, colour in looks.items():
             curve = by_window[window]

@@ -1,7 +1,6 @@
 """Confidence before and after the response (appendix F.4, tab:pre_generation)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -10,15 +9,13 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
 from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, of_main
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Grid
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
 from cocal.metrics.cells import read_cells
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _METHODS = {"cocal-pre-generation": "Pre-generation", "cocal-group": "Post-generation (group)"}
 _DOMAINS = {"mathematics": (MATHEMATICS, "Mathematics"), "factual": (FACTUAL, "Factual QA")}
@@ -55,7 +52,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """The numbers of the table, one per row, on the same responses, averaged over the seeds.
 
     Returns:
@@ -73,7 +70,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     return read_cells(metrics, cells, ["domain", "method"], PAIR)
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: "xr.Dataset") -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     """Set the table, which marks no value."""
     domains = "of each domain" if len(layout.domains) > 1 else f"of {layout.domains[0].label}"
     cells = ranked_cells(numbers, "domain", kinds=())

@@ -1,7 +1,7 @@
 """Proper scores, calibration errors without equal-width bins, and selective risk of every method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import pandas as pd
 from pydantic import AfterValidator, Field
@@ -12,6 +12,7 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
 from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, Labelled, MethodsLayout, Names, Step, distinct, of_main
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.exhibits.typesetting.blocks import method_groups, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Grid
@@ -22,9 +23,6 @@ from cocal.metrics.scores import SCORES
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _NOUNS = {MATHEMATICS: "mathematical set", FACTUAL: "factual set"}
 
@@ -72,7 +70,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return the scores of every set and of the macro averages; methods with seeds are averaged over them.
 
     Args:
@@ -95,7 +93,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     return read_cells(metrics, cells, ["dataset", "method"], SCORES)
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: "xr.Dataset") -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     """Set the table, with a block for the macro average of each domain."""
     groups = {domain.name: domain.datasets for domain in layout.domains}
     short = short_rates(numbers, layout.quality, groups)

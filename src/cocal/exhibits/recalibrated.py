@@ -1,7 +1,6 @@
 """Rivals on equal footing: scores that learn from the same rollouts as the companions (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -12,6 +11,7 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
 from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Names, of_main
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Grid
 from cocal.exhibits.typesetting.rates import doubts, short_rates
@@ -21,9 +21,6 @@ from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import metrics_file
 from cocal.study.rivals import CALIBRATIONS, RIVALS, Calibration, all_rivals, named
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _LABELS = {
     "token-probability": "TokenProb",
@@ -79,7 +76,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds.
 
     Args:
@@ -108,7 +105,7 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     return numbers
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: "xr.Dataset") -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     """Set the table, with a group of rows for each calibration."""
     short = short_rates(numbers, layout.quality, layout.domains)
     cells = ranked_cells(numbers[numbers["dataset"].isin(layout.domains)], short=short)

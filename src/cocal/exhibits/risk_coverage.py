@@ -1,7 +1,7 @@
 """Selective risk against coverage of every method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,16 +12,13 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.inputs import rows_by_seed
 from cocal.exhibits.base.layouts import MethodsLayout, Names, of_main
+from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.curves import look_of, method_handles, panel_row
 from cocal.exhibits.drawing.style import INK
 from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.ordered import Ordered
 from cocal.study.plan import final_predictions
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
@@ -97,7 +94,7 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
     return pd.concat(map(pd.DataFrame, parts), ignore_index=True)
 
 
-def plot_risks(ax: "Axes", panel: pd.DataFrame) -> None:
+def plot_risks(ax: Axes, panel: pd.DataFrame) -> None:
     """Draw the curves of one panel: rows of `prepare` for its methods and, where they are shown, for the references."""
     for place, (name, curve) in enumerate(panel.groupby("curve", sort=False)):
         own = {"zorder": 1} if name in REFERENCES else {**look_of(name), "markevery": (2 * place, 19)}
@@ -106,7 +103,7 @@ def plot_risks(ax: "Axes", panel: pd.DataFrame) -> None:
     ax.set_xticks([0, 20, 40, 60, 80, 100])
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the methods that share their responses, and one of the others."""
     from matplotlib.lines import Line2D
 

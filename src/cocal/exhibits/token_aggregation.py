@@ -1,7 +1,7 @@
 """Confidence quality by the pooled states that a companion reads (appendix F.2, tab:response_features)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pandas as pd
 from pydantic import AfterValidator, Field
@@ -12,6 +12,7 @@ from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.inputs import cube_of, mean_cell, seeds_of
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Grid
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
@@ -19,9 +20,6 @@ from cocal.methods import cocal_binary
 from cocal.metrics.cells import read_cells
 from cocal.study.plan import has_methods, layers_of
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _METHOD = "cocal-binary"
 _POOLINGS = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
@@ -70,7 +68,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
 
     Args:
@@ -92,7 +90,7 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Sequence["xr.Dataset"]) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Sequence[Cube]) -> Grid:
     """Set the table; the best value of a column is bold."""
     cells = ranked_cells(numbers, "backbone", "pooling", kinds=("best",))
     return Grid(

@@ -1,21 +1,17 @@
 """Accuracy, confidence, calibration and discrimination over the stages of training (fig:training_dynamics)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.base.types import Cube, Figure
 from cocal.exhibits.drawing.curves import QUESTION_WHISKERS, method_handles, metric_row, plot_stages, read_curves
 from cocal.exhibits.typesetting.accuracy import stage_methods
 from cocal.metrics.calibration import METRICS
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
 
 Layout = CurvesLayout
 
@@ -35,12 +31,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """All four metrics; see `cocal.exhibits.drawing.curves.read_curves`."""
     return read_curves(layout, metrics, METRICS)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw one panel per metric."""
     source = f"{layout.source}; {QUESTION_WHISKERS}"
     handles = method_handles(layout.methods)

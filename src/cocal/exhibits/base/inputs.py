@@ -5,7 +5,7 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import Any, get_origin
 
 import pandas as pd
 
@@ -15,6 +15,7 @@ from cocal.evidence.claims import read_claims
 from cocal.evidence.published import read_published
 from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES
 from cocal.exhibits.base.layouts import Layout
+from cocal.exhibits.base.types import Cube
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
@@ -23,9 +24,6 @@ from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, RESPONSES
 from cocal.store.lineage import Product, trace
 from cocal.study.costs import Cost, Latency, read_cost
 from cocal.study.lineage import Source, descent
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answer", "answer_class", "correct")
 """Columns of the responses that exhibits read: all that a choice among them depends on."""
@@ -125,7 +123,7 @@ def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str 
     return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
 
 
-def cube_of(backbone: str, cubes: "Sequence[xr.Dataset]") -> "xr.Dataset":
+def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
     """The one of several metric cubes that holds a backbone.
 
     Raises:
@@ -164,6 +162,6 @@ def rows_by_seed(
     return found
 
 
-def seeds_of(cube: "xr.Dataset") -> int:
+def seeds_of(cube: Cube) -> int:
     """Number of companion seeds in a metric cube; its other label is their mean."""
     return cube.sizes["seed"] - 1

@@ -2,22 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from cocal.config.methods import METHODS
 from cocal.exhibits.base.inputs import mean_cell
 from cocal.exhibits.base.layouts import CurvesLayout
+from cocal.exhibits.base.types import Artist, Axes, Cube, Figure, Line2D
 from cocal.exhibits.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH
 from cocal.metrics.cells import read_cells
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 TITLES = {
     "accuracy": "Accuracy (%)",
@@ -41,7 +35,7 @@ _RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
 legend, and of a line of small print."""
 
 
-def read_curves(layout: CurvesLayout, cube: "xr.Dataset", metrics: Sequence[str] = CONFIDENCE_QUALITY) -> pd.DataFrame:
+def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFIDENCE_QUALITY) -> pd.DataFrame:
     """Return macro averages of every method at every step; companions are averaged over their seeds.
 
     Args:
@@ -70,12 +64,12 @@ def read_curves(layout: CurvesLayout, cube: "xr.Dataset", metrics: Sequence[str]
     return read_cells(cube, cells, ["source_step" if fixed else "step", "method"], metrics)
 
 
-def prepare_curves(layout: CurvesLayout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
     """Return the numbers of a figure of ECE and AUROC; see `read_curves`."""
     return read_curves(layout, metrics)
 
 
-def plot_stages(ax: "Axes", panel: pd.DataFrame) -> None:
+def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
     """Draw one metric over the stages, with its interval as whiskers.
 
     Args:
@@ -85,7 +79,7 @@ def plot_stages(ax: "Axes", panel: pd.DataFrame) -> None:
     plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
 
 
-def plot_prefixes(ax: "Axes", panel: pd.DataFrame) -> None:
+def plot_prefixes(ax: Axes, panel: pd.DataFrame) -> None:
     """Draw one metric against the rollout steps learnt from, with whiskers of one standard deviation over the seeds.
 
     Args:
@@ -96,7 +90,7 @@ def plot_prefixes(ax: "Axes", panel: pd.DataFrame) -> None:
     logarithmic(ax, sorted(panel["source_step"].unique()))
 
 
-def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> "Figure":
+def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
     """Draw a panel of the ECE and one of the AUROC.
 
     Args:
@@ -109,7 +103,7 @@ def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> "F
     return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
 
 
-def metric_row(numbers: pd.DataFrame, plot: "Callable[[Axes, pd.DataFrame], object]", **row: Any) -> "Figure":
+def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
     """Draw a panel for each metric, in the order of the numbers.
 
     Args:
@@ -124,7 +118,7 @@ def metric_row(numbers: pd.DataFrame, plot: "Callable[[Axes, pd.DataFrame], obje
     return figure
 
 
-def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
+def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
     """Draw one curve for each method, in the order of the rows.
 
     Args:
@@ -154,7 +148,7 @@ def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1
     ax.margins(x=0.12, y=0.08)
 
 
-def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
+def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
     """Give the axis at least three ticks; if no value is defined, remove them and say so in the middle of the panel.
 
     Args:
@@ -169,7 +163,7 @@ def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
         ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
 
 
-def logarithmic(ax: "Axes", steps: Sequence[int]) -> None:
+def logarithmic(ax: Axes, steps: Sequence[int]) -> None:
     """Make the horizontal axis logarithmic and label each step."""
     from matplotlib.ticker import NullLocator
 
@@ -185,13 +179,13 @@ def panel_row(
     *,
     height: float | None,
     label: str,
-    handles: "Sequence[Artist]",
+    handles: Sequence[Artist],
     source: str,
     width: float = TEXT_WIDTH,
     left: float = 0.34,
     between: float = 0.36,
     columns: int | None = None,
-) -> "tuple[Figure, list[Axes]]":
+) -> tuple[Figure, list[Axes]]:
     """Make empty panels side by side, with the axis label, the legend and the small print below them.
 
     All sizes are in inches.
@@ -231,7 +225,7 @@ def panel_row(
     return figure, panels
 
 
-def method_handles(methods: Sequence[str]) -> "list[Line2D]":
+def method_handles(methods: Sequence[str]) -> list[Line2D]:
     """Return the legend entries of the methods' curves."""
     from matplotlib.lines import Line2D
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.inputs import rows_by_seed
 from cocal.exhibits.base.layouts import Labels, MethodsLayout, labelled, of_main
+from cocal.exhibits.base.types import Artist, Axes, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.exhibits.typesetting.wording import counted
@@ -20,12 +21,6 @@ from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
 from cocal.study.plan import available_methods, final_predictions
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 FEW = 10
 """Bins with fewer responses are drawn pale, because their accuracy is mostly chance: with ten responses its standard
@@ -117,7 +112,7 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
     return pd.concat(panels, ignore_index=True)
 
 
-def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, colour: str) -> None:
+def plot_reliability(ax_top: Axes, ax_bottom: Axes, panel: pd.DataFrame, colour: str) -> None:
     """Draw one reliability diagram above its histogram of confidence.
 
     A bar reaches to the accuracy of its bin, which a cap marks. The gap between the accuracy and the bin's mean
@@ -157,7 +152,7 @@ def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, col
     ax_bottom.yaxis.set_major_locator(MaxNLocator(2, integer=True))
 
 
-def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> Figure:
     """Draw all diagrams, with a row of panels for each data set and a column for each method.
 
     Args:
@@ -193,7 +188,11 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
     if len(seeded):
         seed, seeds = (int(seeded[name].iloc[0]) for name in ("seed", "seeds"))
         source = f"{source}; companions of seed {seed}, in brackets the mean of {counted(seeds, 'seed')}"
-    _captions(figure, grid, source)
+    middle = (grid.left + TEXT_WIDTH - grid.right) / 2
+    low, legend = (grid.point(middle, grid.height - above) for above in (0.04, 0.18))
+    figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
+    figure.legend(handles=legend_entries(), loc="lower center", bbox_to_anchor=legend, ncols=3, **LEGEND)
+    figure.text(*low, source, ha="center", va="bottom", **SMALL_PRINT)
     return figure
 
 
@@ -221,23 +220,16 @@ class _Grid:
         return replace(natural, diagram=scale * natural.diagram, histogram=scale * natural.histogram)
 
     @property
-    def top(self) -> float:
-        return 0.36 + 2 * _LINE * self.narrow
-
-    @property
-    def rows_apart(self) -> float:
-        return 0.34 + _LINE * self.narrow
-
-    @property
     def pitch(self) -> float:
-        return self.diagram + self.between + self.histogram + self.rows_apart
+        """Distance between the tops of two rows."""
+        return self.diagram + self.between + self.histogram + 0.34 + _LINE * self.narrow
 
     @property
     def height(self) -> float:
-        return self.top + self.rows * self.pitch - self.rows_apart + self.bottom
+        return self.diagram_top(self.rows - 1) + self.diagram + self.between + self.histogram + self.bottom
 
     def diagram_top(self, row: int) -> float:
-        return self.top + row * self.pitch
+        return 0.36 + 2 * _LINE * self.narrow + row * self.pitch
 
     def histogram_top(self, row: int) -> float:
         return self.diagram_top(row) + self.diagram + self.between
@@ -251,33 +243,24 @@ class _Grid:
         return x, y, self.panel / TEXT_WIDTH, size / self.height
 
 
-def _panel_titles(diagram: "Axes", histogram: "Axes", one: pd.Series, label: str | None, grid: _Grid) -> None:
+def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, grid: _Grid) -> None:
     metrics = []
     for name in CONFIDENCE_QUALITY:
         of_seeds = f" ({metric_text(name, one[f'{name}_of_seeds'])})" if one["seeds"] > 1 else ""
         metrics.append(f"{name.upper()} {metric_text(name, one[name])}{of_seeds}")
-    text = ("\n" if grid.narrow else "   ").join(metrics)
-    diagram.text(
-        0.5,
-        1 + 0.03 / grid.diagram,
-        text,
-        transform=diagram.transAxes,
-        ha="center",
-        va="bottom",
-        fontsize=min(7, 72 * (grid.panel + grid.columns_apart) / _TITLE),
-        linespacing=1.1,
-    )
+    size = min(7, 72 * (grid.panel + grid.columns_apart) / _TITLE)
+    where = {"transform": diagram.transAxes, "ha": "center", "va": "bottom", "fontsize": size, "linespacing": 1.1}
+    diagram.text(0.5, 1 + 0.03 / grid.diagram, ("\n" if grid.narrow else "   ").join(metrics), **where)
     if label:
         above = 72 * (0.05 + _LINE * (1.2 + grid.narrow))
-        diagram.set_title(
-            label.replace(" (", "\n(") if grid.narrow else label, fontweight="bold", pad=above, linespacing=0.95
-        )
+        shown = label.replace(" (", "\n(") if grid.narrow else label
+        diagram.set_title(shown, fontweight="bold", pad=above, linespacing=0.95)
     some_invalid = one["n_valid"] < one["n"]
     n = f"{one['n_valid']:,} of {one['n']:,} valid" if some_invalid else f"n = {one['n']:,}"
     histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)
 
 
-def legend_entries() -> "list[Artist]":
+def legend_entries() -> list[Artist]:
     """The entries of a legend that explains the marks of `plot_reliability`."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -289,19 +272,6 @@ def legend_entries() -> "list[Artist]":
         Patch(**(_UNDER | {"facecolor": "#d6d6d6"}), label="confidence below accuracy"),
         Patch(facecolor=_paler("#8a8a8a"), edgecolor=_PALE, linewidth=0.4, label=f"fewer than {FEW} responses"),
     ]
-
-
-def _captions(figure: "Figure", grid: _Grid, source: str) -> None:
-    middle = (grid.left + TEXT_WIDTH - grid.right) / 2
-    figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
-    figure.legend(
-        handles=legend_entries(),
-        loc="lower center",
-        bbox_to_anchor=grid.point(middle, grid.height - 0.18),
-        ncols=3,
-        **LEGEND,
-    )
-    figure.text(*grid.point(middle, grid.height - 0.04), source, ha="center", va="bottom", **SMALL_PRINT)
 
 
 def _paler(colour: str) -> tuple[float, ...]:

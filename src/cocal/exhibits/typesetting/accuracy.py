@@ -2,7 +2,7 @@
 forms at earlier stages (appendix C.1), under transfer to factual questions, and for another backbone (appendix F.1)."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 from pydantic import Field
@@ -13,6 +13,7 @@ from cocal.config.methods import METHODS, MethodName
 from cocal.config.study import Study
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.blocks import method_groups, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Block, Grid
 from cocal.exhibits.typesetting.rates import doubts, rate_block, short_rates
@@ -20,9 +21,6 @@ from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, UNDEFINED_VA
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import read_cells
 from cocal.study.plan import available_methods
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _BLOCK = 3
 """Number of data sets side by side in one block."""
@@ -115,7 +113,7 @@ def _wrong_rows(study: Study, sets: Sequence[str], wrong: Mapping[str, int]) -> 
     return sentences
 
 
-def prepare(layout: AccuracyLayout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
     """Return the numbers of the table, one per row; methods with seeds are averaged over them.
 
     Returns:
@@ -133,7 +131,7 @@ def prepare(layout: AccuracyLayout, metrics: "xr.Dataset") -> pd.DataFrame:
     return read_cells(metrics, cells, ["dataset", "method"])
 
 
-def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: "xr.Dataset") -> Grid:
+def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube) -> Grid:
     """Set the table. Print has the macro average last, as the paper does; a web page has it first."""
     short = short_rates(numbers, layout.quality, {layout.macro: [one.name for one in layout.datasets]})
     cells = ranked_cells(numbers, short=short)
