@@ -8,30 +8,17 @@ from matplotlib.figure import Figure
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits import training_dynamics
-from cocal.exhibits.base.layouts import CurvesLayout
 from cocal.exhibits.drawing.curves import draw_prefixes, plot_curves, plot_prefixes, plot_stages, prepare_curves
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
 from cocal.metrics.cube import metric_cube
 from drawn_texts import assert_texts_apart
 from sample_predictions import STAGES, sample_predictions, sweep_cube
+from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
 COMPANIONS = ("cocal-group", "cocal-binary")
 SOURCE_STEPS = (2, 5, 10)
-
-
-def layout(methods=COMPANIONS, steps=SOURCE_STEPS, **changes) -> CurvesLayout:
-    content = {
-        "study": "embedded",
-        "caption": "Tiny policies.",
-        "backbone": "tiny-a",
-        "backbone_label": "Tiny A",
-        "macro": MACRO,
-        "methods": methods,
-        "steps": steps,
-    }
-    return CurvesLayout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +30,10 @@ def stages():
 @pytest.fixture(scope="module")
 def sweep():
     return sweep_cube(*DATASETS, methods=COMPANIONS, source_steps=SOURCE_STEPS, step=20)
+
+
+def layout(methods=COMPANIONS, steps=SOURCE_STEPS, **changes):
+    return curves_layout(methods, steps, **changes)
 
 
 def dynamics(cube, methods=STAGES, stages=(20, 60)) -> pd.DataFrame:

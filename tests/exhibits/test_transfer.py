@@ -11,7 +11,6 @@ from matplotlib.patches import Rectangle
 from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.exhibits import cross_iteration, cross_policy
-from cocal.exhibits.base.layouts import CurvesLayout
 from cocal.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
@@ -21,6 +20,7 @@ from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
 from exhibits_by_name import make
 from sample_predictions import sample_predictions
+from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
@@ -28,18 +28,6 @@ STAGES = (20, 40, 60)
 POLICIES = ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
 LONG = {"study": "rehearsal", "backbone_label": "Tiny-Qwen3-deep"}
 """Words of the small print that take much room."""
-
-
-def layout(methods, steps=STAGES, **changes) -> CurvesLayout:
-    content = {
-        "study": "embedded",
-        "caption": "Tiny policies.",
-        "backbone": "tiny-a",
-        "backbone_label": "Tiny A",
-        "methods": methods,
-        "steps": steps,
-    }
-    return CurvesLayout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +48,10 @@ def policies() -> xr.Dataset:
     methods = (*POLICIES, "cocal-binary")
     frame = pd.concat([sample_predictions(*DATASETS, methods=methods, step=step) for step in STAGES])
     return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
+
+
+def layout(methods, steps=STAGES, **changes):
+    return curves_layout(methods, steps, **changes)
 
 
 def iterations(cube, stages=STAGES) -> pd.DataFrame:

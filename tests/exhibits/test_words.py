@@ -12,14 +12,12 @@ from claims_study import SCOPE
 from cocal.exhibits import claims, claims_forest
 from cocal.exhibits.base.registry import module_of
 from cocal.exhibits.drawing.style import paper_style
-from cocal.exhibits.typesetting.html import page
-from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.scores import ALL
 from cocal.metrics.shown import metric_text
 from coded_inputs import policy_of
 from drawn_texts import assert_texts_apart
 from meant_words import DATASETS, FIGURES, ITSELF, MARKS, METHODS, SHARES, TABLES, UNITS, WORDS, inputs_of, judged, made
-from printed import Printed, of_latex, of_page
+from printed import Printed, of_blocks
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def test_every_printed_value_is_the_one_that_its_words_name(name, tables):
     numbers, grid, _ = tables(name)
     if name == "claims":
         grid = replace(grid, details=())
-    for printed in (of_latex(latex(grid)), of_page(page(grid))):
+    for printed in (of_blocks(grid.blocks), of_blocks((*(grid.page_blocks or grid.blocks), *grid.details))):
         read = []
         for value in printed:
             found, shown = meant(name, value.words)
@@ -85,7 +83,7 @@ def assert_says(name: str, value: Printed, row: pd.Series, shown: list[str]) -> 
 @pytest.mark.parametrize("name", MARKS)
 def test_the_best_and_the_second_best_of_a_column_carry_the_marks(name, tables):
     _, grid, _ = tables(name)
-    for printed in (of_latex(latex(grid)), of_page(page(replace(grid, details=())))):
+    for printed in (of_blocks(grid.blocks), of_blocks(grid.page_blocks or grid.blocks)):
         for column in {value.column for value in printed}:
             ranked = [value for value in printed if value.column == column and value.text != "–"]
             head = ranked[0].words[-1]

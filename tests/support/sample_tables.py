@@ -4,6 +4,7 @@ import xarray as xr
 
 from cocal.config.study import Study
 from cocal.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
+from cocal.exhibits.base.layouts import CurvesLayout
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal.study.costs import Cost, Latency
 from coded_inputs import coded_cube
@@ -25,17 +26,18 @@ TIMES = {
 def accuracy_layout(*datasets: str, **changes) -> AccuracyLayout:
     """The main table of the sample on these sets."""
     content = {
-        "study": "embedded",
-        "caption": "Tiny policies of 0.4 M parameters & synthetic questions.",
-        "backbone": "tiny-a",
-        "backbone_label": "Tiny A",
-        "step": 60,
+        **BACKBONE,
         "datasets": [{"name": name, "label": name.upper()} for name in datasets],
-        "macro": "macro-mathematics",
         "methods": list(METHODS),
         "highlight": "cocal-binary",
     }
     return AccuracyLayout(**(content | changes))
+
+
+def curves_layout(methods, steps, **changes) -> CurvesLayout:
+    """Curves of these methods over these steps."""
+    content = BACKBONE | {"caption": "Tiny policies.", "methods": methods, "steps": steps, "step": None}
+    return CurvesLayout(**(content | changes))
 
 
 def aggregation_cubes() -> list[xr.Dataset]:
