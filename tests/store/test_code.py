@@ -102,8 +102,8 @@ EDITS = {
     ),
     "a figure": (
         "exhibits/overview.py",
-        'def draw() -> "Figure":',
-        'def draw(_new: int = 1) -> "Figure":',
+        "def draw() -> Figure:",
+        "def draw(_new: int = 1) -> Figure:",
         {"overview"},
     ),
     "figures' style": ("exhibits/drawing/style.py", '"Creator": "CoCal"', '"Creator": "cocal"', {*FIGURES}),
