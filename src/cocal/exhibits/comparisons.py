@@ -90,7 +90,6 @@ def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average.
 
     Args:
-        layout: The contents of the table.
         resamples: Metrics of every resample of the questions.
 
     Returns:

@@ -78,7 +78,6 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
     """Composition of the training responses and macro mean confidence, by budget.
 
     Args:
-        layout: The contents of the figure.
         metrics: Metric cube of the budgets, with the dimension `source_step`.
         companions: Specs of the companions of every budget.
 

@@ -121,7 +121,6 @@ def prepare(
     """The conditions, one per row.
 
     Args:
-        layout: The contents of the table.
         metrics: Metric cube (`cocal.metrics.cube`) of the backbone.
         companions: Specs of the last step's companions of CoCal and, where the study has it, of PostCal.
         predictions: Predictions at the end of training and of the pre-RL model.

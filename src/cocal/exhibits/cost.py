@@ -86,7 +86,6 @@ def prepare(
     """The times of the table in seconds, with one row per method.
 
     Args:
-        layout: The contents of the table.
         training: Training of the policy, and the states of its rollouts; its items are rollout steps.
         sampling: Sampling of PostCal's responses, and their states.
         fit: Joint fit of the companions on all rollouts; its items are companions.

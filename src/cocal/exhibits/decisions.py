@@ -126,7 +126,6 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
     """Decide, and compute how good the decisions are; companions are averaged over their seeds.
 
     Args:
-        layout: The contents of the table.
         predictions: Table in the contract `PREDICTIONS` of the responses of GRPO's policy at the step.
         responses: For each of `layout.sets` the columns `cocal.exhibits.base.inputs.CHOSEN_FROM` of `RESPONSES`.
 

@@ -88,7 +88,6 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """Macro averages of companions that read one layer each.
 
     Args:
-        layout: The contents of the figure.
         metrics: Metric cubes of sweeps over layers and poolings; each backbone is in exactly one of them.
 
     Returns:

@@ -42,8 +42,6 @@ def prepare(layout: AccuracyLayout, metrics: Cube, resamples: Resamples | None =
     """Return the numbers of the table, and with the resamples one column more.
 
     Args:
-        layout: The contents of the table.
-        metrics: Metric cube (`cocal.metrics.cube`).
         resamples: Metrics of every resample of the questions, if it is to say what is separable.
 
     Returns:

@@ -59,7 +59,6 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of the binary companions.
 
     Args:
-        layout: The contents of the figure.
         scores: Table in the contract of `cocal.store.contracts.PREQUENTIAL`.
 
     Returns:

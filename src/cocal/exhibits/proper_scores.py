@@ -74,7 +74,6 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return the scores of every set and of the macro averages; methods with seeds are averaged over them.
 
     Args:
-        layout: The contents of the table.
         metrics: Metric cube (`cocal.metrics.cube`) with all of `cocal.metrics.scores.SCORES`.
 
     Returns:

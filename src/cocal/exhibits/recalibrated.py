@@ -80,7 +80,6 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds.
 
     Args:
-        layout: The contents of the table.
         metrics: Metric cube (`cocal.metrics.cube`) of the recalibrated rivals.
 
     Returns:

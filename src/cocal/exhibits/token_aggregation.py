@@ -72,7 +72,6 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
 
     Args:
-        layout: The contents of the table.
         metrics: Metric cubes (`cocal.metrics.cube`) over layers and poolings, one per backbone, in any order.
 
     Returns:
