@@ -220,16 +220,23 @@ class _Grid:
         return replace(natural, diagram=scale * natural.diagram, histogram=scale * natural.histogram)
 
     @property
+    def top(self) -> float:
+        return 0.36 + 2 * _LINE * self.narrow
+
+    @property
+    def rows_apart(self) -> float:
+        return 0.34 + _LINE * self.narrow
+
+    @property
     def pitch(self) -> float:
-        """Distance between the tops of two rows."""
-        return self.diagram + self.between + self.histogram + 0.34 + _LINE * self.narrow
+        return self.diagram + self.between + self.histogram + self.rows_apart
 
     @property
     def height(self) -> float:
-        return self.diagram_top(self.rows - 1) + self.diagram + self.between + self.histogram + self.bottom
+        return self.top + self.rows * self.pitch - self.rows_apart + self.bottom
 
     def diagram_top(self, row: int) -> float:
-        return 0.36 + 2 * _LINE * self.narrow + row * self.pitch
+        return self.top + row * self.pitch
 
     def histogram_top(self, row: int) -> float:
         return self.diagram_top(row) + self.diagram + self.between
