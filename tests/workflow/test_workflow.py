@@ -9,7 +9,6 @@ import subprocess
 import pandas as pd
 import pytest
 import yaml
-from tex import missing_of_tex
 
 import started
 from cocal.config import load_study
@@ -19,6 +18,7 @@ from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.owner import claim
 from smoke_study import planned, snakemake
+from tex import missing_of_tex
 
 TABLES = [
     "claims",
