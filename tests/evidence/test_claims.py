@@ -280,7 +280,7 @@ def arguments(files: StudyFiles) -> dict:
 def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
     numbers = claims.prepare(layout, **arguments(files))
     pd.testing.assert_frame_equal(numbers, judged)
-    made = claims.grid(numbers, layout, source="", **arguments(files))
+    made = claims.grid(numbers, layout, **arguments(files))
     text, html = latex(made), page(made)
     assert text.count("does not hold") == (numbers["verdict"] == FAILS).sum()
     assert "2 do not hold" in made.caption

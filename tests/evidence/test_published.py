@@ -175,7 +175,7 @@ def test_our_tables_print_and_mark_the_published_numbers_as_published():
         numbers = published_numbers(table)
         layout = shown[table].layout
         published = tuple(name for name in layout.methods if name in set(numbers["method"]))  # no PostCal in tab. scale
-        made = grid(numbers, layout.model_copy(update={"methods": published}), source="", metrics=five_seeds)
+        made = grid(numbers, layout.model_copy(update={"methods": published}), metrics=five_seeds)
         printed = numbers.set_index(["row", "column"])
         for block in made.blocks:
             sets = [head.text for head in block.heads[0] for _ in range(head.span)]

@@ -15,7 +15,7 @@ from cocal.exhibits import comparisons
 from cocal.exhibits import main as main_table
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
-from cocal.metrics.bootstrap import generator_for, resampled_metrics
+from cocal.metrics.bootstrap import resampled_metrics
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import evaluate_cells
 from cocal.metrics.resamples import MAIN, Resamples, read_resamples, resamples_of
@@ -93,12 +93,6 @@ def test_a_known_effect_is_found_with_its_sign():
     assert np.mean([one.p_value() < 0.05 and one.value > 0 for one in sharper]) > 0.9
     calibrated = [simulated(generator, shift=0.3)[METRICS.index("ece")] for _ in range(40)]
     assert np.mean([one.p_value() < 0.05 and one.value < 0 for one in calibrated]) > 0.9
-
-
-def test_identical_methods_give_p_1_and_an_empty_interval():
-    one = Estimate(0.3, np.random.default_rng(0).random(50), questions="q")
-    assert (one - one).p_value() == 1
-    assert (one - one).interval(0.95) == (0, 0)
 
 
 def test_p_values_have_a_floor_and_count_resamples_beyond_zero():
@@ -220,11 +214,9 @@ def test_what_is_separable_from_the_best(resamples, evaluated):
     assert {"yes", "no"} <= set(said)
     again = separable_from_best(resamples, numbers, 60, level=0.0)
     assert set(again.values()) == {"best", "no"}
-    html = page(main_table.grid(numbers, layout, source="", metrics=evaluated.cube(), resamples=resamples))
+    html = page(main_table.grid(numbers, layout, metrics=evaluated.cube(), resamples=resamples))
     assert "Separable from the best" in html
-    assert "Separable" not in latex(
-        main_table.grid(numbers, layout, source="", metrics=evaluated.cube(), resamples=resamples)
-    )
+    assert "Separable" not in latex(main_table.grid(numbers, layout, metrics=evaluated.cube(), resamples=resamples))
 
 
 STATED = {"study": "s", "caption": "Made up.", "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
@@ -249,7 +241,7 @@ def test_the_table_marks_what_is_separable(resamples):
     assert numbers["dataset"].drop_duplicates().tolist() == ["math500", "aime24", "macro-mathematics"]
     family = numbers[(numbers["dataset"] == "math500") & (numbers["metric"] == "ece")]
     np.testing.assert_allclose(family["p_holm"], holm(family["p"]))
-    text = latex(comparisons.grid(numbers, layout, source="", resamples=resamples))
+    text = latex(comparisons.grid(numbers, layout, resamples=resamples))
     macro = numbers[(numbers["dataset"] == "macro-mathematics")]
     assert text.count(r"\textbf") == (macro["p_holm"] < 0.05).sum() > 0
     assert "Verbal & " in text
@@ -287,8 +279,3 @@ def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
 def test_what_cannot_be_compared_is_refused(words, message, capsys):
     assert main(["compare", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_generators_do_not_depend_on_the_method():
-    draws = [generator_for(3, "math500").integers(10, size=4).tolist() for _ in range(2)]
-    assert draws[0] == draws[1] != generator_for(3, "aime24").integers(10, size=4).tolist()

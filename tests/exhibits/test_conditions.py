@@ -100,7 +100,7 @@ def test_a_study_with_the_papers_numbers_has_its_conditions(layout, cube, predic
     assert value["Responses retained", "PostCal, training"] == 152_065
     assert value["Responses retained", "CoCal, validation"] == 20_000
     inputs = {"metrics": cube, "companions": specs(), "predictions": predictions, "published": published}
-    text = latex(conditions.grid(numbers, layout, source="", **inputs))
+    text = latex(conditions.grid(numbers, layout, **inputs))
     assert r"MATH500 & 79.8 & 79.8 & 1.00" in text
     assert "31.2 & 31.2 & 1.00" in text
     assert "$-$9.9 & $-$9.9 & 1.00" in text

@@ -1,4 +1,4 @@
-"""What tables and figures say in words is what their numbers say: heads, labels, titles and marks against the CSV."""
+"""The words of tables and figures agree with their numbers: heads, labels, titles and marks against the CSV."""
 
 from dataclasses import replace
 from functools import cache
@@ -12,13 +12,12 @@ from claims_study import SCOPE
 from cocal.exhibits import claims, claims_forest
 from cocal.exhibits.base.registry import module_of
 from cocal.exhibits.drawing.style import paper_style
-from cocal.exhibits.typesetting.html import page
-from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.scores import ALL
 from cocal.metrics.shown import metric_text
 from coded_inputs import policy_of
+from drawn_texts import assert_texts_apart
 from meant_words import DATASETS, FIGURES, ITSELF, MARKS, METHODS, SHARES, TABLES, UNITS, WORDS, inputs_of, judged, made
-from printed import Printed, of_latex, of_page
+from printed import Printed, of_blocks
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def tables():
 
 
 def meant(name: str, words: tuple[str, ...]) -> tuple[dict, list[str]]:
-    """What the words of a value say: the values of columns of the CSV, and the columns that it shows."""
+    """The meaning of the words of a value: the values of columns of the CSV, and the columns that it shows."""
     _, group, row, *heads = words
     spoken = [WORDS[name].get(word, {}) for word in (*words, " ".join(heads))]
     found = {column: value for one in spoken for column, value in one.items()}
@@ -45,7 +44,7 @@ def test_every_printed_value_is_the_one_that_its_words_name(name, tables):
     numbers, grid, _ = tables(name)
     if name == "claims":
         grid = replace(grid, details=())
-    for printed in (of_latex(latex(grid)), of_page(page(grid))):
+    for printed in (of_blocks(grid.blocks), of_blocks((*(grid.page_blocks or grid.blocks), *grid.details))):
         read = []
         for value in printed:
             found, shown = meant(name, value.words)
@@ -84,7 +83,7 @@ def assert_says(name: str, value: Printed, row: pd.Series, shown: list[str]) -> 
 @pytest.mark.parametrize("name", MARKS)
 def test_the_best_and_the_second_best_of_a_column_carry_the_marks(name, tables):
     _, grid, _ = tables(name)
-    for printed in (of_latex(latex(grid)), of_page(page(replace(grid, details=())))):
+    for printed in (of_blocks(grid.blocks), of_blocks(grid.page_blocks or grid.blocks)):
         for column in {value.column for value in printed}:
             ranked = [value for value in printed if value.column == column and value.text != "–"]
             head = ranked[0].words[-1]
@@ -223,7 +222,7 @@ def figures():
 
 
 def look(line) -> tuple:
-    """What tells a curve from the others."""
+    """The features that tell a curve from the others."""
     filled = line.get_marker() not in ("None", None, "")
     face = to_hex(line.get_markerfacecolor()) if filled else ""
     width = line.get_linewidth() if line.get_linestyle() != "None" else 0
@@ -263,6 +262,12 @@ def panel_of(name: str, numbers: pd.DataFrame, title: str) -> tuple[pd.DataFrame
     curve = {"layers": "backbone", "online": "window"}.get(name, "method")
     rows = numbers[numbers["metric"] == PANELS[title]]
     return rows.assign(curve=rows[curve]), 100 if title.endswith("(%)") else 1
+
+
+@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if one.layout and name != "claims_forest"])
+def test_no_text_of_a_figure_lies_on_another_or_beyond_the_page(name, figures):
+    with paper_style():
+        assert_texts_apart(figures(name)[1])
 
 
 def test_a_heat_map_shows_the_metric_of_its_title(figures):

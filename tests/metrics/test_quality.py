@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from test_tables import layout
 
 from cocal.answers.judge import ExactMatch, Verdicts
 from cocal.checks.predictions import check_quality
@@ -27,6 +26,7 @@ from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES, VERDICTS
 from evaluated_study import SETS, EvaluatedStudy, responses
 from sample_predictions import sample_predictions
+from sample_tables import accuracy_layout as layout
 
 DATASETS = ("amc23", "amc24")
 GROUPS = {"macro-mathematics": list(DATASETS)}
@@ -52,7 +52,7 @@ def cube_of(frame):
 
 def grid_of(chosen):
     cube = cube_of(predictions())
-    return accuracy.grid(accuracy.prepare(chosen, cube), chosen, source="", metrics=cube)
+    return accuracy.grid(accuracy.prepare(chosen, cube), chosen, metrics=cube)
 
 
 def chosen(**changes):

@@ -31,7 +31,7 @@ def study_frame() -> pd.DataFrame:
 
 
 def study_files(frame: pd.DataFrame) -> StudyFiles:
-    """What the study has computed from its predictions."""
+    """The results that the study has computed from its predictions."""
     groups = {"macro-mathematics": ["math500"], "macro-factual": ["popqa"]}
     evaluated = evaluate_cells(frame, MetricSettings(resamples=200), groups, SEEDS)
     swept = [

@@ -1,4 +1,4 @@
-"""What every figure's test asks of its texts."""
+"""The check that texts of a figure lie apart and on the page."""
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure

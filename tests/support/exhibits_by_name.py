@@ -36,7 +36,7 @@ def make(name: str, output: Path, layout: Layout | None = None, **inputs: Path |
 
 
 def made_twice(name: str, folder: Path, layout: Layout | None = None, **inputs: Path | Sequence[Path]) -> list[bytes]:
-    """What the files of a figure hold: its PDF, PNG and, unless it is a diagram, CSV. They are made in two folders, a
+    """The contents of a figure's files: its PDF, PNG and, unless it is a diagram, CSV. They are made in two folders, a
     and b, and must have the same bytes in both."""
     written = []
     for copy in ("a", "b"):

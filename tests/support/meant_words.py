@@ -3,8 +3,8 @@
 import re
 
 import numpy as np
-import test_tables_decisions as decided
 
+import decided
 from claims_study import SCOPE, study_files, study_frame
 from cocal.config import load_study
 from cocal.evidence.claims import read_claims
@@ -50,7 +50,7 @@ SHARES = {
 
 
 def said(**columns: dict[str, str]) -> dict[str, dict]:
-    """What words say of the columns of a CSV."""
+    """The values of columns of a CSV that words stand for."""
     return {word: {column: value} for column, words in columns.items() for word, value in words.items()}
 
 
@@ -129,7 +129,7 @@ WORDS = {
     },
     "hyperparameters": {"Value": {"shows": "value"}},
 }
-"""What the words of each table say; group titles and row names that are values of the CSV themselves are not listed."""
+"""The meaning of the words of each table; group titles and row names that are values of the CSV are not listed."""
 ITSELF = {"conditions": ("condition", "of"), "claims": ("section", "title"), "hyperparameters": ("section", "setting")}
 """The columns that a table prints as the titles of its groups and the names of its rows."""
 UNITS = {"(h)": 1 / 3600, "(min)": 1 / 60, "(ms)": 1000}
@@ -215,7 +215,7 @@ def made(name: str):
     inputs = inputs_of(one)
     module = module_of(one.module)
     numbers = module.prepare(layout, **inputs)
-    return numbers, module.grid(numbers, layout, source="here", **inputs), inputs
+    return numbers, module.grid(numbers, layout, **inputs), inputs
 
 
 def judged():
@@ -229,7 +229,7 @@ def judged():
     draw = np.random.default_rng(0)
     places = numbers["source"].eq("replicates") & ~numbers["verdict"].eq("under-specified")
     numbers.loc[places, "verdict"] = [f"in {draw.integers(6)} of 5" for _ in range(places.sum())]
-    return numbers, claims.grid(numbers, layout, source="here", **inputs), inputs
+    return numbers, claims.grid(numbers, layout, **inputs), inputs
 
 
 # Tables

@@ -1,11 +1,14 @@
-"""What the tables of costs and of companion variants are made from, with the paper's published numbers."""
+"""Layouts and inputs of tables, with the paper's published costs and times."""
 
 import xarray as xr
 
 from cocal.config.study import Study
 from cocal.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
+from cocal.exhibits.base.layouts import CurvesLayout
+from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal.study.costs import Cost, Latency
 from coded_inputs import coded_cube
+from sample_predictions import METHODS
 
 ORIGIN = {"study": "embedded", "caption": "Tiny policies of 0.4 M parameters & synthetic questions."}
 BACKBONE = {**ORIGIN, "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
@@ -18,6 +21,23 @@ TIMES = {
     "amc24": ("AMC 2024", 25.2155, 79.72),
 }
 """Label, milliseconds before and seconds after the response; published with two decimals, ratios from more."""
+
+
+def accuracy_layout(*datasets: str, **changes) -> AccuracyLayout:
+    """The main table of the sample on these sets."""
+    content = {
+        **BACKBONE,
+        "datasets": [{"name": name, "label": name.upper()} for name in datasets],
+        "methods": list(METHODS),
+        "highlight": "cocal-binary",
+    }
+    return AccuracyLayout(**(content | changes))
+
+
+def curves_layout(methods, steps, **changes) -> CurvesLayout:
+    """Curves of these methods over these steps."""
+    content = BACKBONE | {"caption": "Tiny policies.", "methods": methods, "steps": steps, "step": None}
+    return CurvesLayout(**(content | changes))
 
 
 def aggregation_cubes() -> list[xr.Dataset]:

@@ -10,7 +10,6 @@ import subprocess
 import pandas as pd
 import pytest
 import yaml
-from test_tables_commands import missing_of_tex
 
 import started
 from cocal.config import load_study
@@ -22,6 +21,7 @@ from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.owner import claim
 from planned_jobs import jobs_of, study_of
 from smoke_study import planned, snakemake
+from tex import missing_of_tex
 
 STUDIES = ["config", "smoke", "rehearsal", "paper", "single-gpu", "single-gpu-rehearsal"]
 

@@ -1,22 +1,18 @@
 """Confidence quality of CoCal and PostCal at matched budgets (fig:rq4_cocal_vs_posthoc)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.drawing.prefixes import prefixes_figure, prepare_prefixes
+from cocal.exhibits.base.types import Figure
+from cocal.exhibits.drawing.curves import draw_prefixes, prepare_curves
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
 
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
-
-Layout = CurvesLayout
+Layout, prepare = CurvesLayout, prepare_curves
 _METHODS = ("cocal-binary", "postcal-binary")
 
 
@@ -24,7 +20,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has both methods."""
     if has_methods(study, *_METHODS):
         yield FigureExhibit(
-            name="budgets",
             title="CoCal and PostCal at matched budgets",
             chapter="Analysis",
             position=61,
@@ -34,15 +29,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "deviation over the seeds.",
             layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
             inputs={"metrics": metrics_file(study.main_backbone, "-budgets")},
-            backbones=(study.main_backbone,),
         )
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
-    """ECE and AUROC; see `cocal.exhibits.drawing.prefixes.prepare_prefixes`."""
-    return prepare_prefixes(layout, metrics)
-
-
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    return prefixes_figure(numbers, layout, "Matched budget (rollout steps)")
+    return draw_prefixes(numbers, layout, "Matched budget (rollout steps)")

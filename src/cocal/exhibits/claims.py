@@ -11,10 +11,12 @@ from cocal.evidence.claims import Claim
 from cocal.evidence.predicates import FAILS, HOLDS
 from cocal.evidence.verdicts import NOT_ASSESSABLE, PAPER, REPLICATES, STUDY
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, claims_products, has_claims, judged
+from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.numbers import signed
 from cocal.exhibits.typesetting.wording import listed
-from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.metrics.shown import UNDEFINED
+from cocal.study.plan import has_methods
 
 Layout = ClaimsLayout
 prepare = judged
@@ -24,9 +26,8 @@ _PER_FLOAT = 36
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table, where the study has CoCal."""
-    if has_claims(study):
+    if has_methods(study, "cocal-binary"):
         yield TableExhibit(
-            name="claims",
             title="Which claims of the paper hold",
             chapter="Claims",
             position=1,
@@ -35,15 +36,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "policies. A claim is not separable where the 95 % interval of the paired difference holds zero. Stated "
             "values are judged in the paper study only. The page also gives the words of the paper, and why a claim "
             "has no verdict.",
-            layout=claims_layout(study),
-            inputs=claims_inputs(study),
-            products=claims_products(study),
-            backbones=tuple(study.backbones)[:2],
+            **claims_fields(study),
         )
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, ledger: Sequence[Claim], **_: object) -> Grid:
-    """Set the table; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
+def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_: object) -> Grid:
+    """Set the table; the page adds the words of the paper."""
     by_place = {(row.claim, row.source): row for row in numbers.itertuples()}
     return Grid(
         title="Which claims of the paper hold",
@@ -54,7 +52,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, ledger: Sequence
         "separable where the interval holds zero. Claims about Qwen3-8B and Qwen3-14B are judged on the study's first "
         "and second backbone.",
         label="claims",
-        source=source,
         blocks=tuple(_block(part, by_place) for part in _parts(ledger)),
         gap="2.6pt",
         size="footnotesize",
@@ -68,17 +65,12 @@ def margin_text(row: object) -> str:
     """The deciding margin of a verdict with its interval, "" if it has none."""
     if pd.isna(row.value):
         return ""
-    texts = [_signed(number) for number in (row.value, row.lower, row.upper)]
+    texts = [signed("ece", number) for number in (row.value, row.lower, row.upper)]
     return texts[0] if row.lower == row.upper else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
-def _signed(value: float) -> str:
-    text = metric_text("ece", value).replace("-", "−")
-    return f"+{text}" if text[0].isdigit() and text.strip("0.") else text
-
-
 def _summary(numbers: pd.DataFrame, source: str) -> str:
-    """How many claims have each verdict."""
+    """The number of claims with each verdict, in words."""
     verdicts = Counter(numbers.loc[numbers["source"] == source, "verdict"])
     said = sorted(verdicts.items(), key=lambda one: (one[0] != HOLDS, one[0] != FAILS, one[0]))
     words = {HOLDS: "hold", FAILS: "do not hold"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -11,12 +11,10 @@ from cocal.evidence.claims import OF_THE_PAPER, Claim
 from cocal.evidence.predicates import FAILS, HOLDS, OPEN
 from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, claims_products, has_claims, judged
+from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
+from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from cocal.study.plan import has_methods
 
 Layout = ClaimsLayout
 _LOOKS = {
@@ -33,7 +31,7 @@ _ROW, _LABELS, _TOP, _BOTTOM = 0.142, 2.35, 0.08, 0.72
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure, where the study has CoCal."""
-    if has_claims(study):
+    if has_methods(study, "cocal-binary"):
         yield FigureExhibit(
             name="claims",
             title="Margins of the claims",
@@ -43,10 +41,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "those of the published numbers as marks. A margin is the number that decides a claim: a difference of "
             "ECE, AUROC, accuracy, mean confidence or share of errors, positive where the claim is true, and of "
             "several the least favourable. Values, ranges and times are in the table alone.",
-            layout=claims_layout(study),
-            inputs=claims_inputs(study),
-            products=claims_products(study),
-            backbones=tuple(study.backbones)[:2],
+            **claims_fields(study),
         )
 
 
@@ -55,7 +50,7 @@ def prepare(layout: Layout, *, ledger: tuple[Claim, ...], **inputs: Any) -> pd.D
     """Judge the claims, and keep those that have a margin in the unit of a metric.
 
     Args:
-        layout: What of the study stands for what of the paper.
+        layout: The parts of the study that stand for those of the paper.
         ledger: The claims.
         inputs: The other arguments of `cocal.exhibits.base.ledger.judged`.
 
@@ -70,7 +65,7 @@ def prepare(layout: Layout, *, ledger: tuple[Claim, ...], **inputs: Any) -> pd.D
     return kept.reset_index(drop=True)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """One row for each claim, in the order of the paper."""
     from matplotlib.figure import Figure
 
@@ -95,7 +90,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     return figure
 
 
-def _rows(ax: "Axes", numbers: pd.DataFrame, claims: Sequence[str]) -> None:
+def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
     """Margins from top to bottom; where the interval leaves the panel it ends at its edge."""
     titles = numbers.drop_duplicates("claim").set_index("claim")["title"]
     for source in (PAPER, REPLICATES, STUDY):

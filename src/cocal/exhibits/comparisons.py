@@ -1,30 +1,38 @@
 """Paired differences between CoCal and every other method (beyond the paper)."""
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
 
 import pandas as pd
 from pydantic import AfterValidator, Field
 
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.evidence.comparisons import COLUMNS, COMPARED, compare, final_key, with_holm
+from cocal.evidence.comparisons import COMPARED, compare, final_key, with_holm
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import Labelled, Labels, MethodsLayout, distinct, labelled, of_backbone
+from cocal.exhibits.base.layouts import (
+    FACTUAL,
+    MATHEMATICS,
+    Labelled,
+    Labels,
+    MethodsLayout,
+    Step,
+    distinct,
+    labelled,
+    of_main,
+)
 from cocal.exhibits.typesetting.accuracy import main_methods
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.numbers import HEADS
+from cocal.exhibits.typesetting.blocks import method_groups, metric_block
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid
+from cocal.exhibits.typesetting.numbers import signed
 from cocal.exhibits.typesetting.wording import counted
-from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.metrics.resamples import Resamples
+from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import resamples_file
 
-if TYPE_CHECKING:
-    from cocal.metrics.resamples import Resamples
-
 _OURS = ("cocal-binary", "cocal-group")
-_LABELS = {"macro-mathematics": "mathematics", "macro-factual": "factual questions"}
+_LABELS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
 SIGNIFICANT = 0.05
 """Level of the tests, after Holm's adjustment."""
 
@@ -36,15 +44,13 @@ class ComparedDomain(Labelled):
 
 
 class Layout(MethodsLayout):
-    """What the table shows: each of our methods against all others, by data set."""
+    """The contents of the table: each of our methods against all others, by data set."""
 
-    step: Annotated[int, Field(ge=0)]
+    apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
+
+    step: Step
     """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     domains: Annotated[tuple[ComparedDomain, ...], Field(min_length=1), AfterValidator(distinct)]
-
-    def identity(self) -> Any:
-        """Return what the digest of the layout is computed from."""
-        return self.beside("backbone", "step")
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -59,9 +65,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has CoCal and a rival."""
     methods = main_methods(study)
     if len(methods) > 1 and not set(_OURS).isdisjoint(methods):
-        backbone = study.main_backbone
         yield TableExhibit(
-            name="comparisons",
             title="Paired differences between CoCal and the rivals",
             chapter="Main results",
             position=13.3,
@@ -71,24 +75,21 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "adjustment for all comparisons of the column (Holm). The CSV beside it adds p-values and the standard "
             "deviation of a difference over the seeds of the companions, which the intervals do not contain.",
             layout=Layout(
-                **of_backbone(study, backbone),
+                **of_main(study),
                 methods=methods,
-                step=study.policy.steps,
                 domains=tuple(
                     ComparedDomain(name=name, label=_LABELS[name], datasets=labelled(study, sets))
-                    for name, sets in macro_averages(study, backbone).items()
+                    for name, sets in macro_averages(study, study.main_backbone).items()
                 ),
             ),
-            inputs={"resamples": resamples_file(backbone)},
-            backbones=(backbone,),
+            inputs={"resamples": resamples_file(study.main_backbone)},
         )
 
 
-def prepare(layout: Layout, resamples: "Resamples") -> pd.DataFrame:
+def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average.
 
     Args:
-        layout: What the table shows.
         resamples: Metrics of every resample of the questions.
 
     Returns:
@@ -107,11 +108,23 @@ def prepare(layout: Layout, resamples: "Resamples") -> pd.DataFrame:
     return with_holm(compare(resamples, pairs))
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, resamples: "Resamples") -> Grid:
-    """Set the table; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
-    by_row = numbers.set_index(list(COLUMNS))
-    macros = [Labelled(name=one.name, label=f"macro average, {one.label}") for one in layout.domains]
+def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid:
+    """Set the table, with a block for each of our methods and macro average; the page adds those of the data sets."""
+    macros = [Labelled(name=one.name, label=f"Macro average, {one.label}") for one in layout.domains]
     sets = [one for domain in layout.domains for one in domain.datasets]
+
+    def block(ours: str, datasets: Sequence[Labelled]) -> Block:
+        rivals = [rival for one, rival in layout.pairs if one == ours]
+        cells = {
+            (one.name, rival, metric): Cell(UNDEFINED) for one in datasets for rival in rivals for metric in COMPARED
+        }
+        for row in numbers[numbers["method"] == ours].itertuples():
+            if not pd.isna(row.value):
+                value, lower, upper = (signed(row.metric, one) for one in (row.value, row.lower, row.upper))
+                mark = "best" if row.p_holm < SIGNIFICANT else None
+                cells[row.dataset, row.rival, row.metric] = Cell(f"{value} [{lower}, {upper}]", mark)
+        return metric_block(f"{METHODS[ours].label} minus", datasets, COMPARED, method_groups(rivals), cells)
+
     ours = list(dict.fromkeys(one for one, _ in layout.pairs))
     count = resamples.data.sizes["resample"]
     return Grid(
@@ -123,44 +136,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, resamples: "Resa
         "Holm's adjustment for all comparisons of one metric on one macro average. "
         f"{UNDEFINED} stands where both methods score the same responses, so that their accuracies are one number.",
         label="comparisons",
-        source=source,
-        blocks=tuple(_block(by_row, layout, [macro], one) for macro in macros for one in ours),
+        blocks=tuple(block(one, [macro]) for macro in macros for one in ours),
         size="footnotesize",
         apart=True,
-        details=tuple(_block(by_row, layout, sets, one) for one in ours),
+        details=tuple(block(one, sets) for one in ours),
     )
-
-
-def _block(by_row: pd.DataFrame, layout: Layout, datasets: list[Labelled], ours: str) -> Block:
-    rivals = [rival for one, rival in layout.pairs if one == ours]
-    cells = {
-        rival: tuple(_cell(by_row, (dataset.name, ours, rival, metric)) for dataset in datasets for metric in COMPARED)
-        for rival in rivals
-    }
-    return Block(
-        corner=f"{METHODS[ours].label} minus",
-        heads=(
-            tuple(Head(dataset.label[:1].upper() + dataset.label[1:], len(COMPARED)) for dataset in datasets),
-            tuple(Head(HEADS[metric]) for _ in datasets for metric in COMPARED),
-        ),
-        groups=tuple(
-            Group(tuple(Row(METHODS[name].label, cells[name]) for name in names))
-            for _, names in groupby(rivals, lambda name: METHODS[name].group)
-        ),
-    )
-
-
-def _cell(by_row: pd.DataFrame, key: tuple[str, str, str, str]) -> Cell:
-    if key not in by_row.index:
-        return Cell(UNDEFINED)
-    row, metric = by_row.loc[key], key[-1]
-    if pd.isna(row["value"]):
-        return Cell(UNDEFINED)
-    value, lower, upper = (signed(metric, row[name]) for name in ("value", "lower", "upper"))
-    return Cell(f"{value} [{lower}, {upper}]", "best" if row["p_holm"] < SIGNIFICANT else None)
-
-
-def signed(metric: str, value: float) -> str:
-    """A difference with its sign; zero and an undefined value have none."""
-    text = metric_text(metric, value).replace("-", "−")
-    return f"+{text}" if text[0].isdigit() and text.strip("0.") else text

@@ -1,7 +1,6 @@
 """Errors in the training data of CoCal and PostCal, and their mean confidence (fig:rq4_error_confidence)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,16 +11,19 @@ from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.drawing.curves import logarithmic, method_handles, panel_row, plot_curves
-from cocal.exhibits.drawing.prefixes import plot_prefixes, prepare_prefixes
+from cocal.exhibits.base.types import Axes, Cube, Figure
+from cocal.exhibits.drawing.curves import (
+    SEED_WHISKERS,
+    logarithmic,
+    method_handles,
+    panel_row,
+    plot_curves,
+    plot_prefixes,
+    read_curves,
+)
 from cocal.exhibits.drawing.style import INK
 from cocal.study.plan import budget_prefixes, has_methods
 from cocal.study.results import companion_folder, metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Layout = CurvesLayout
 _METHODS = ("cocal-binary", "postcal-binary")
@@ -29,24 +31,11 @@ _EXPERIENCE = {ORDERS[experience]: experience for experience in ("rollouts", "re
 _ACCURACY = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 
 
-class Experience(NamedTuple):
-    """Training responses of one fit of companions."""
-
-    kind: str
-    """"rollouts" or "resampled"."""
-    steps: int
-    """Rollout steps, or the matched budget of resampled responses."""
-
-    def __str__(self) -> str:
-        return f"{self.kind}, {self.steps} steps"
-
-
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has both methods."""
     if has_methods(study, *_METHODS):
         folders = {kind: companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")}
         yield FigureExhibit(
-            name="composition",
             title="Errors in the training data",
             chapter="Analysis",
             position=62,
@@ -59,69 +48,69 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
                 "companions": [f"{f}/{prefix.folder}" for f in folders.values() for prefix in budget_prefixes(study)],
             },
             products={"companions": list(folders.values())},
-            backbones=(study.main_backbone,),
         )
 
 
-def error_shares(specs: Sequence[CompanionSpec]) -> dict[Experience, float]:
-    """Shares of incorrect responses among the training responses, without validation and truncated ones.
-
-    Args:
-        specs: Specs of companions.
+def error_shares(specs: Sequence[CompanionSpec]) -> dict[tuple[str, int], float]:
+    """Shares of incorrect responses among the training responses, without validation and truncated ones, by kind of
+    experience ("rollouts" or "resampled") and number of rollout steps, or matched budget.
 
     Raises:
         ContractError: if companions learnt from prompts, or two of them have the same experience.
     """
-    shares: dict[Experience, float] = {}
+    shares: dict[tuple[str, int], float] = {}
     for spec in specs:
-        experience = Experience(_EXPERIENCE[spec.order], spec.steps)
+        experience = _EXPERIENCE[spec.order], spec.steps
         if "question" in spec.settings.targets:
-            raise ContractError(
-                f"companions ({experience}): they learnt from prompts; give those that learnt from responses"
-            )
+            problem = f"companions ({_words(experience)}): they learnt from prompts"
+            raise ContractError(f"{problem}; give those that learnt from responses")
         if experience in shares:
-            raise ContractError(f"companions: two folders hold companions of {experience}; give one")
+            raise ContractError(f"companions: two folders hold companions of {_words(experience)}; give one")
         shares[experience] = spec.training_error_share
     return shares
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset", companions: Sequence[CompanionSpec]) -> pd.DataFrame:
+def _words(experience: tuple[str, int]) -> str:
+    return "{}, {} steps".format(*experience)
+
+
+def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) -> pd.DataFrame:
     """Composition of the training responses and macro mean confidence, by budget.
 
     Args:
-        layout: What the figure shows.
         metrics: Metric cube of the budgets, with the dimension `source_step`.
         companions: Specs of the companions of every budget.
 
     Returns:
-        The columns of `prepare_prefixes`, with the metrics accuracy, mean_confidence and, last,
-        training_error_share (a share in [0, 1]; the columns of test responses are empty).
+        The columns of `cocal.exhibits.drawing.curves.read_curves`, with the metrics accuracy, mean_confidence and,
+        last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
 
     Raises:
         ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
             differ, since they did not score the same responses.
     """
     shares = error_shares(companions)
-    tested = prepare_prefixes(layout, metrics, ("accuracy", "mean_confidence"))
+    tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
     accuracies = tested.loc[tested["metric"] == "accuracy", "value"]
     if np.ptp(accuracies) > 1e-9:
         raise ContractError(
             f"metrics: macro accuracy at step {layout.step} lies between {accuracies.min():.4f} and "
             f"{accuracies.max():.4f}; all methods and budgets must score the same responses; rerun their predictions"
         )
-    trained = []
-    for budget in layout.steps:
-        for method in layout.methods:
-            experience = Experience(METHODS[method].experience, budget)
-            if experience not in shares:
-                known = "; ".join(map(str, shares)) or "none"
-                raise ContractError(f"companions: none of {method} ({experience}); add their folder (given: {known})")
-            share = {"metric": "training_error_share", "value": shares[experience]}
-            trained.append({"source_step": budget, "method": method, **share})
-    return pd.concat([tested, pd.DataFrame(trained)], ignore_index=True)
+    trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]
+    trained = trained.assign(metric="training_error_share", value=np.nan)
+    for row, budget, method in trained[["source_step", "method"]].itertuples():
+        experience = METHODS[method].experience, budget
+        if experience not in shares:
+            known = "; ".join(map(_words, shares)) or "none"
+            raise ContractError(
+                f"companions: none of {method} ({_words(experience)}); add their folder (given: {known})"
+            )
+        trained.loc[row, "value"] = shares[experience]
+    return pd.concat([tested, trained], ignore_index=True)
 
 
-def plot_composition(ax: "Axes", panel: pd.DataFrame) -> None:
+def plot_composition(ax: Axes, panel: pd.DataFrame) -> None:
     """Plot the share of incorrect training responses, in percent, against the budget.
 
     Args:
@@ -131,7 +120,7 @@ def plot_composition(ax: "Axes", panel: pd.DataFrame) -> None:
     logarithmic(ax, sorted(panel["source_step"].unique()))
 
 
-def plot_mean_confidence(ax: "Axes", panel: pd.DataFrame, accuracy: float) -> None:
+def plot_mean_confidence(ax: Axes, panel: pd.DataFrame, accuracy: float) -> None:
     """Plot the mean test confidence against the budget, with a dashed line at the task accuracy.
 
     Args:
@@ -142,21 +131,17 @@ def plot_mean_confidence(ax: "Axes", panel: pd.DataFrame, accuracy: float) -> No
     ax.axhline(accuracy, **_ACCURACY, zorder=0)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw both panels."""
     from matplotlib.lines import Line2D
 
     by_metric = dict(iter(numbers.groupby("metric")))
-    handles = [
-        *method_handles(list(dict.fromkeys(numbers["method"]))),
-        Line2D([], [], **_ACCURACY, label="task accuracy"),
-    ]
     figure, (left, right) = panel_row(
         ["Incorrect training responses (%)", "Mean test confidence"],
         height=1.5,
         label="Matched budget (rollout steps)",
-        handles=handles,
-        source=f"{layout.source}; whiskers: standard deviation over the seeds",
+        handles=[*method_handles(layout.methods), Line2D([], [], **_ACCURACY, label="task accuracy")],
+        source=f"{layout.source}; {SEED_WHISKERS}",
     )
     plot_composition(left, by_metric["training_error_share"])
     plot_mean_confidence(right, by_metric["mean_confidence"], by_metric["accuracy"]["value"].iloc[0])

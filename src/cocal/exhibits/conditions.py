@@ -5,8 +5,7 @@ of the text, truncation and lengths of training, what the coupled methods cost i
 confidences are. Whether a study resembles the paper's shows here; no method's calibration does.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -17,18 +16,16 @@ from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.evidence.published import MACRO, METRICS, Published
 from cocal.exhibits.base.exhibit import PUBLISHED, TableExhibit
-from cocal.exhibits.base.layouts import MATHEMATICS, BackboneLayout, Labelled, Labels, labelled, of_backbone
+from cocal.exhibits.base.inputs import mean_cell
+from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, labelled, of_main
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.metrics.calibration import bin_index
-from cocal.metrics.cells import policy_cell, read_cell
-from cocal.metrics.cube import MEAN
+from cocal.metrics.cells import read_cell
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.study.plan import final_methods, final_predictions, has_methods, macro_averages
 from cocal.study.prefix import Prefix
 from cocal.study.results import companion_folder, metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _GAPS = "Accuracy less that of GRPO's policy (points)"
 """The condition with which the second half of the table begins; every study has the gap of the pre-RL model."""
@@ -39,34 +36,25 @@ _POLARISED_ON = "AMC24"
 _BUDGET = "-response raw budget"
 
 
-class _Shown(NamedTuple):
-    """Metrics of one method that are conditions."""
-
-    title: str
-    table: str
-    method: str
-    metric: str
-
-
 _CONDITIONS = {
-    "macro-mathematics": (
-        _Shown("Accuracy before training (%)", "main", "base-verbal", "accuracy"),
-        _Shown("Accuracy after GRPO (%)", "main", "token-probability", "accuracy"),
-        _Shown("Stated confidence before training", "main", "base-verbal", "mean_confidence"),
-        _Shown("Mean token probability after GRPO", "main", "token-probability", "mean_confidence"),
-    ),
-    "macro-factual": (
-        _Shown("Factual accuracy after GRPO (%)", "ood", "token-probability", "accuracy"),
-        _Shown("Stated confidence before training, factual", "ood", "base-verbal", "mean_confidence"),
-        _Shown("Mean token probability after GRPO, factual", "ood", "token-probability", "mean_confidence"),
-    ),
+    MATHEMATICS: {
+        "Accuracy before training (%)": ("main", "base-verbal", "accuracy"),
+        "Accuracy after GRPO (%)": ("main", "token-probability", "accuracy"),
+        "Stated confidence before training": ("main", "base-verbal", "mean_confidence"),
+        "Mean token probability after GRPO": ("main", "token-probability", "mean_confidence"),
+    },
+    FACTUAL: {
+        "Factual accuracy after GRPO (%)": ("ood", "token-probability", "accuracy"),
+        "Stated confidence before training, factual": ("ood", "base-verbal", "mean_confidence"),
+        "Mean token probability after GRPO, factual": ("ood", "token-probability", "mean_confidence"),
+    },
 }
-_BY_SET = "accuracy"
-"""The metric that is shown for each set as well."""
+"""Conditions of each domain that are metrics of a method: the paper's table, the method and the metric. Accuracies are
+shown for each set as well."""
 
 
 class Layout(BackboneLayout):
-    """What the table shows."""
+    """The contents of the table."""
 
     step: Count
     """Last step of the training."""
@@ -92,7 +80,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     experiences = ("rollouts", "resampled") if has_methods(study, "postcal-binary") else ("rollouts",)
     folders = [companion_folder(backbone, experience) for experience in experiences]
     yield TableExhibit(
-        name="conditions",
         title="Conditions of the study",
         chapter="Study",
         position=40.5,
@@ -101,8 +88,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         "differ in accuracy, the shares of stated confidences in the outermost bins, and the responses that companions "
         "retain and that reach the length limit. They describe what the methods are compared on, not how well they do.",
         layout=Layout(
-            **of_backbone(study, backbone),
-            step=step,
+            **of_main(study),
             domains={name: labelled(study, sets) for name, sets in macro_averages(study, backbone).items()},
             stated=tuple(name for name in final_methods(study, backbone) if _states(name)),
             shown=labelled(study, [study.reports.reliability_dataset])[0],
@@ -117,18 +103,17 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             PUBLISHED: "config/paper",
         },
         products={"companions": folders},
-        backbones=(backbone,),
     )
 
 
 def _states(method: str) -> bool:
-    """Whether a method's confidence is what its own responses state."""
+    """True if a method's confidence is the one that its own responses state."""
     return METHODS[method].prompt_format != "answer" and METHODS[method].experience is None
 
 
 def prepare(
     layout: Layout,
-    metrics: "xr.Dataset",
+    metrics: Cube,
     companions: Sequence[CompanionSpec],
     predictions: Sequence[pd.DataFrame],
     published: Published,
@@ -136,7 +121,6 @@ def prepare(
     """The conditions, one per row.
 
     Args:
-        layout: What the table shows.
         metrics: Metric cube (`cocal.metrics.cube`) of the backbone.
         companions: Specs of the last step's companions of CoCal and, where the study has it, of PostCal.
         predictions: Predictions at the end of training and of the pre-RL model.
@@ -161,54 +145,51 @@ def prepare(
     return frame[["condition", "of", "metric", "value", "paper", "ratio", "place"]]
 
 
-def _measured(layout: Layout, domain: str, metrics: "xr.Dataset", published: Published) -> Iterator[tuple]:
+def _value(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> float:
+    cell = mean_cell(layout.backbone, method, layout.step, dataset)
+    return read_cell(metrics, cell, [metric])["value"].item()
+
+
+def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) -> Iterator[tuple]:
     titles = {metric: title for title, metric in METRICS.items()}
-    for shown in _CONDITIONS[domain]:
-        algorithm, step = policy_cell(shown.method, layout.step)
-        sets = layout.domains[domain] if shown.metric == _BY_SET else ()
+    for title, (table, method, metric) in _CONDITIONS[domain].items():
+        sets = layout.domains[domain] if metric == "accuracy" else ()
         for one in (*sets, Labelled(name=domain, label="Macro average")):
-            cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": one.name}
-            found = read_cell(metrics, cell | {"method": shown.method, "seed": MEAN}).set_index("metric")["value"]
             mirrored = MACRO if one.name == domain else layout.mirrors.get(one.name)
             paper, place = float("nan"), ""
             if mirrored:
-                column = f"{mirrored}: {titles[shown.metric]}"
-                paper, place = published.cell(shown.table, METHODS[shown.method].label, column)
-                paper /= 100 if shown.metric == "accuracy" else 1
-            yield shown.title, one.label, shown.metric, paper, found[shown.metric], place
+                paper, place = published.cell(table, METHODS[method].label, f"{mirrored}: {titles[metric]}")
+                paper /= 100 if metric == "accuracy" else 1
+            yield title, one.label, metric, paper, _value(layout, metrics, method, one.name, metric), place
 
 
 def _retained(layout: Layout, companions: Sequence[CompanionSpec], published: Published) -> Iterator[tuple]:
     """Numbers of responses that companions learnt from, and shares of responses that reached the length limit."""
-    budget = published.numbers(_BUDGET)[0]
-    paper = 1 - sum(published.numbers(_RETAINED)) / budget
+    stated = published.numbers(_RETAINED)
+    cut = 1 - sum(stated) / published.numbers(_BUDGET)[0]
+    shares = []
     for spec in companions:
-        resampled = spec.order == "shuffled"
-        place = 'appendix B.2, "PostCal retains"' if resampled else ""
-        counts = {"training": spec.training_responses, "validation": spec.validation_responses}
-        for (part, count), stated in zip(counts.items(), published.numbers(_RETAINED), strict=True):
-            of = f"{'PostCal' if resampled else 'CoCal'}, {part}"
-            yield "Responses retained", of, "count", stated if resampled else float("nan"), count, place
-    for spec in companions:
-        share = 1 - (spec.training_responses + spec.validation_responses) / layout.responses
+        name, *paper = ("PostCal", *stated, cut) if spec.order == "shuffled" else ("CoCal", *[float("nan")] * 3)
+        place = 'appendix B.2, "PostCal retains"' if name == "PostCal" else ""
+        counts = spec.training_responses, spec.validation_responses
+        for part, count, published_count in zip(("training", "validation"), counts, paper, strict=False):
+            yield "Responses retained", f"{name}, {part}", "count", published_count, count, place
+        share = 1 - sum(counts) / layout.responses
         if share < 0:
             raise ContractError(
                 f"companions: they retain more than the {layout.responses} responses of the training; rerun their fit"
             )
-        resampled = spec.order == "shuffled"
-        of = "Responses of the final policy (PostCal)" if resampled else "Rollouts of GRPO (CoCal)"
-        place = 'appendix B.2, "PostCal retains"' if resampled else ""
-        yield "Cut at the length limit (%)", of, "share", paper if resampled else float("nan"), share, place
+        of = "Responses of the final policy (PostCal)" if name == "PostCal" else "Rollouts of GRPO (CoCal)"
+        shares.append(("Cut at the length limit (%)", of, "share", paper[-1], share, place))
+    yield from shares
 
 
-def _gaps(layout: Layout, metrics: "xr.Dataset", published: Published) -> Iterator[tuple]:
-    """How far the accuracy of other policies lies above that of GRPO's, as macro averages over mathematics."""
+def _gaps(layout: Layout, metrics: Cube, published: Published) -> Iterator[tuple]:
+    """Accuracies of other policies less that of GRPO's, as macro averages over mathematics."""
 
     def accuracy(method: str) -> tuple[float, float]:
-        algorithm, step = policy_cell(method, layout.step)
-        cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": MATHEMATICS}
-        found = read_cell(metrics, cell | {"method": method, "seed": MEAN}).set_index("metric")["value"]
-        return found["accuracy"], published.cell("main", METHODS[method].label, f"{MACRO}: Acc.")[0] / 100
+        paper, _ = published.cell("main", METHODS[method].label, f"{MACRO}: Acc.")
+        return _value(layout, metrics, method, MATHEMATICS, "accuracy"), paper / 100
 
     ours, paper = accuracy("cocal-binary")
     for method in layout.stated:
@@ -222,39 +203,30 @@ def _gaps(layout: Layout, metrics: "xr.Dataset", published: Published) -> Iterat
 def _outermost(layout: Layout, predictions: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
     """Shares of the stated confidences in the lowest and in the highest bin of the calibration error."""
     table = pd.concat([one[one["method"].isin(layout.stated) & one["valid"]] for one in predictions])
+    table = table.assign(bin=bin_index(table["confidence"].to_numpy(dtype="float64"), layout.bins))
+    bins = dict(iter(table.groupby(["method", "dataset"])["bin"]))
+
+    def share(method: str, dataset: str, *places: int) -> float:
+        found = bins.get((method, dataset))
+        return float("nan") if found is None else float(found.isin(places).mean())
+
     sets = [one.name for one in layout.domains[MATHEMATICS]]
-    for name, place in (("lowest", 0), ("highest", layout.bins - 1)):
+    last = layout.bins - 1
+    for name, place in (("lowest", 0), ("highest", last)):
         for method in layout.stated:
-            shares = [_share(table, method, dataset, layout.bins, (place,)) for dataset in sets]
-            of = METHODS[method].label
-            yield f"Stated confidences in the {name} bin (%)", of, "share", float("nan"), sum(shares) / len(sets), ""
+            value = sum(share(method, dataset, place) for dataset in sets) / len(sets)
+            yield f"Stated confidences in the {name} bin (%)", METHODS[method].label, "share", float("nan"), value, ""
     if "rlcr" in layout.stated:
-        share = _share(table, "rlcr", layout.shown.name, layout.bins, (0, layout.bins - 1))
         mirrored = layout.mirrors.get(layout.shown.name) == _POLARISED_ON
         paper = published.numbers(_POLARISED)[0] / 100 if mirrored else float("nan")
         of = f"{METHODS['rlcr'].label}, {layout.shown.label}"
         where = f'section 6.1, "{_POLARISED}" (more than)' if mirrored else ""
-        yield "Stated confidences in either of the two (%)", of, "share", paper, share, where
+        value = share("rlcr", layout.shown.name, 0, last)
+        yield "Stated confidences in either of the two (%)", of, "share", paper, value, where
 
 
-def _share(table: pd.DataFrame, method: str, dataset: str, bins: int, places: Collection[int]) -> float:
-    """Share of a method's valid confidences on a set that fall into these bins; NaN if none is valid."""
-    rows = table[table["method"].eq(method) & table["dataset"].eq(dataset)]
-    found = bin_index(rows["confidence"].to_numpy(dtype="float64"), bins)
-    return float(pd.Series(found).isin(places).mean())
-
-
-def grid(
-    numbers: pd.DataFrame,
-    layout: Layout,
-    *,
-    source: str,
-    metrics: "xr.Dataset",
-    companions: Sequence[CompanionSpec],
-    predictions: Sequence[pd.DataFrame],
-    published: Published,
-) -> Grid:
-    """The table of the prepared numbers; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
+def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
+    """Set the table, in two floats."""
     groups = [
         Group(tuple(Row(str(row.of), _cells(row)) for row in part.itertuples()), str(condition))
         for condition, part in numbers.groupby("condition", sort=False)
@@ -269,7 +241,6 @@ def grid(
         f"this study's values over the paper's; {UNDEFINED} stands where the paper states no value. The CSV beside "
         "it names the place of each value in the paper.",
         label="conditions",
-        source=source,
         blocks=tuple(
             Block(corner="Condition", heads=((Head("Paper"), Head("This study"), Head("Ratio")),), groups=tuple(part))
             for part in (groups[:gaps], groups[gaps:])

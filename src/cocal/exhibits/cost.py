@@ -1,7 +1,6 @@
 """Cost of training and of inference (section 6.2, tab:cost; appendix E.2)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -9,20 +8,29 @@ from cocal.config.base import Count, Name
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import BackboneLayout, of_backbone
+from cocal.exhibits.base.layouts import BackboneLayout, of_main
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.numbers import LONG, SHORT, times
-from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, listed
+from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, listed, said
 from cocal.study.costs import Cost, Latency
 from cocal.study.plan import generated_set, has_methods
 from cocal.study.results import cost_file
 
-_TRAINING = ("LLM", "Sampling", "States", "MLP")
-_INFERENCE = ("LLM", "MLP")
+_HEADS = {
+    "training_llm": "LLM",
+    "training_sampling": "Sampling",
+    "training_states": "States",
+    "training_mlp": "MLP",
+    "inference_llm": "LLM",
+    "inference_mlp": "MLP",
+}
+"""Titles of the columns of times."""
+_WORK = ("LLM training", "sampling", "fit of CoCal's companions", "fit of PostCal's companions", "inference")
+"""The work that the records of costs have measured."""
 
 
 class Layout(BackboneLayout):
-    """What the table shows."""
+    """The contents of the table."""
 
     generation_dataset: Name
     """Set whose questions were generated to time inference."""
@@ -47,7 +55,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "latency": "latency",
         }
         yield TableExhibit(
-            name="cost",
             title="Cost of training and inference",
             chapter="Cost",
             position=20,
@@ -58,40 +65,19 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "MLP, is the fit of all companions of the full budget together. On a small machine other jobs may run "
             f"beside sampling and fits. {_prompts(study)}",
             layout=Layout(
-                **of_backbone(study, study.main_backbone),
+                **of_main(study),
                 generation_dataset=generated_set(study),
                 generation_label=study.datasets[generated_set(study)].label,
-                step=study.policy.steps,
             ),
             inputs={kind: cost_file(study.main_backbone, file) for kind, file in files.items()},
-            backbones=(study.main_backbone,),
         )
 
 
 def _prompts(study: Study) -> str:
-    """How often the engine that is timed encodes a prompt."""
+    """The sentence that says how often the engine that is timed encodes a prompt."""
     if study.generation.engine.kind == "vllm":
         return "Every response encodes its own prompt: prefix caching is off."
     return "The responses to one question share the encoding of its prompt."
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Measured costs of one backbone.
-
-    Attributes:
-        training: Training of the policy, and the states of its rollouts; its items are rollout steps.
-        sampling: Sampling of PostCal's responses, and their states.
-        fit: Joint fit of the companions on all rollouts; its items are companions.
-        postcal_fit: The same on PostCal's responses.
-        latency: Inference.
-    """
-
-    training: Cost
-    sampling: Cost
-    fit: Cost
-    postcal_fit: Cost
-    latency: Latency
 
 
 def prepare(
@@ -100,8 +86,11 @@ def prepare(
     """The times of the table in seconds, with one row per method.
 
     Args:
-        layout: What the table shows.
-        training: See `Costs`, which also explains the others.
+        training: Training of the policy, and the states of its rollouts; its items are rollout steps.
+        sampling: Sampling of PostCal's responses, and their states.
+        fit: Joint fit of the companions on all rollouts; its items are companions.
+        postcal_fit: The same on PostCal's responses.
+        latency: Inference.
 
     Returns:
         Columns method, training_llm, training_sampling, training_states, training_mlp, inference_llm, inference_mlp
@@ -115,80 +104,58 @@ def prepare(
             f"latency: generation was timed on {latency.generation_dataset}, not on {layout.generation_dataset}; "
             "measure it anew"
         )
-    policy = training.seconds
+    policy, nothing = training.seconds, float("nan")
     one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
-    nothing = float("nan")
     live, later = (part.states_seconds or nothing for part in (training, sampling))
-    return pd.DataFrame(
-        [
-            ("CoCal", policy, nothing, live, fit.seconds, one, prediction),
-            ("PostCal", policy, sampling.seconds, later, postcal_fit.seconds, one, prediction),
-            ("SelfConsis", policy, nothing, nothing, nothing, pool, nothing),
-        ],
-        columns=[
-            *("method", "training_llm", "training_sampling", "training_states", "training_mlp"),
-            *("inference_llm", "inference_mlp"),
-        ],
-    )
+    rows = [
+        ("CoCal", policy, nothing, live, fit.seconds, one, prediction),
+        ("PostCal", policy, sampling.seconds, later, postcal_fit.seconds, one, prediction),
+        ("SelfConsis", policy, nothing, nothing, nothing, pool, nothing),
+    ]
+    return pd.DataFrame(rows, columns=["method", *_HEADS])
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, **costs: Cost | Latency) -> Grid:
-    """The table of the prepared numbers; every column has the unit that suits its longest time."""
+def grid(numbers: pd.DataFrame, layout: Layout, **costs: Cost | Latency) -> Grid:
+    """Set the table; every column has the unit that suits its longest time."""
     if numbers["training_states"].isna().all():  # an imported training, whose states are read by a job of their own
         numbers = numbers.drop(columns="training_states")
-    training = [part for part in _TRAINING if f"training_{part.lower()}" in numbers]
-    columns = [
-        times(list(numbers[name]), LONG if name.startswith("training") else SHORT) for name in numbers.columns[1:]
-    ]
-    rows = zip(numbers["method"], *(texts for _, texts in columns), strict=True)
+    columns = list(numbers.columns[1:])
+    printed = [times(list(numbers[name]), LONG if name.startswith("training") else SHORT) for name in columns]
+    rows = zip(numbers["method"], *(texts for _, texts in printed), strict=True)
     block = Block(
         corner="Method",
         heads=(
-            (Head("Training", len(training)), Head("Inference", len(_INFERENCE))),
-            tuple(Head(part) for part in (*training, *_INFERENCE)),
-            tuple(Head(f"({unit.name})") for unit, _ in columns),
+            (Head("Training", sum(name.startswith("training") for name in columns)), Head("Inference", 2)),
+            tuple(Head(_HEADS[name]) for name in columns),
+            tuple(Head(f"({unit.name})") for unit, _ in printed),
         ),
         groups=(Group(tuple(Row(method, tuple(map(Cell, texts))) for method, *texts in rows)),),
     )
     return Grid(
         title=f"Cost of training and inference, {layout.backbone_label}, step {layout.step}",
-        caption=_caption(layout, Costs(**costs)),
+        caption=_caption(layout, **costs),
         label="cost",
-        source=source,
         blocks=(block,),
     )
 
 
-def _caption(layout: Layout, costs: Costs) -> str:
-    latency, postcal = costs.latency, costs.postcal_fit
-    fitted = counted(costs.fit.items, "companion")
-    if postcal.items != costs.fit.items:
-        fitted += f" of CoCal and {counted(postcal.items, 'companion')} of PostCal"
-    sentences = (
+def _caption(layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency) -> str:
+    fitted = counted(fit.items, "companion")
+    if postcal_fit.items != fit.items:
+        fitted += f" of CoCal and {counted(postcal_fit.items, 'companion')} of PostCal"
+    work: dict[str, list[str]] = {}
+    for cost, words in zip((training, sampling, fit, postcal_fit, latency), _WORK, strict=True):
+        work.setdefault(cost.device, []).append(words)
+    devices = [device if len(work) == 1 else f"{device} ({listed(done)})" for device, done in work.items()]
+    return said(
         f"Training costs, and inference costs per question, using {layout.backbone_label} after {layout.step} training "
         "steps.",
         layout.caption,
-        f"Training: {counted(costs.training.items, 'rollout step')} of the LLM, sampling of "
-        f"{counted(costs.sampling.items, 'response')}, and {fitted}, all fitted together.",
+        f"Training: {counted(training.items, 'rollout step')} of the LLM, sampling of "
+        f"{counted(sampling.items, 'response')}, and {fitted}, all fitted together.",
         f"Inference: the LLM on {counted(latency.generation_questions, f'{layout.generation_label} question')} in one "
         f"batch, one response each, for SelfConsis {counted(latency.pool, 'response')} each; the companion, an MLP, "
         f"on one response at a time, {counted(latency.predictions, 'prediction')}.",
-        _devices(costs),
+        f"Measured on {'; '.join(devices)}.",
         TIMES_DIFFER,
     )
-    return " ".join(sentences)
-
-
-def _devices(costs: Costs) -> str:
-    parts: dict[str, list[str]] = {}
-    for part, device in (
-        ("LLM training", costs.training.device),
-        ("sampling", costs.sampling.device),
-        ("fit of CoCal's companions", costs.fit.device),
-        ("fit of PostCal's companions", costs.postcal_fit.device),
-        ("inference", costs.latency.device),
-    ):
-        parts.setdefault(device, []).append(part)
-    if len(parts) == 1:
-        return f"Measured on {costs.training.device}."
-    return f"Measured on {'; '.join(f'{device} ({listed(done)})' for device, done in parts.items())}."

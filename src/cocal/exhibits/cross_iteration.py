@@ -1,7 +1,6 @@
 """Confidence quality of each stage's companions on the policies of all stages (fig:rq3_cross_iter)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -9,20 +8,15 @@ import pandas as pd
 from cocal.config.study import Study
 from cocal.errors import ConfigError
 from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.inputs import mean_cell
 from cocal.exhibits.base.layouts import CurvesLayout, curves
+from cocal.exhibits.base.types import Axes, Colormap, Cube, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
-from cocal.metrics.cells import policy_cell, read_cells
-from cocal.metrics.cube import MEAN
+from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER, metric_text
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
 
 Layout = CurvesLayout
 _FRAME = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.1}
@@ -31,7 +25,7 @@ _MOST_AT_HALF_WIDTH = 3
 """Largest number of stages whose numbers can be read in a figure of half the text's width."""
 
 
-def shades() -> "Colormap":
+def shades() -> Colormap:
     """Colours from the worst value to the best: one hue that darkens, but stays light enough to read black text."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
@@ -44,7 +38,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has CoCal with binary supervision."""
     if has_methods(study, "cocal-binary"):
         yield FigureExhibit(
-            name="cross_iteration",
             title="Transfer between stages",
             chapter="Transfer",
             position=31,
@@ -53,15 +46,14 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "framed, source and target match. Darker is better, and each panel has its own scale.",
             layout=curves(study, ["cocal-binary"], study.policy.stages),
             inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
-            backbones=(study.main_backbone,),
         )
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
     Args:
-        layout: What the figure shows, with stages and one companion method.
+        layout: The contents of the figure, with stages and one companion method.
         metrics: Metric cube of a sweep, with the dimension `source_step`.
 
     Returns:
@@ -76,17 +68,15 @@ def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
     if len(layout.methods) > 1:
         raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")
     (method,) = layout.methods
-    cells = {}
-    for source_step in layout.steps:
-        for stage in layout.steps:
-            algorithm, step = policy_cell(method, stage)
-            cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "source_step": source_step}
-            cells[source_step, stage] = {**cell, "dataset": layout.macro, "method": method, "seed": MEAN}
-    numbers = read_cells(metrics, cells, ["source_step", "step"])
-    return numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
+    cells = {
+        (source, stage): mean_cell(layout.backbone, method, stage, layout.macro, source_step=source)
+        for source in layout.steps
+        for stage in layout.steps
+    }
+    return read_cells(metrics, cells, ["source_step", "step"], CONFIDENCE_QUALITY)
 
 
-def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -> None:
+def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> None:
     """Draw a square with its value for each pair of stages: rows are sources, columns targets, frames matched stages.
 
     The colours span the values of the panel, with the best one darkest.
@@ -114,7 +104,7 @@ def plot_cross_iteration(ax: "Axes", panel: pd.DataFrame, fontsize: float = 7) -
     ax.spines[:].set_visible(False)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw heat maps of the ECE and of the AUROC."""
     from matplotlib.patches import Patch
 

@@ -6,23 +6,18 @@ Both are compared on the responses for which both have a valid confidence, so th
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, method_handles, panel_row
-from cocal.exhibits.drawing.stages import plot_stages, prepare_stages
+from cocal.exhibits.base.types import Figure
+from cocal.exhibits.drawing.curves import QUESTION_WHISKERS, method_handles, metric_row, plot_stages, prepare_curves
 from cocal.exhibits.drawing.style import HALF_WIDTH
 from cocal.study.results import metrics_file
 
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
-
-Layout = CurvesLayout
+Layout, prepare = CurvesLayout, prepare_curves
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -30,7 +25,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     methods = transferred_methods(study)
     if methods and set(methods) <= set(study.estimators.methods):
         yield FigureExhibit(
-            name="cross_policy",
             title="Transfer to RLCR and DCPO",
             chapter="Transfer",
             position=32,
@@ -41,7 +35,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "bootstrap interval over the questions.",
             layout=curves(study, methods, study.policy.stages),
             inputs={"metrics": metrics_file(study.main_backbone, "-cross-policy")},
-            backbones=(study.main_backbone,),
         )
 
 
@@ -51,23 +44,15 @@ def transferred_methods(study: Study) -> list[str]:
     return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
 
 
-def prepare(layout: Layout, metrics: "xr.Dataset") -> pd.DataFrame:
-    """ECE and AUROC; see `cocal.exhibits.drawing.stages.prepare_stages`."""
-    return prepare_stages(layout, metrics, CONFIDENCE_QUALITY)
-
-
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    figure, panels = panel_row(
-        [TITLES[metric] for metric in CONFIDENCE_QUALITY],
+    return metric_row(
+        numbers,
+        plot_stages,
         height=0.8,
         label="Training step",
-        handles=method_handles(list(dict.fromkeys(numbers["method"]))),
-        source=f"{layout.source}\nresponses of each policy with two valid confidences\n"
-        "whiskers: bootstrap interval over the questions",
+        handles=method_handles(layout.methods),
+        source=f"{layout.source}\nresponses of each policy with two valid confidences\n{QUESTION_WHISKERS}",
         width=HALF_WIDTH,
         columns=2,
     )
-    for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
-        plot_stages(ax, numbers[numbers["metric"] == metric])
-    return figure

@@ -5,8 +5,8 @@ Choices are made among the responses that a set has confidences for: the evaluat
 and routing decide about the first response to each question of all sets of a domain together.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,11 @@ from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import Labelled, MethodsLayout, labelled, of_backbone
+from cocal.exhibits.base.inputs import rows_by_seed
+from cocal.exhibits.base.layouts import Labelled, MethodsLayout, of_main
+from cocal.exhibits.typesetting.blocks import marks, method_labels, metric_block
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.rank import marks
-from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, counted
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, said
 from cocal.metrics.abstention import tried
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
 from cocal.metrics.choices import best_of_n, first, solvable, vote
@@ -51,7 +52,9 @@ class Sampled(Labelled):
 
 
 class Layout(MethodsLayout):
-    """What the table shows."""
+    """The contents of the table."""
+
+    apart: ClassVar[tuple[str, ...]] = ("step",)
 
     step: Count
     """Policy step whose responses are decided on."""
@@ -67,10 +70,6 @@ class Layout(MethodsLayout):
     """Confidence level of the intervals."""
     seed: int
     """Seed of the resamples."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return what the digest of the layout is computed from."""
-        return self.beside("step")
 
     @property
     def choosing(self) -> tuple[str, ...]:
@@ -96,7 +95,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     if not (choosing and sets and any(method.needs_pool for method in shared)):
         return
     yield TableExhibit(
-        name="decisions",
         title="Decisions with confidences",
         chapter="Main results",
         position=15.5,
@@ -105,12 +103,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         "answered only above a threshold that other questions certify, so that with high probability few of the "
         "answers are wrong; questions that look hard before anything is generated are sent elsewhere.",
         layout=Layout(
-            **of_backbone(study, backbone),
+            **of_main(study),
             methods=tuple(methods),
-            step=step,
             sets=tuple(
-                Sampled(name=one.name, label=one.label, samples=study.datasets[one.name].samples)
-                for one in labelled(study, sets)
+                Sampled(name=name, label=study.datasets[name].label, samples=study.datasets[name].samples)
+                for name in sets
             ),
             domains=domains,
             decisions=study.reports.decisions,
@@ -122,7 +119,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "predictions": predictions_file(backbone, "grpo", step),
             "responses": [responses_file(backbone, "grpo", step, "answer", name) for name in sets],
         },
-        backbones=(backbone,),
     )
 
 
@@ -130,7 +126,6 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
     """Decide, and compute how good the decisions are; companions are averaged over their seeds.
 
     Args:
-        layout: What the table shows.
         predictions: Table in the contract `PREDICTIONS` of the responses of GRPO's policy at the step.
         responses: For each of `layout.sets` the columns `cocal.exhibits.base.inputs.CHOSEN_FROM` of `RESPONSES`.
 
@@ -149,11 +144,7 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
     Raises:
         ContractError: if a method has no confidence for a response, or answers were not compared.
     """
-    confidences = {
-        key: rows.set_index("response_id")["confidence"]
-        for key, rows in predictions.groupby(["dataset", "method", "seed"], sort=False)
-    }
-    rows = list(_choices(layout, confidences, responses))
+    rows = list(_choices(layout, predictions, responses))
     for domain, names in layout.domains.items():
         asked = _first_responses(predictions, layout, names)
         rows += [*_abstentions(layout, domain, asked), *_routings(layout, domain, asked)]
@@ -161,25 +152,27 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
     return pd.DataFrame(rows, columns=columns)
 
 
-def _choices(
-    layout: Layout, confidences: Mapping[tuple, pd.Series], responses: Sequence[pd.DataFrame]
-) -> Iterator[tuple]:
-    values, resampled, total = [], [], 0
+def _choices(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> Iterator[tuple]:
+    values, drawn, about = [], [], []
     for one, frame in zip(layout.sets, responses, strict=True):
-        right = _right(layout, one, frame[frame["sample"] < one.samples], confidences)
+        right = _right(layout, one, frame[frame["sample"] < one.samples], predictions)
         by_rule = np.array([*right.values()])
         values.append(by_rule.mean(axis=1))
-        resampled.append(resampled_means(by_rule, layout.resamples, generator_for(layout.seed, one.name)))
-        total += by_rule.shape[1]
-        yield from _accuracies(layout, right, one.name, values[-1], resampled[-1], by_rule.shape[1], one.samples)
-    means = np.mean(values, axis=0), np.mean(resampled, axis=0)
-    yield from _accuracies(layout, right, MACRO, *means, total, np.nan)
+        drawn.append(resampled_means(by_rule, layout.resamples, generator_for(layout.seed, one.name)))
+        about.append((one.name, by_rule.shape[1], one.samples))
+    values.append(np.mean(values, axis=0))
+    drawn.append(np.mean(drawn, axis=0))
+    about.append((MACRO, sum(questions for _, questions, _ in about), np.nan))
+    for value, resampled, (dataset, questions, samples) in zip(values, drawn, about, strict=True):
+        ends = centred_interval(value, resampled, layout.level)
+        for (rule, method), *numbers in zip(right, value, *ends, strict=True):
+            yield CHOICE, rule, method, dataset, "accuracy", *numbers, questions, samples
 
 
 def _right(
-    layout: Layout, one: Sampled, frame: pd.DataFrame, confidences: Mapping[tuple, pd.Series]
+    layout: Layout, one: Sampled, frame: pd.DataFrame, predictions: pd.DataFrame
 ) -> dict[tuple[str, str], np.ndarray]:
-    """Whether each rule's choice is correct, as the mean over a companion's seeds, float64 (q,), by rule and method."""
+    """Correctness of each rule's choice, as the mean over a companion's seeds, float64 (q,), by rule and method."""
     frame = frame.sort_values(["question_id", "sample"], kind="stable")
     question, _ = pd.factorize(frame["question_id"])
     correct, classes = frame["correct"].to_numpy(dtype=bool), frame["answer_class"].to_numpy(dtype=np.float64)
@@ -189,47 +182,26 @@ def _right(
             "the responses for self-consistency"
         )
     right = {(FIRST, ""): correct[first(question)], (MAJORITY, ""): correct[vote(question, classes)]}
-    for rule in (BEST, VOTE):
-        for method in layout.choosing:
-            chosen = []
-            for values in _of_seeds(confidences, one.name, method):
-                confidence = values.reindex(frame["response_id"]).to_numpy(dtype=np.float64)
-                if len(values.index.intersection(frame["response_id"])) < len(frame):
-                    raise ContractError(
-                        f"predictions: method {method!r} lacks responses of {one.name}; give the predictions on the "
-                        "same responses"
-                    )
-                rows = best_of_n(question, confidence) if rule == BEST else vote(question, classes, confidence)
-                chosen.append(correct[rows])
-            right[rule, method] = np.mean(chosen, axis=0)
-    right[ORACLE, ""] = solvable(question, correct)
+    best, votes = {}, {}
+    for method in layout.choosing:
+        chosen = []
+        for rows in rows_by_seed(predictions, layout, one.name, method).values():
+            known = rows.set_index("response_id")["confidence"]
+            if not frame["response_id"].isin(known.index).all():
+                raise ContractError(
+                    f"predictions: method {method!r} lacks responses of {one.name}; give the predictions on the same "
+                    "responses"
+                )
+            confidence = known.reindex(frame["response_id"]).to_numpy(dtype=np.float64)
+            chosen.append((correct[best_of_n(question, confidence)], correct[vote(question, classes, confidence)]))
+        best[BEST, method], votes[VOTE, method] = np.mean(chosen, axis=0)
+    right |= {**best, **votes, (ORACLE, ""): solvable(question, correct)}
     return {key: np.asarray(values, dtype=np.float64) for key, values in right.items()}
 
 
-def _of_seeds(confidences: Mapping[tuple, pd.Series], dataset: str, method: str) -> list[pd.Series]:
-    found = [values for key, values in confidences.items() if key[:2] == (dataset, method)]
-    if not found:
-        raise ContractError(f"predictions: none of method {method!r} on {dataset}; add them, or leave the method out")
-    return found
-
-
-def _accuracies(
-    layout: Layout,
-    rules: Iterable[tuple[str, str]],
-    dataset: str,
-    value: np.ndarray,
-    drawn: np.ndarray,
-    questions: int,
-    samples: float,
-) -> Iterator[tuple]:
-    lower, upper = centred_interval(value, drawn, layout.level)
-    for place, (rule, method) in enumerate(rules):
-        yield CHOICE, rule, method, dataset, "accuracy", value[place], lower[place], upper[place], questions, samples
-
-
 def _first_responses(predictions: pd.DataFrame, layout: Layout, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Correctness of the first response to each question of some sets, bool (q,), under the name "correct", and its
-    confidences, float64 (seeds, q), by method."""
+    """Correctness of the first response to each question of some sets, bool (q,), as "correct", and its confidences,
+    float64 (seeds, q), by method."""
     shown = predictions[predictions["dataset"].isin(names)]
     keys = ["method", "seed", "dataset", "question_id"]
     ones = shown.sort_values("response_id", kind="stable").drop_duplicates(keys)
@@ -275,106 +247,104 @@ def _routings(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> I
 
 
 def grid(
-    numbers: pd.DataFrame,
-    layout: Layout,
-    *,
-    source: str,
-    predictions: pd.DataFrame,
-    responses: Sequence[pd.DataFrame],
+    numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]
 ) -> Grid:
-    """Set the table; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
+    """Set the table, with a block for each part; the last one only where a method sends questions elsewhere."""
+    blocks = [_choice_block(numbers, layout), _abstention_block(numbers, layout)]
     return Grid(
         title=f"Decisions with confidences, {layout.backbone_label}, step {layout.step}",
         caption=_caption(layout, numbers, predictions.loc[predictions["seed"] >= 0, "seed"].nunique()),
         label="decisions",
-        source=source,
-        blocks=(
-            _choice_block(numbers, layout),
-            _abstention_block(numbers, layout),
-            *([_routing_block(numbers, layout)] if layout.routing else []),
-        ),
+        blocks=(*blocks, _routing_block(numbers, layout)) if layout.routing else tuple(blocks),
         size="footnotesize",
         gap="4pt",
     )
 
 
-def _texts(numbers: pd.DataFrame, part: str) -> dict[tuple[str, str, str, str], str]:
-    keys = zip(*(numbers[numbers["part"] == part][n] for n in ("rule", "method", "dataset", "metric")), strict=True)
-    values = numbers[numbers["part"] == part]["value"]
-    return {key: metric_text("accuracy", value) for key, value in zip(keys, values, strict=True)}
+def _texts(numbers: pd.DataFrame, part: str, *names: str) -> dict[tuple[str, ...], str]:
+    """The printed values of a part by these columns."""
+    values = numbers[numbers["part"] == part].set_index(list(names))["value"]
+    return {key: metric_text("accuracy", value) for key, value in values.items()}
+
+
+def _questions(numbers: pd.DataFrame) -> pd.Series:
+    return numbers.drop_duplicates("dataset").set_index("dataset")["questions"]
 
 
 def _choice_block(numbers: pd.DataFrame, layout: Layout) -> Block:
-    texts = _texts(numbers, CHOICE)
+    texts = _texts(numbers, CHOICE, "dataset", "rule", "method")
     columns = [*(one.name for one in layout.sets), MACRO]
-    rules = [(FIRST, ""), (MAJORITY, ""), *((rule, method) for rule in (BEST, VOTE) for method in layout.choosing)]
-    cells = {}
+    best, votes = ([(rule, method) for method in layout.choosing] for rule in (BEST, VOTE))
+    rules = [(FIRST, ""), (MAJORITY, ""), *best, *votes]
+    cells = {key: Cell(text) for key, text in texts.items()}
     for name in columns:
-        shown = [texts[*rule, name, "accuracy"] for rule in rules]
-        for rule, text, mark in zip(rules, shown, marks(shown, "higher"), strict=True):
-            cells[*rule, name] = Cell(text, mark)
-        cells[ORACLE, "", name] = Cell(texts[ORACLE, "", name, "accuracy"])
+        shown = [texts[name, *rule] for rule in rules]
+        ranked = zip(rules, shown, marks(shown, "higher"), strict=True)
+        cells |= {(name, *rule): Cell(text, mark) for rule, text, mark in ranked}
 
-    def row(rule: str, method: str = "") -> Row:
-        label = METHODS[method].label if method else _TITLES[rule]
-        return Row(label, tuple(cells[rule, method, name] for name in columns))
+    def group(shown: Sequence[tuple[str, str]], title: str = "") -> Group:
+        labels = [METHODS[method].label if method else _TITLES[rule] for rule, method in shown]
+        values = [tuple(cells[name, *rule] for name in columns) for rule in shown]
+        return Group(tuple(map(Row, labels, values)), title)
 
-    of_set = numbers[numbers["part"] == CHOICE].drop_duplicates("dataset").set_index("dataset")["questions"]
+    questions = _questions(numbers)
     return Block(
         corner="Accuracy (%)",
         heads=(
             (*(Head(one.label) for one in layout.sets), Head("Average")),
-            (*(Head(f"{of_set[one.name]:,} × {one.samples}") for one in layout.sets), Head("")),
+            (*(Head(f"{questions[one.name]:,} × {one.samples}") for one in layout.sets), Head("")),
         ),
         groups=(
-            Group((row(FIRST), row(MAJORITY))),
-            Group(tuple(row(BEST, method) for method in layout.choosing), "Most confident response (best of n)"),
-            Group(tuple(row(VOTE, method) for method in layout.choosing), "Confidence-weighted vote"),
-            Group((row(ORACLE),)),
+            group(rules[:2]),
+            group(best, "Most confident response (best of n)"),
+            group(votes, "Confidence-weighted vote"),
+            group([(ORACLE, "")]),
         ),
     )
 
 
 def _abstention_block(numbers: pd.DataFrame, layout: Layout) -> Block:
-    texts, metrics = _texts(numbers, ABSTENTION), {"coverage": "Answered", "risk": "Wrong", "certified": "Certified"}
-    cells = {}
+    texts = _texts(numbers, ABSTENTION, "dataset", "method", "metric")
+    cells = {key: Cell(text) for key, text in texts.items()}
     for domain in layout.domains:
-        for metric in metrics:
-            shown = [texts["certified", method, domain, metric] for method in layout.choosing]
-            ranked = metric == "coverage" and len({*shown}) > 1  # a share of 0 everywhere is nobody's best
+        shown = [texts[domain, method, "coverage"] for method in layout.choosing]
+        if len({*shown}) > 1:  # a share of 0 everywhere is nobody's best
             for method, text, mark in zip(layout.choosing, shown, marks(shown, "higher"), strict=True):
-                cells[method, domain, metric] = Cell(text, mark if ranked else None)
-    columns = [(domain, metric) for domain in layout.domains for metric in metrics]
-    rows = [_row(method, [cells[method, *column] for column in columns]) for method in layout.choosing]
-    return Block("Abstention (%)", _heads(numbers, layout, [*metrics.values()]), (Group(tuple(rows)),))
+                cells[domain, method, "coverage"] = Cell(text, mark)
+    titles = {"coverage": "Answered", "risk": "Wrong", "certified": "Certified"}
+    return _domain_block("Abstention (%)", numbers, layout, titles, layout.choosing, cells)
 
 
 def _routing_block(numbers: pd.DataFrame, layout: Layout) -> Block:
-    texts, shares = _texts(numbers, ROUTING), (0.0, *SENT)
-    columns = [(domain, f"{sent:g}") for domain in layout.domains for sent in shares]
-    rows = [
-        _row(method, [Cell(texts[sent, method, domain, "accuracy"]) for domain, sent in columns])
-        for method in layout.routing
-    ]
-    titles = [f"{100 * sent:g} % sent" for sent in shares]
-    return Block("Accuracy of the kept (%)", _heads(numbers, layout, titles), (Group(tuple(rows)),))
+    cells = {key: Cell(text) for key, text in _texts(numbers, ROUTING, "dataset", "method", "rule").items()}
+    titles = {f"{sent:g}": f"{100 * sent:g} % sent" for sent in (0.0, *SENT)}
+    return _domain_block("Accuracy of the kept (%)", numbers, layout, titles, layout.routing, cells)
 
 
-def _row(method: str, cells: Sequence[Cell]) -> Row:
-    return Row(METHODS[method].label, tuple(cells))
-
-
-def _heads(numbers: pd.DataFrame, layout: Layout, titles: Sequence[str]) -> tuple[tuple[Head, ...], ...]:
-    """A pair of lines: each domain with its number of questions, and the titles below each."""
-    questions = numbers.drop_duplicates("dataset").set_index("dataset")["questions"]
-    domains = (Head(f"{_DOMAINS[name]}, {questions[name]:,} questions", len(titles)) for name in layout.domains)
-    return tuple(domains), tuple(Head(title) for _ in layout.domains for title in titles)
+def _domain_block(
+    corner: str,
+    numbers: pd.DataFrame,
+    layout: Layout,
+    titles: Mapping[str, str],
+    methods: Sequence[str],
+    cells: Mapping[tuple[str, ...], Cell],
+) -> Block:
+    """A block with the same columns for each domain, below its number of questions."""
+    questions = _questions(numbers)
+    domains = [Labelled(name=name, label=f"{_DOMAINS[name]}, {questions[name]:,} questions") for name in layout.domains]
+    return metric_block(corner, domains, list(titles), [("", method_labels(methods))], cells, titles=titles)
 
 
 def _caption(layout: Layout, numbers: pd.DataFrame, seeds: int) -> str:
     settings = layout.decisions
     sure, risk = f"{100 * (1 - settings.delta):g} %", f"{100 * settings.max_risk:g} %"
-    sentences = [
+    of_routing = (
+        "Bottom: accuracy of the first responses to the questions that are kept when those with the lowest "
+        f"confidences are sent elsewhere; {METHODS[_ROUTING[0]].label} reads the prompt alone, before anything is "
+        "generated, and other companions read the response, for comparison."
+    )
+    undefined = numbers[numbers["part"] == ABSTENTION]["value"].isna().any()
+    return said(
         f"What confidences decide, using {layout.backbone_label} after {layout.step} training steps.",
         layout.caption,
         "Top: accuracy of the response that each rule takes; below each set stands its number of questions times n, "
@@ -385,16 +355,8 @@ def _caption(layout: Layout, numbers: pd.DataFrame, seeds: int) -> str:
         "the given answers are wrong. Shown are the answered share of the other half, the share of wrong answers among "
         f"them, and the share of {settings.splits:,} splits in which a threshold is certified; all are means over the "
         "splits.",
-    ]
-    if layout.routing:
-        sentences.append(
-            "Bottom: accuracy of the first responses to the questions that are kept when those with the lowest "
-            f"confidences are sent elsewhere; {METHODS[_ROUTING[0]].label} reads the prompt alone, before anything is "
-            "generated, and other companions read the response, for comparison."
-        )
-    if any(METHODS[name].target for name in layout.methods):
-        sentences.append(f"Companion results average {counted(seeds, 'seed')}.")
-    sentences.append(BOLD_AND_UNDERLINED)
-    if numbers[numbers["part"] == ABSTENTION]["value"].isna().any():
-        sentences.append(f"{UNDEFINED} marks a risk without any answered question.")
-    return " ".join(filter(None, sentences))
+        of_routing if layout.routing else "",
+        averaged(seeds) if any(METHODS[name].target for name in layout.methods) else "",
+        BOLD_AND_UNDERLINED,
+        f"{UNDEFINED} marks a risk without any answered question." if undefined else "",
+    )

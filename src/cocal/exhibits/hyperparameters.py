@@ -29,7 +29,7 @@ _MISSING = {"zero": "0", "invalid": "No confidence"}
 
 
 class Layout(layouts.Layout):
-    """What the table shows, which is the study itself."""
+    """The contents of the table, which is the study itself."""
 
     called: ClassVar[str] = "settings"
 
@@ -46,7 +46,6 @@ class Layout(layouts.Layout):
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table, which every study has."""
     yield TableExhibit(
-        name="hyperparameters",
         title="Hyperparameters",
         chapter="Study",
         position=40,
@@ -73,7 +72,7 @@ def prepare(layout: Layout) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["section", "setting", "value"])
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, source: str) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout) -> Grid:
     """The table of the prepared settings."""
     groups = [
         Group(
@@ -87,7 +86,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, source: str) -> Grid:
         caption="Hyperparameters of policies, companions, and evaluation. Response lengths are "
         f"measured in tokens. {layout.caption}",
         label="hyperparameters",
-        source=source,
         blocks=tuple(
             Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(part), names=0.57)
             for part in (groups[:-1], groups[-1:])  # those that the paper states, and those that it does not

@@ -1,7 +1,7 @@
 """Confidence quality by the layer that the companions read (fig:layer_depth)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import AfterValidator, Field
@@ -9,30 +9,17 @@ from pydantic import AfterValidator, Field
 from cocal.config.base import Count, Name
 from cocal.config.methods import MethodName
 from cocal.config.study import Study
-from cocal.errors import ContractError
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import (
-    MATHEMATICS,
-    Labelled,
-    Layers,
-    distinct,
-    figure_facts,
-    macro_source,
-    origin,
-)
-from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
+from cocal.exhibits.base.inputs import cube_of, mean_cell
+from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Layers, distinct, macro_source, origin
+from cocal.exhibits.base.types import Axes, Cube, Figure
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
-from cocal.metrics.cells import policy_cell, read_cells
-from cocal.metrics.cube import MEAN
+from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER
 from cocal.study.plan import has_methods, layers_of
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
 _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
@@ -47,7 +34,7 @@ class LayeredBackbone(Labelled):
 
 
 class Layout(layouts.Layout):
-    """What the figure shows, with one curve per backbone."""
+    """The contents of the figure, with one curve per backbone."""
 
     backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]
     method: MethodName = "cocal-binary"
@@ -70,16 +57,14 @@ class Layout(layouts.Layout):
         """The content from which the digest is computed."""
         return {"layout": self, "step": self.step}
 
-    def facts(self) -> dict[str, str]:
-        """The metadata of the figure's files."""
-        return figure_facts(self, self.step)
+    def measured(self) -> tuple[str, ...]:
+        return tuple(backbone.name for backbone in self.backbones)
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of all backbones, where the study has CoCal with binary supervision."""
     if has_methods(study, "cocal-binary"):
         yield FigureExhibit(
-            name="layers",
             title="Extraction layers",
             chapter="Analysis",
             position=85,
@@ -96,15 +81,13 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
                 step=study.policy.steps,
             ),
             inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
-            backbones=tuple(study.backbones),
         )
 
 
-def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """Macro averages of companions that read one layer each.
 
     Args:
-        layout: What the figure shows.
         metrics: Metric cubes of sweeps over layers and poolings; each backbone is in exactly one of them.
 
     Returns:
@@ -119,36 +102,33 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     """
     tables = []
     for backbone in layout.backbones:
-        algorithm, step = policy_cell(layout.method, layout.step)
-        fixed = {"backbone": backbone.name, "algorithm": algorithm, "step": step, "pooling": layout.pooling}
-        fixed |= {"dataset": layout.macro, "method": layout.method, "seed": MEAN}
-        cells = {(backbone.name, layer): {**fixed, "layer": layer} for layer in backbone.layers}
-        table = read_cells(_cube_of(backbone.name, metrics), cells, ["backbone", "layer"])
+        where = backbone.name, layout.method, layout.step, layout.macro
+        cells = {
+            (backbone.name, layer): mean_cell(*where, layer=layer, pooling=layout.pooling) for layer in backbone.layers
+        }
+        table = read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "layer"], CONFIDENCE_QUALITY)
         tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))
     numbers = pd.concat(tables, ignore_index=True)
-    numbers = numbers[numbers["metric"].isin(CONFIDENCE_QUALITY)].reset_index(drop=True)
     cases = numbers.groupby(["backbone", "metric"], sort=False)
     return numbers.assign(level_with_best=pd.concat([_level_with_best(case) for _, case in cases]))
 
 
 def _level_with_best(case: pd.DataFrame) -> pd.Series:
-    """Layers that the data cannot tell from the best one.
+    """True for each layer of one backbone and metric that the data cannot tell from the best one, which needs a value.
 
     Args:
-        case: Rows of one backbone and metric, with the columns metric, value, lower and upper.
-
-    Returns:
-        A bool per row, which is False for a layer without a value.
+        case: Rows with the columns metric, value, lower and upper.
     """
     higher = BETTER[case["metric"].iloc[0]] == "higher"
-    if case["value"].isna().all():
-        return case["value"].notna()
+    known = case["value"].notna()
+    if not known.any():
+        return known
     best = case.loc[case["value"].idxmax() if higher else case["value"].idxmin()]
     worse = case["upper"] < best["lower"] if higher else case["lower"] > best["upper"]
-    return case["value"].notna() & ~worse
+    return known & ~worse
 
 
-def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
+def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
     """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds.
 
     A diamond marks the final layer, and a white dot each layer that is level with the best.
@@ -162,45 +142,25 @@ def plot_layers(ax: "Axes", panel: pd.DataFrame) -> None:
     for colour, (_, curve) in zip(BACKBONE_COLOURS, curves, strict=False):
         low, high = curve["value"] - curve["seed_sd"], curve["value"] + curve["seed_sd"]
         ax.fill_between(curve["layer"], low, high, color=colour, alpha=0.2, linewidth=0)
-        ax.plot(curve["layer"], curve["value"], color=colour, **_CURVE)
-        final, level = curve[curve["final"]], curve[curve["level_with_best"]]
-        ax.plot(final["layer"], final["value"], color=colour, **_FINAL)
-        ax.plot(level["layer"], level["value"], color=colour, **_LEVEL)
+        for rows, look in ((curve, _CURVE), (curve[curve["final"]], _FINAL), (curve[curve["level_with_best"]], _LEVEL)):
+            ax.plot(rows["layer"], rows["value"], color=colour, **look)
     ax.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     value_axis(ax, panel)
     ax.margins(x=0.04, y=0.08)
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     from matplotlib.lines import Line2D
 
-    handles = [
-        *(
-            Line2D([], [], color=colour, label=backbone.label, **_CURVE)
-            for colour, backbone in zip(BACKBONE_COLOURS, layout.backbones, strict=False)
-        ),
-        Line2D([], [], color=INK, label="final layer", **_FINAL),
-        Line2D([], [], color=INK, label="within noise of the best", **_LEVEL),
-    ]
-    figure, panels = panel_row(
-        [TITLES[metric] for metric in CONFIDENCE_QUALITY],
+    entries = [(colour, one.label, _CURVE) for colour, one in zip(BACKBONE_COLOURS, layout.backbones, strict=False)]
+    entries += [(INK, "final layer", _FINAL), (INK, "within noise of the best", _LEVEL)]
+    return metric_row(
+        numbers,
+        plot_layers,
         height=1.5,
         label="Layer (zero-based block index)",
-        handles=handles,
-        source=f"{macro_source(layout, layout.step)}; band: standard deviation over the seeds\n"
+        handles=[Line2D([], [], color=colour, label=label, **look) for colour, label, look in entries],
+        source=f"{macro_source(layout)}; band: standard deviation over the seeds\n"
         "within noise: bootstrap interval over the questions overlaps the best layer's",
     )
-    for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
-        plot_layers(ax, numbers[numbers["metric"] == metric])
-    return figure
-
-
-def _cube_of(backbone: str, cubes: Sequence["xr.Dataset"]) -> "xr.Dataset":
-    """The one cube that holds `backbone`."""
-    holding = [cube for cube in cubes if backbone in cube.indexes["backbone"]]
-    if len(holding) != 1:
-        files = ", ".join(str(cube.encoding.get("source", "metrics")) for cube in holding or cubes)
-        problem = "in several cubes" if holding else "in none of the cubes"
-        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube per backbone")
-    return holding[0]

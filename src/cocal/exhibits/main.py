@@ -5,25 +5,20 @@ Beyond the paper, its page and its CSV say which values are separable from the b
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.evidence.comparisons import COMPARED, separable_from_best
 from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting import accuracy
 from cocal.exhibits.typesetting.accuracy import CAPTION, AccuracyLayout, accuracy_layout, main_methods
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.numbers import HEADS
+from cocal.exhibits.typesetting.blocks import method_labels, metric_block
+from cocal.exhibits.typesetting.grid import Cell, Grid
+from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.results import metrics_file, resamples_file
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from cocal.metrics.resamples import Resamples
 
 Layout = AccuracyLayout
 
@@ -32,7 +27,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has a method that it shows."""
     if main_methods(study):
         yield TableExhibit(
-            name="main",
             title=f"Main table, step {study.policy.steps}",
             chapter="Main results",
             position=10,
@@ -41,16 +35,13 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "the best of their column (paired bootstrap over questions, 5 % after adjustment for the column).",
             layout=accuracy_layout(study, wrong, highlight="cocal-binary"),
             inputs={"metrics": metrics_file(study.main_backbone), "resamples": resamples_file(study.main_backbone)},
-            backbones=(study.main_backbone,),
         )
 
 
-def prepare(layout: AccuracyLayout, metrics: "xr.Dataset", resamples: "Resamples | None" = None) -> pd.DataFrame:
+def prepare(layout: AccuracyLayout, metrics: Cube, resamples: Resamples | None = None) -> pd.DataFrame:
     """Return the numbers of the table, and with the resamples one column more.
 
     Args:
-        layout: What the table shows.
-        metrics: Metric cube (`cocal.metrics.cube`).
         resamples: Metrics of every resample of the questions, if it is to say what is separable.
 
     Returns:
@@ -68,44 +59,13 @@ def prepare(layout: AccuracyLayout, metrics: "xr.Dataset", resamples: "Resamples
     return numbers.assign(separable_from_best=[found.get(key, "") for key in keys])
 
 
-def grid(
-    numbers: pd.DataFrame,
-    layout: AccuracyLayout,
-    *,
-    source: str,
-    metrics: "xr.Dataset",
-    resamples: "Resamples | None" = None,
-) -> Grid:
+def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube, resamples: Resamples | None = None) -> Grid:
     """Set the table as the paper does; its page also says what is separable from the best."""
-    made = accuracy.grid(numbers, layout, source=source, metrics=metrics)
+    made = accuracy.grid(numbers, layout, metrics=metrics)
     if resamples is None:
         return made
-    return replace(made, details=(_separable(numbers, layout), *made.details))
-
-
-def _separable(numbers: pd.DataFrame, layout: AccuracyLayout) -> Block:
     said = numbers.set_index(["dataset", "method", "metric"])["separable_from_best"]
-    *datasets, macro = layout.columns
-    shown = [macro, *datasets]
-    return Block(
-        corner="Separable from the best",
-        heads=(
-            tuple(Head(dataset.label, len(COMPARED)) for dataset in shown),
-            tuple(Head(HEADS[metric]) for _ in shown for metric in COMPARED),
-        ),
-        groups=(
-            Group(
-                tuple(
-                    Row(
-                        METHODS[name].label,
-                        tuple(
-                            Cell(said[dataset.name, name, metric] or UNDEFINED)
-                            for dataset in shown
-                            for metric in COMPARED
-                        ),
-                    )
-                    for name in layout.methods
-                )
-            ),
-        ),
-    )
+    cells = {place: Cell(word or UNDEFINED) for place, word in said.items()}
+    groups = [("", method_labels(layout.methods))]
+    block = metric_block("Separable from the best", layout.page_columns, COMPARED, groups, cells)
+    return replace(made, details=(block, *made.details))

@@ -23,5 +23,4 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             f"mathematical sets, at an earlier stage of training (the tables of appendix C.1). {CAPTION}",
             layout=accuracy_layout(study, wrong, step=step, methods=stage_methods(study), label=f"main_step{step}"),
             inputs={"metrics": metrics_file(study.main_backbone)},
-            backbones=(study.main_backbone,),
         )

@@ -1,7 +1,6 @@
 """Companions that learn while the policy trains, beside replayed ones (section 4.1, practical implementation)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -9,16 +8,13 @@ from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import MethodsLayout, Steps, figure_facts, of_backbone
-from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row, value_axis
+from cocal.exhibits.base.layouts import MethodsLayout, Steps, of_backbone
+from cocal.exhibits.base.types import Axes, Figure
+from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import INK
 from cocal.study.online import windows
 from cocal.study.plan import has_methods
 from cocal.study.results import online_file
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SMOOTHED = 10
 """Number of rollout steps over which the bold curves average."""
@@ -28,23 +24,18 @@ _COLOURS = ("#d97f0e", "#7a4fa3")
 
 
 class Layout(MethodsLayout):
-    """What the figure shows."""
+    """The contents of the figure."""
 
     windows: Steps
     """Numbers of rollout steps that the online companions learn from together."""
     steps: Count
     """Number of rollout steps of the training."""
 
-    def facts(self) -> dict[str, str]:
-        """Return what the metadata of the figure's files say."""
-        return figure_facts(self, None)
-
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has CoCal's binary companions."""
     if has_methods(study, _METHOD):
         yield FigureExhibit(
-            name="online",
             title="Companions that learn while the policy trains",
             chapter="Analysis",
             position=64,
@@ -62,7 +53,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
                 steps=study.policy.steps,
             ),
             inputs={"scores": online_file(study.main_backbone)},
-            backbones=(study.main_backbone,),
         )
 
 
@@ -70,7 +60,6 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of the binary companions.
 
     Args:
-        layout: What the figure shows.
         scores: Table in the contract of `cocal.store.contracts.PREQUENTIAL`.
 
     Returns:
@@ -78,22 +67,24 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
         and kept_bytes; in the order of the windows, the steps, then the ECE before the AUROC.
     """
     binary = scores[(scores["target"] == METHODS[_METHOD].target) & scores["window"].isin([0, *layout.windows])]
-    long = binary.melt(
-        ["window", "source_step", "responses", "kept_bytes"], list(CONFIDENCE_QUALITY), "metric", "value"
-    )
+    keys = ["window", "source_step", "metric"]
+    long = binary.melt([*keys[:2], "responses", "kept_bytes"], list(CONFIDENCE_QUALITY), "metric", "value")
     long["metric"] = pd.Categorical(long["metric"], CONFIDENCE_QUALITY)
-    grouped = long.groupby(["window", "source_step", "metric"], observed=True, sort=True)
-    found = grouped.agg(
-        responses=("responses", "first"),
-        value=("value", "mean"),
-        seed_sd=("value", "std"),
-        kept_bytes=("kept_bytes", "first"),
+    found = (
+        long.groupby(keys, observed=True)
+        .agg(
+            responses=("responses", "first"),
+            value=("value", "mean"),
+            seed_sd=("value", "std"),
+            kept_bytes=("kept_bytes", "first"),
+        )
+        .reset_index()
+        .astype({"metric": str})
     )
-    found = found.reset_index().astype({"metric": str})
     return found[["window", "source_step", "responses", "metric", "value", "seed_sd", "kept_bytes"]]
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     from matplotlib.lines import Line2D
 
@@ -108,30 +99,29 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
         handles.append(Line2D([], [], **mark, label=f"replayed ({_size(kept[0])} kept)"))
     counts = sorted(numbers["responses"].unique())
     responses = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    figure, panels = panel_row(
-        [TITLES[metric] for metric in CONFIDENCE_QUALITY],
+
+    def plot(ax: Axes, panel: pd.DataFrame) -> None:
+        by_window = {window: rows.set_index("source_step")["value"] for window, rows in panel.groupby("window")}
+        for window, colour in looks.items():
+            curve = by_window[window]
+            ax.plot(curve, color=colour, linewidth=0.4, alpha=0.45)
+            ax.plot(curve.rolling(SMOOTHED, min_periods=1).mean(), color=colour, linewidth=1.3, zorder=3)
+        if 0 in by_window:
+            ax.plot(by_window[0], markeredgecolor="white", markeredgewidth=0.4, zorder=4, **mark)
+        value_axis(ax, panel)
+        ax.set_xlim(0, 1.03 * layout.steps)
+
+    figure = metric_row(
+        numbers,
+        plot,
         height=1.6,
         label="Rollout steps learnt from",
         handles=handles,
         source=f"{layout.study} study, {layout.backbone_label}; {responses} rollouts of the step after; "
         f"bold: mean of {SMOOTHED} steps",
     )
-    for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
-        panel = numbers[numbers["metric"] == metric]
-        _plot(ax, panel, looks)
-        found = panel[panel["window"] == 0]
-        ax.plot(found["source_step"], found["value"], markeredgecolor="white", markeredgewidth=0.4, zorder=4, **mark)
-        value_axis(ax, panel)
-        ax.set_xlim(0, 1.03 * layout.steps)
-    panels[1].axhline(0.5, color=INK, linewidth=0.5, linestyle=(0, (4, 2.5)), zorder=0)
+    figure.axes[1].axhline(0.5, color=INK, linewidth=0.5, linestyle=(0, (4, 2.5)), zorder=0)
     return figure
-
-
-def _plot(ax: "Axes", panel: pd.DataFrame, looks: Mapping[int, str]) -> None:
-    for window, colour in looks.items():
-        curve = panel[panel["window"] == window].set_index("source_step")["value"]
-        ax.plot(curve, color=colour, linewidth=0.4, alpha=0.45)
-        ax.plot(curve.rolling(SMOOTHED, min_periods=1).mean(), color=colour, linewidth=1.3, zorder=3)
 
 
 def _words(window: int) -> str:

@@ -16,7 +16,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone, where the study has factual questions and a method that it shows."""
     if study.evaluation_sets("factual") and main_methods(study):
         yield TableExhibit(
-            name="ood",
             title="Math-to-factual transfer",
             chapter="Transfer",
             position=30,
@@ -35,5 +34,4 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 remark=f"All companions learnt from mathematics alone. Answers are judged by {study.judge.label}.",
             ),
             inputs={"metrics": metrics_file(study.main_backbone)},
-            backbones=(study.main_backbone,),
         )

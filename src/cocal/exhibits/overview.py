@@ -1,10 +1,10 @@
-"""How CoCal learns and is used (fig:cocal_overview)."""
+"""Diagram of how CoCal learns and is used (fig:cocal_overview)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
     TASK,
@@ -23,10 +23,6 @@ from cocal.exhibits.drawing.diagrams import (
 )
 from cocal.exhibits.drawing.style import TEXT_WIDTH
 from cocal.methods import cocal_binary
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _COCAL = cocal_binary.METHOD.colour
 
@@ -55,7 +51,6 @@ _TARGET = Rect(_CORRECT.left, _LEARN - 0.36, _CORRECT.width, 0.72)
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The diagram, which is the same for every study."""
     yield FigureExhibit(
-        name="overview",
         title="Diagram: how CoCal works",
         chapter="Study",
         position=41,
@@ -65,7 +60,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     )
 
 
-def draw() -> "Figure":
+def draw() -> Figure:
     """Draw one step of training; below it, the sequence of steps and how a response gets its confidence."""
     figure, ax = page(_HEIGHT)
     _experience(ax)
@@ -76,12 +71,12 @@ def draw() -> "Figure":
     return figure
 
 
-def _band(ax: "Axes", band: Rect, name: str, colour: str = TASK) -> None:
+def _band(ax: Axes, band: Rect, name: str, colour: str = TASK) -> None:
     region(ax, band, colour)
     label(ax, band.left + 0.05, band.y, name, rotation=90, ha="left", va="center", fontweight="bold", linespacing=0.95)
 
 
-def _experience(ax: "Axes") -> None:
+def _experience(ax: Axes) -> None:
     _band(ax, _SHARED, "Shared\nexperience")
     sheet(ax, Rect(0.52, _FLOW - 0.14, 0.19, 0.28), behind=2)
     label(ax, 0.66, _SHARED.top - 0.14, "$B$ questions $x_i$", fontsize=SMALL)
@@ -101,7 +96,7 @@ def _experience(ax: "Axes") -> None:
         arrow(ax, (start, _FLOW), (end, _FLOW))
 
 
-def _task_learning(ax: "Axes") -> None:
+def _task_learning(ax: Axes) -> None:
     _band(ax, _TASK, "Task\nlearning")
     y = _TASK.y
     advantages, update = Rect(3.28, y - 0.17, 1.2, 0.34), Rect(_ROLLOUTS.left, y - 0.17, _ROLLOUTS.width, 0.34)
@@ -113,7 +108,7 @@ def _task_learning(ax: "Axes") -> None:
     label(ax, _POLICY.x - 0.07, y, "updates $\\theta$\n$\\pi_t\\to\\pi_{t+1}$", ha="right", fontsize=SMALL)
 
 
-def _confidence_learning(ax: "Axes") -> None:
+def _confidence_learning(ax: Axes) -> None:
     _band(ax, _CONFIDENCE, "Confidence\nlearning", _COCAL)
     _states(ax)
     _companion(ax)
@@ -131,7 +126,7 @@ def _confidence_learning(ax: "Axes") -> None:
     label(ax, _COMPANION.x - 0.07, low, "updates $\\phi_t\\to\\phi_{t+1}$", ha="right", fontsize=SMALL)
 
 
-def _states(ax: "Axes") -> None:
+def _states(ax: Axes) -> None:
     """Draw how the hidden states of a response's tokens become the vector that stands for it."""
     box(ax, _STATES, fill="white")
     label(ax, 0.7, _STATES.y, "hidden states,\nfinal layer", fontsize=SMALL)
@@ -152,7 +147,7 @@ def _states(ax: "Axes") -> None:
     arrow(ax, (vector.right, _LEARN), (_COMPANION.left, _LEARN))
 
 
-def _companion(ax: "Axes") -> None:
+def _companion(ax: Axes) -> None:
     frame = _COMPANION
     box(ax, frame, colour=_COCAL)
     label(ax, frame.x, frame.top - 0.1, "Companion $g_\\phi$")
@@ -160,7 +155,7 @@ def _companion(ax: "Axes") -> None:
     label(ax, frame.x, frame.bottom + 0.16, "MLP: LayerNorm,\nGELU; sigmoid", fontsize=SMALL)
 
 
-def _target(ax: "Axes") -> None:
+def _target(ax: Axes) -> None:
     box(ax, _TARGET)
     label(ax, _TARGET.x, _TARGET.top - 0.11, "Target $y^{\\mathrm{conf}}_{i,j}$")
     left = _TARGET.left + 0.05
@@ -168,7 +163,7 @@ def _target(ax: "Axes") -> None:
         label(ax, left + 0.29 * (row == 2), _TARGET.top - 0.3 - 0.13 * row, text, ha="left", fontsize=SMALL)
 
 
-def _barrier(ax: "Axes") -> None:
+def _barrier(ax: Axes) -> None:
     """Draw the border that no gradient passes, and the two arrows across it."""
     y = (_SHARED.bottom + _CONFIDENCE.top) / 2
     first, second = (_ROLLOUTS.left + _STATES.right) / 2, _TARGET.x
@@ -184,7 +179,7 @@ def _barrier(ax: "Axes") -> None:
         barred(ax, x, y)
 
 
-def _replay(ax: "Axes") -> None:
+def _replay(ax: Axes) -> None:
     _band(ax, _REPLAY, "Replay", _COCAL)
     supervision = "$\\mathcal{S}_t=\\{(z_{i,j},y^{\\mathrm{conf}}_{i,j})\\}$ of step $t$"
     summary = f"cached steps in chronological order, {supervision}"
@@ -204,7 +199,7 @@ def _replay(ax: "Axes") -> None:
         label(ax, (start + end) / 2 - 0.02, y + 0.11, name, fontsize=SMALL)
 
 
-def _inference(ax: "Axes") -> None:
+def _inference(ax: Axes) -> None:
     _band(ax, _INFERENCE, "Inference")
     left, y = _INFERENCE.left, _INFERENCE.y + 0.06
     response = Rect(left + 0.35, y - 0.14, 0.19, 0.28)

@@ -1,10 +1,10 @@
 """Post-hoc calibration, coupled concurrent training and CoCal side by side (fig:paradigm_shift)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
     TASK,
@@ -22,10 +22,6 @@ from cocal.exhibits.drawing.diagrams import (
 )
 from cocal.exhibits.drawing.style import INK
 from cocal.methods import cocal_binary, postcal_binary, rlcr
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _POSTCAL = postcal_binary.METHOD.colour
 _COUPLED = rlcr.METHOD.colour
@@ -45,7 +41,6 @@ _MIXED, _LATE = (False, False, True, False, True, True, True), (True, True, Fals
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The diagram, which is the same for every study."""
     yield FigureExhibit(
-        name="paradigms",
         title="Diagram: three paradigms",
         chapter="Study",
         position=42,
@@ -54,7 +49,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     )
 
 
-def draw() -> "Figure":
+def draw() -> Figure:
     """Draw three panels that show the experience, what learns from it, by which signals, and with what output."""
     figure, ax = page(_HEIGHT)
     for name, y in (("Experience", _EXPERIENCE + 0.28), ("Learning", (_SIGNAL + _LEARNER) / 2 + 0.12)):
@@ -67,7 +62,7 @@ def draw() -> "Figure":
     return figure
 
 
-def _post_hoc(ax: "Axes", left: float) -> None:
+def _post_hoc(ax: Axes, left: float) -> None:
     first, second = _columns(left)
     _title(ax, left, "(a) Post-hoc calibration", "confidence is learnt afterwards")
     pennant(ax, _row(first, _TIME, 0.16), "during RLVR")
@@ -81,7 +76,7 @@ def _post_hoc(ax: "Axes", left: float) -> None:
     _verdicts(ax, left, (False, "extra sampling, last policy only"), (True, "separate learning"))
 
 
-def _coupled(ax: "Axes", left: float) -> None:
+def _coupled(ax: Axes, left: float) -> None:
     whole = Rect(left, 0, _PANEL, 0)
     _title(ax, left, "(b) Coupled concurrent training", "one policy learns both by RL")
     pennant(ax, _row(whole, _TIME, 0.16), "during RLVR: RLCR, DCPO")
@@ -97,7 +92,7 @@ def _coupled(ax: "Axes", left: float) -> None:
     _verdicts(ax, left, (True, "shared experience of all steps"), (False, "coupled learning: risk of interference"))
 
 
-def _cocal(ax: "Axes", left: float) -> None:
+def _cocal(ax: Axes, left: float) -> None:
     whole = Rect(left, 0, _PANEL, 0)
     first, second = _columns(left)
     _title(ax, left, "(c) CoCal", "shared experience, separate learning")
@@ -116,12 +111,12 @@ def _row(column: Rect, bottom: float, height: float) -> Rect:
     return column._replace(bottom=bottom, height=height)
 
 
-def _title(ax: "Axes", left: float, title: str, subtitle: str) -> None:
+def _title(ax: Axes, left: float, title: str, subtitle: str) -> None:
     label(ax, left + _PANEL / 2, _HEIGHT - 0.1, title, fontsize=8, fontweight="bold")
     label(ax, left + _PANEL / 2, _HEIGHT - 0.235, subtitle, fontstyle="italic")
 
 
-def _experience(ax: "Axes", column: Rect, name: str, marks: tuple[bool, ...], colour: str = TASK) -> None:
+def _experience(ax: Axes, column: Rect, name: str, marks: tuple[bool, ...], colour: str = TASK) -> None:
     frame = _row(column, _EXPERIENCE, 0.56)
     box(ax, frame, colour=colour)
     label(ax, frame.x, frame.top - 0.11, name)
@@ -131,14 +126,14 @@ def _experience(ax: "Axes", column: Rect, name: str, marks: tuple[bool, ...], co
         sheet(ax, Rect(x, frame.bottom + 0.07, width, 0.28), colour, good=good)
 
 
-def _task_learning(ax: "Axes", column: Rect) -> None:
+def _task_learning(ax: Axes, column: Rect) -> None:
     _sampling(ax, column)
     _signal(ax, column.right - 0.16, "RL", TASK)
     box(ax, _row(column, _LEARNER, 0.36), "Policy $\\pi_\\theta$")
     _output(ax, column.x, "answer")
 
 
-def _confidence_learning(ax: "Axes", column: Rect, name: str, colour: str) -> None:
+def _confidence_learning(ax: Axes, column: Rect, name: str, colour: str) -> None:
     _signal(ax, column.x, "direct\nsupervision", colour)
     learner = _row(column, _LEARNER, 0.36)
     box(ax, learner, colour=colour)
@@ -147,25 +142,25 @@ def _confidence_learning(ax: "Axes", column: Rect, name: str, colour: str) -> No
     _output(ax, column.x, "confidence $c$", colour)
 
 
-def _sampling(ax: "Axes", column: Rect) -> None:
+def _sampling(ax: Axes, column: Rect) -> None:
     x = column.left + 0.08
     arrow(ax, (x, _LEARNER + 0.36), (x, _EXPERIENCE))
     label(ax, x + 0.04, _SIGNAL, "sample", ha="left", fontsize=SMALL)
 
 
-def _signal(ax: "Axes", x: float, name: str, colour: str) -> None:
+def _signal(ax: Axes, x: float, name: str, colour: str) -> None:
     """Draw a signal that trains the learner below, as a heavy arrow with a name on it."""
     arrow(ax, (x, _EXPERIENCE), (x, _LEARNER + 0.37), colour=colour, heavy=True)
     width = 0.042 * max(map(len, name.split("\n"))) + 0.1
     box(ax, Rect(x - width / 2, _SIGNAL - 0.12, width, 0.24), name, colour=colour, fill="white", fontsize=SMALL)
 
 
-def _output(ax: "Axes", x: float, name: str, colour: str = INK) -> None:
+def _output(ax: Axes, x: float, name: str, colour: str = INK) -> None:
     arrow(ax, (x, _LEARNER), (x, _OUTPUT + 0.08), colour=colour)
     label(ax, x, _OUTPUT, name)
 
 
-def _verdicts(ax: "Axes", left: float, *verdicts: tuple[bool, str]) -> None:
+def _verdicts(ax: Axes, left: float, *verdicts: tuple[bool, str]) -> None:
     for place, (good, text) in enumerate(verdicts):
         y = _VERDICT - 0.15 * place
         sign(ax, left + 0.05, y, good)

@@ -15,7 +15,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     yield from reliability.reliability_of(
         study,
         [dataset],
-        name="reliability",
         title=f"Reliability diagrams, {study.datasets[dataset].label}",
         position=11,
         caption="Reliability diagrams and counts on one set (the paper's figure 3). A bar reaches to the accuracy "

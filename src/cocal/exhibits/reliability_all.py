@@ -14,7 +14,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     yield from reliability.reliability_of(
         study,
         study.evaluation_sets("mathematics"),
-        name="reliability_all",
         title="Reliability diagrams, all sets",
         position=12,
         caption="Reliability diagrams and counts on all mathematical sets (appendix C.3), drawn in the same way as "

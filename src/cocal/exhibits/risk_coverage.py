@@ -1,29 +1,24 @@
 """Selective risk against coverage of every method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
-from cocal.config.base import Count, Name
+from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import MethodsLayout, figure_facts, of_backbone
+from cocal.exhibits.base.inputs import rows_by_seed
+from cocal.exhibits.base.layouts import MethodsLayout, Names, of_main
+from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.curves import look_of, method_handles, panel_row
 from cocal.exhibits.drawing.style import INK
 from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.exhibits.typesetting.wording import counted
-from cocal.metrics.cells import policy_cell
 from cocal.metrics.ordered import Ordered
 from cocal.study.plan import final_predictions
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
@@ -37,20 +32,14 @@ _COMMON = "cocal-binary"
 
 
 class Layout(MethodsLayout):
-    """What the figure shows: one curve per method."""
+    """The contents of the figure: one curve per method."""
 
-    datasets: Annotated[tuple[Name, ...], Field(min_length=1)]
+    apart: ClassVar[tuple[str, ...]] = ("step",)
+
+    datasets: Names
     """Evaluation sets whose curves are averaged."""
     step: Count
     """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return what the digest of the layout is computed from."""
-        return self.beside("step")
-
-    def facts(self) -> dict[str, str]:
-        """Return what the metadata of the figure's files say."""
-        return figure_facts(self, self.step)
 
     @property
     def sharing(self) -> tuple[str, ...]:
@@ -61,9 +50,7 @@ class Layout(MethodsLayout):
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone at the end of training, where the study has a method that it shows."""
     if main_methods(study):
-        backbone, final = study.main_backbone, study.policy.steps
         yield FigureExhibit(
-            name="risk_coverage",
             title="Selective risk against coverage",
             chapter="Main results",
             position=15,
@@ -73,22 +60,16 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "methods on the right score responses of their own, and so end at different risks; CoCal (binary) is "
             "repeated there. Tied responses count evenly, and companions are averaged over their seeds.",
             layout=Layout(
-                **of_backbone(study, backbone),
+                **of_main(study),
                 methods=main_methods(study),
                 datasets=tuple(study.evaluation_sets("mathematics")),
-                step=final,
             ),
-            inputs={"predictions": final_predictions(study, backbone)},
-            backbones=(backbone,),
+            inputs={"predictions": final_predictions(study, study.main_backbone)},
         )
 
 
 def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Average the curves over seeds, then over data sets.
-
-    Args:
-        layout: What the figure shows.
-        predictions: Tables of the contract `PREDICTIONS`.
 
     Returns:
         Columns curve (a method, or one of `REFERENCES` for the responses that methods share), coverage and risk, NaN if
@@ -97,51 +78,32 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
     Raises:
         ContractError: if there are no predictions of a method on a data set.
     """
-    tables = pd.concat(predictions, ignore_index=True)
-    of_backbone = dict(iter(tables[tables["backbone"] == layout.backbone].groupby(["dataset", "method"])))
+    table = pd.concat(predictions, ignore_index=True)
     curves: dict[str, list[np.ndarray]] = {}
     for dataset in layout.datasets:
         for method in layout.methods:
-            algorithm, step = policy_cell(method, layout.step)
-            rows = of_backbone.get((dataset, method), tables[:0])
-            rows = rows[(rows["algorithm"] == algorithm) & (rows["step"] == step)]
-            if rows.empty:
-                raise ContractError(
-                    f"predictions: none of method {method!r} on {dataset}, backbone {layout.backbone}, "
-                    f"{algorithm}, step {step}; add their file, or leave the method out of the layout"
-                )
-            of_seeds = [_risks(of_seed["confidence"], of_seed["correct"]) for _, of_seed in rows.groupby("seed")]
+            by_seed = rows_by_seed(table, layout, dataset, method)
+            of_seeds = [_risks(rows["confidence"], rows["correct"]) for rows in by_seed.values()]
             curves.setdefault(method, []).append(np.mean(of_seeds, axis=0))
             if method == next(iter(layout.sharing), None):
-                shared = rows[rows["seed"] == rows["seed"].iloc[0]]["correct"]
-                curves.setdefault("optimal", []).append(_risks(shared.astype(np.float64), shared))
-                curves.setdefault("random", []).append(np.full(len(COVERAGES), 1 - shared.mean()))
+                correct = next(iter(by_seed.values()))["correct"]
+                curves.setdefault("optimal", []).append(_risks(correct.astype(np.float64), correct))
+                curves.setdefault("random", []).append(np.full(len(COVERAGES), 1 - correct.mean()))
     names = [*layout.methods, *(name for name in REFERENCES if name in curves)]
-    return pd.concat(
-        [pd.DataFrame({"curve": name, "coverage": COVERAGES, "risk": np.mean(curves[name], axis=0)}) for name in names],
-        ignore_index=True,
-    )
+    parts = [{"curve": name, "coverage": COVERAGES, "risk": np.mean(curves[name], axis=0)} for name in names]
+    return pd.concat(map(pd.DataFrame, parts), ignore_index=True)
 
 
-def plot_risks(ax: "Axes", panel: pd.DataFrame, references: bool) -> None:
-    """Draw the curves of one panel.
-
-    Args:
-        panel: Rows of `prepare` for the methods of the panel, and for the references.
-        references: Whether the references are drawn.
-    """
-    curves = {str(name): curve for name, curve in panel.groupby("curve", sort=False)}
-    methods = [name for name in curves if name not in REFERENCES]
-    for place, name in enumerate(methods):
-        ax.plot(100 * curves[name]["coverage"], 100 * curves[name]["risk"], markevery=(2 * place, 19), **look_of(name))
-    for name in REFERENCES if references else ():
-        if name in curves:
-            ax.plot(100 * curves[name]["coverage"], 100 * curves[name]["risk"], **REFERENCES[name], zorder=1)
+def plot_risks(ax: Axes, panel: pd.DataFrame) -> None:
+    """Draw the curves of one panel: rows of `prepare` for its methods and, where they are shown, for the references."""
+    for place, (name, curve) in enumerate(panel.groupby("curve", sort=False)):
+        own = {"zorder": 1} if name in REFERENCES else {**look_of(name), "markevery": (2 * place, 19)}
+        ax.plot(100 * curve["coverage"], 100 * curve["risk"], **REFERENCES.get(name, {}), **own)
     ax.set_xlim(0, 102)
     ax.set_xticks([0, 20, 40, 60, 80, 100])
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the methods that share their responses, and one of the others."""
     from matplotlib.lines import Line2D
 
@@ -163,7 +125,8 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> "Figure":
     )
     highest = 100 * numbers["risk"].max() or 1.0
     for ax, shown in zip(axes, panels.values(), strict=True):
-        plot_risks(ax, numbers[numbers["curve"].isin([*shown, *REFERENCES])], references=shown == layout.sharing)
+        references = REFERENCES if shown == layout.sharing else ()
+        plot_risks(ax, numbers[numbers["curve"].isin([*shown, *references])])
         ax.set_ylim(-0.02 * highest, 1.05 * highest)  # a curve at 0 is not cut by the axis
     return figure
 

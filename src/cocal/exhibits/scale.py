@@ -16,7 +16,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     second = next((name for name in study.backbones if name != study.main_backbone), None)
     if second and main_methods(study):
         yield TableExhibit(
-            name="scale",
             title=f"Main table of {study.backbones[second].label}",
             chapter="Main results",
             position=60,
@@ -24,5 +23,4 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             + CAPTION,
             layout=accuracy_layout(study, wrong, backbone=second, label="scale"),
             inputs={"metrics": metrics_file(second)},
-            backbones=(second,),
         )

@@ -8,17 +8,17 @@ from cocal.config.base import Count
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import BackboneLayout, Labels, labelled, of_backbone
+from cocal.exhibits.base.layouts import BackboneLayout, Labels, labelled, of_main
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.numbers import SHORT, ratios, times
-from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted
+from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, said
 from cocal.study.costs import Latency
 from cocal.study.plan import has_methods
 from cocal.study.results import cost_file
 
 
 class Layout(BackboneLayout):
-    """What the table shows."""
+    """The contents of the table."""
 
     datasets: Labels
     """Evaluation sets, in order."""
@@ -30,7 +30,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone on the mathematical sets, where the study has both companions that are timed."""
     if has_methods(study, "cocal-pre-generation", "cocal-group"):
         yield TableExhibit(
-            name="time_to_confidence",
             title="Time to confidence",
             chapter="Cost",
             position=90,
@@ -39,12 +38,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
             "The run itself measures these times, which differ from run to run and from machine to machine.",
             layout=Layout(
-                **of_backbone(study, study.main_backbone),
+                **of_main(study),
                 datasets=labelled(study, study.evaluation_sets("mathematics")),
-                step=study.policy.steps,
             ),
             inputs={"latency": cost_file(study.main_backbone, "latency")},
-            backbones=(study.main_backbone,),
         )
 
 
@@ -65,28 +62,17 @@ def prepare(layout: Layout, latency: Latency) -> pd.DataFrame:
             "out of the layout"
         )
     timed = [found[dataset.name] for dataset in layout.datasets]
-    numbers = pd.DataFrame(
-        {
-            "dataset": [time.dataset for time in timed],
-            "pre_seconds": [time.pre_ms / 1000 for time in timed],
-            "post_seconds": [time.post_s for time in timed],
-        }
-    )
+    rows = [(time.dataset, time.pre_ms / 1000, time.post_s) for time in timed]
+    numbers = pd.DataFrame(rows, columns=["dataset", "pre_seconds", "post_seconds"])
     return numbers.assign(ratio=numbers["post_seconds"] / numbers["pre_seconds"])
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, latency: Latency) -> Grid:
-    """The table of the prepared numbers."""
+def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
+    """Set the table; each column of times has the unit that suits its longest time."""
     pre_unit, pre = times(list(numbers["pre_seconds"]), SHORT)
     post_unit, post = times(list(numbers["post_seconds"]), SHORT)
     labels = [dataset.label for dataset in layout.datasets]
     lines = zip(labels, pre, post, ratios(list(numbers["ratio"])), strict=True)
-    caption = (
-        f"Mean time to confidence on {counted(latency.questions, 'question')} per dataset, one at a time, using "
-        f"{layout.backbone_label} after {layout.step} training steps. {layout.caption} Pre: encoding of the prompt and "
-        "prediction; post: decoding of the response as well. "
-        f"Measured on {latency.device}. {TIMES_DIFFER}"
-    )
     block = Block(
         corner="Dataset",
         heads=((Head(f"Pre ({pre_unit.name})"), Head(f"Post ({post_unit.name})"), Head("Post/Pre")),),
@@ -95,8 +81,13 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, latency: Latency
     )
     return Grid(
         title=f"Time to confidence, {layout.backbone_label}, step {layout.step}",
-        caption=caption,
+        caption=said(
+            f"Mean time to confidence on {counted(latency.questions, 'question')} per dataset, one at a time, using "
+            f"{layout.backbone_label} after {layout.step} training steps.",
+            layout.caption,
+            "Pre: encoding of the prompt and prediction; post: decoding of the response as well.",
+            f"Measured on {latency.device}. {TIMES_DIFFER}",
+        ),
         label="time_to_confidence",
-        source=source,
         blocks=(block,),
     )

@@ -1,29 +1,25 @@
 """Confidence quality by the pooled states that a companion reads (appendix F.2, tab:response_features)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pandas as pd
 from pydantic import AfterValidator, Field
 
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
-from cocal.errors import ContractError
 from cocal.exhibits.base import layouts
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.inputs import seeds_of
+from cocal.exhibits.base.inputs import cube_of, mean_cell, seeds_of
 from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
+from cocal.exhibits.base.types import Cube
+from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Grid
-from cocal.exhibits.typesetting.pairs import only_pairs, pairs_block
-from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted
+from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
 from cocal.methods import cocal_binary
-from cocal.metrics.cells import policy_cell, read_cells
-from cocal.metrics.cube import MEAN
+from cocal.metrics.cells import read_cells
 from cocal.study.plan import has_methods, layers_of
 from cocal.study.results import metrics_file
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _METHOD = "cocal-binary"
 _POOLINGS = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
@@ -37,7 +33,7 @@ class AggregationBackbone(Labelled):
 
 
 class Layout(layouts.Layout):
-    """What the table shows, with one pair of columns per backbone."""
+    """The contents of the table, with one pair of columns per backbone."""
 
     backbones: Annotated[tuple[AggregationBackbone, ...], Field(min_length=1), AfterValidator(distinct)]
     macro: Name = MATHEMATICS
@@ -47,12 +43,14 @@ class Layout(layouts.Layout):
     step: Count
     """Policy step shown."""
 
+    def measured(self) -> tuple[str, ...]:
+        return tuple(backbone.name for backbone in self.backbones)
+
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of all backbones, where the study has CoCal with binary supervision."""
     if has_methods(study, _METHOD):
         yield TableExhibit(
-            name="token_aggregation",
             title="Token aggregation",
             chapter="Analysis",
             position=70,
@@ -67,15 +65,13 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 step=study.policy.steps,
             ),
             inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
-            backbones=tuple(study.backbones),
         )
 
 
-def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
 
     Args:
-        layout: What the table shows.
         metrics: Metric cubes (`cocal.metrics.cube`) over layers and poolings, one per backbone, in any order.
 
     Returns:
@@ -85,49 +81,26 @@ def prepare(layout: Layout, metrics: Sequence["xr.Dataset"]) -> pd.DataFrame:
     Raises:
         ContractError: if a backbone has no cube, or its cube lacks a pooling at the backbone's layer.
     """
-    cells = []
+    tables = []
     for backbone in layout.backbones:
-        cube = next((cube for cube in metrics if backbone.name in cube["backbone"]), None)
-        if cube is None:
-            files = ", ".join(cube.encoding.get("source", "metrics") for cube in metrics)
-            raise ContractError(f"{files}: no cube holds backbone {backbone.name}; give its cube too")
-        algorithm, step = policy_cell(_METHOD, layout.step)
-        for pooling in _POOLINGS:
-            cell = {
-                "backbone": backbone.name,
-                "algorithm": algorithm,
-                "step": step,
-                "layer": backbone.layer,
-                "pooling": pooling,
-                "dataset": layout.macro,
-                "method": _METHOD,
-                "seed": MEAN,
-            }
-            cells.append(read_cells(cube, {(backbone.name, pooling): cell}, ["backbone", "pooling"]))
-    return only_pairs(pd.concat(cells))
+        where = (backbone.name, _METHOD, layout.step, layout.macro)
+        cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layer, pooling=one) for one in _POOLINGS}
+        tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], PAIR))
+    return pd.concat(tables, ignore_index=True)
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, source: str, metrics: Sequence["xr.Dataset"]) -> Grid:
-    """The table of the prepared numbers; see `cocal.exhibits.typesetting.accuracy.grid` for the arguments."""
-    seeds = seeds_of(metrics[0])
-    sentences = [
-        f"Confidence quality of {cocal_binary.METHOD.label} with different token aggregations after {layout.step} "
-        f"training steps, averaged over {counted(seeds, 'seed')} and {layout.macro_label}.",
-        layout.caption,
-        "Bold values indicate the best results.",
-        UNDEFINED_VALUE if numbers["value"].isna().any() else "",
-    ]
-    block = pairs_block(
-        numbers,
-        corner="Feature",
-        cases=("backbone", layout.backbones),
-        variants=("pooling", _POOLINGS),
-        kinds=("best",),
-    )
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Sequence[Cube]) -> Grid:
+    """Set the table; the best value of a column is bold."""
+    cells = ranked_cells(numbers, "backbone", "pooling", kinds=("best",))
     return Grid(
         title=f"Token aggregation, step {layout.step}",
-        caption=" ".join(filter(None, sentences)),
+        caption=said(
+            f"Confidence quality of {cocal_binary.METHOD.label} with different token aggregations after {layout.step} "
+            f"training steps, averaged over {counted(seeds_of(metrics[0]), 'seed')} and {layout.macro_label}.",
+            layout.caption,
+            "Bold values indicate the best results.",
+            UNDEFINED_VALUE if numbers["value"].isna().any() else "",
+        ),
         label="token_aggregation",
-        source=source,
-        blocks=(block,),
+        blocks=(metric_block("Feature", layout.backbones, PAIR, [("", _POOLINGS)], cells),),
     )

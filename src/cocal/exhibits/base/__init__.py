@@ -1,1 +1,1 @@
-"""What every table and figure is made of: its declaration, what it shows, its inputs and its files."""
+"""The parts of every table and figure: its declaration, its layout, its inputs and its files."""

@@ -1,4 +1,17 @@
-"""What a module of an exhibit declares about the table or figure that it makes for a study."""
+"""The declaration of a table or figure, which the module that makes it yields for a study.
+
+Each module of `cocal.exhibits` has these names, which are explained here once:
+
+- `of_study(study, wrong)` yields the exhibits that it makes for a study; `wrong` counts, by question set, the rows that
+  are known to be wrong.
+- `Layout` is a model of what is shown, a `cocal.exhibits.base.layouts.Layout`. It travels on the command line.
+- `prepare(layout, ...)` computes the tidy numbers, which are also the CSV. Its other arguments are what the files of
+  its inputs hold; they have the names of the kinds in `cocal.exhibits.base.inputs.READERS`.
+- `grid(numbers, layout, ...)` sets a table (`cocal.exhibits.typesetting.grid.Grid`). It is given all that `prepare` is.
+- `draw(numbers, layout)` draws a figure.
+
+A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` takes nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +40,6 @@ class Exhibit:
     """One table or figure of a study.
 
     Attributes:
-        name: Its file name without the ending; it also names its rule.
         title: Its entry in the report, in a few words.
         chapter: Its chapter in the report.
         position: Its rank: the document of all tables and the chapters of the report are in this order.
@@ -36,11 +48,10 @@ class Exhibit:
         inputs: The files that it reads, by kind (`cocal.exhibits.base.inputs`).
         products: The outputs of other rules that hold these files, where they are folders; the files themselves
             by default.
-        backbones: The backbones whose numbers it shows. It is made after their checks have passed.
+        name: Its file name without the ending, which also names its rule; that of its module by default.
         module: The module of `cocal.exhibits` that makes it; the registry fills it in.
     """
 
-    name: str
     title: str
     chapter: Chapter
     position: float
@@ -48,7 +59,7 @@ class Exhibit:
     layout: Layout | None = None
     inputs: Mapping[str, Files] = field(default_factory=dict)
     products: Mapping[str, Files] = field(default_factory=dict)
-    backbones: tuple[str, ...] = ()
+    name: str = ""
     module: str = ""
 
     @property
@@ -58,6 +69,11 @@ class Exhibit:
         for kind, files in self.inputs.items():
             words += ["--input", f"{kind}={files}"] if isinstance(files, str) else ["--inputs", kind, *files]
         return words if self.layout is None else [*words, "--layout", self.layout.model_dump_json()]
+
+    @property
+    def backbones(self) -> tuple[str, ...]:
+        """The backbones whose numbers it shows. It is made after their checks have passed."""
+        return self.layout.measured() if self.layout else ()
 
     @property
     def waits_for(self) -> dict[str, Files]:

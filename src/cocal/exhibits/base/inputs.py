@@ -1,15 +1,23 @@
-"""How the files that exhibits show are read, by their kind."""
+"""Readers of the files that exhibits show, by their kind, and of cells and rows in them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import Any, get_origin
+
+import pandas as pd
 
 from cocal.companion.spec import read_spec
-from cocal.errors import ConfigError
+from cocal.errors import ConfigError, ContractError
+from cocal.evidence.claims import read_claims
+from cocal.evidence.published import read_published
 from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES
 from cocal.exhibits.base.layouts import Layout
+from cocal.exhibits.base.types import Cube
+from cocal.metrics.cells import policy_cell
+from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, RESPONSES
@@ -17,50 +25,21 @@ from cocal.store.lineage import Product, trace
 from cocal.study.costs import Cost, Latency, read_cost
 from cocal.study.lineage import Source, descent
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-
-def _published(folder: Path) -> Any:
-    from cocal.evidence.published import read_published
-
-    return read_published(folder)
-
-
-def _ledger(path: Path) -> Any:
-    from cocal.evidence.claims import read_claims
-
-    return read_claims(path)
-
-
-def _replicates(path: Path) -> Any:
-    import pandas as pd
-
-    return pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
-
-
-def _cost(path: Path) -> Cost:
-    return read_cost(path, Cost)
-
-
 CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answer", "answer_class", "correct")
 """Columns of the responses that exhibits read: all that a choice among them depends on."""
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "metrics": read_dataset,
     "resamples": read_resamples,
-    "predictions": lambda path: read_frame(path, PREDICTIONS),
-    "responses": lambda path: read_frame(path, RESPONSES, CHOSEN_FROM),
-    "scores": lambda path: read_frame(path, PREQUENTIAL),
+    "predictions": partial(read_frame, contract=PREDICTIONS),
+    "responses": partial(read_frame, contract=RESPONSES, columns=CHOSEN_FROM),
+    "scores": partial(read_frame, contract=PREQUENTIAL),
     "companions": read_spec,
-    "latency": lambda path: read_cost(path, Latency),
-    PUBLISHED: _published,
-    LEDGER: _ledger,
-    REPLICATES: _replicates,
-    "training": _cost,
-    "sampling": _cost,
-    "fit": _cost,
-    "postcal_fit": _cost,
+    "latency": partial(read_cost, model=Latency),
+    PUBLISHED: read_published,
+    LEDGER: read_claims,
+    REPLICATES: partial(pd.read_csv, keep_default_na=False, na_values=["NaN"]),
+    **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
 """By kind: metric cubes, the metrics of every resample behind them, tables of predictions and of responses, scores of
 online companions, specs in the folders of companions, inference times, the folder of the paper's numbers, the ledger of
@@ -82,7 +61,6 @@ def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]])
     name = module.__name__.rpartition(".")[2]
     _, *arguments = signature(module.prepare).parameters.values() if hasattr(module, "prepare") else [None]
     several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
-    optional = {one.name for one in arguments if one.default is not Parameter.empty}
     for kind, given in files.items():
         if kind not in several:
             reads = f"it reads {', '.join(several)}" if several else "it reads no files"
@@ -92,20 +70,17 @@ def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]])
             raise ConfigError(f"{kind}: {name} takes it as {flag}")
         if given == []:
             raise ConfigError(f"--inputs: no file of the kind {kind} is given")
-    for kind in (kind for kind in several if kind not in files and kind not in optional):
-        raise ConfigError(f"--input: {name} also reads {kind}, which is missing")
+    for one in arguments:
+        if one.name not in files and one.default is Parameter.empty:
+            raise ConfigError(f"--input: {name} also reads {one.name}, which is missing")
 
 
 def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:
-    """What the files hold, by kind; a list where several were given.
+    """Read the files of each kind of `READERS`; the result is a list where several were given.
 
     Raises:
-        ConfigError: if a kind is unknown.
         ContractError: if a file is missing or broken.
     """
-    unknown = [kind for kind in files if kind not in READERS]
-    if unknown:
-        raise ConfigError(f"--input: {unknown[0]} is no kind of input; known are {', '.join(READERS)}")
     return {
         kind: READERS[kind](given) if isinstance(given, Path) else [READERS[kind](path) for path in given]
         for kind, given in files.items()
@@ -113,7 +88,7 @@ def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:
 
 
 def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output: Path) -> dict[str, str]:
-    """What an exhibit is made of: the digests of its files by kind, and the attribute that names all of them.
+    """Tell what an exhibit is made of: the digests of its files by kind, and the attribute that names all of them.
 
     Every file is traced back to the questions, as far as its ancestors are still there.
 
@@ -126,11 +101,10 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
     kinds = {kind: [given] if isinstance(given, Path) else given for kind, given in files.items()}
     sources = []
     for kind, paths in kinds.items():
-        if kind in OF_REPOSITORY:  # their place differs from folder to folder
-            continue
         # predictions are of several policies, from which the exhibit chooses by their columns
         own = {name: value for name, value in needed.items() if (kind, name) != ("predictions", "step")}
-        sources += [Source(path, **own) for path in paths]
+        if kind not in OF_REPOSITORY:  # whose place differs from folder to folder
+            sources += [Source(path, **own) for path in paths]
     made = descent(output, "exhibit", layout.identity(), sources)
     for _ in trace(*(source.path for source in sources)):
         pass
@@ -138,6 +112,56 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
     return digests | {"parents": made["parents"]}
 
 
-def seeds_of(cube: "xr.Dataset") -> int:
+def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str | int) -> dict[str, str | int]:
+    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`.
+
+    Args:
+        sweep: Labels of further dimensions of the cube.
+    """
+    algorithm, step = policy_cell(method, step)
+    policy = {"backbone": backbone, "algorithm": algorithm, "step": step, **sweep}
+    return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
+
+
+def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
+    """The one of several metric cubes that holds a backbone.
+
+    Raises:
+        ContractError: if it is in none of them or in several.
+    """
+    holding = [cube for cube in cubes if backbone in cube.indexes["backbone"]]
+    if len(holding) != 1:
+        files = ", ".join(str(cube.encoding.get("source", "metrics")) for cube in holding or cubes)
+        problem = "in several cubes" if holding else "in none of the cubes"
+        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube per backbone")
+    return holding[0]
+
+
+def rows_by_seed(
+    predictions: pd.DataFrame, layout: Layout, dataset: str, method: str, seed: int | None = None
+) -> dict[int, pd.DataFrame]:
+    """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
+
+    Args:
+        predictions: Table of the contract `PREDICTIONS`.
+        layout: A layout with a backbone and a step.
+        seed: The seed that a method with seeds must have.
+
+    Raises:
+        ContractError: if there are none, or none of the seed.
+    """
+    algorithm, step = policy_cell(method, layout.step)
+    cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}
+    found = dict(iter(predictions[(predictions[list(cell)] == pd.Series(cell)).all(axis=1)].groupby("seed")))
+    if not found or (seed is not None and found.keys().isdisjoint({UNSEEDED, seed})):
+        named = f"method {method!r}" if seed is None else f"method {method!r} (seed {seed})"
+        raise ContractError(
+            f"predictions: none of {named} on {dataset}, backbone {layout.backbone}, {algorithm}, step {step}; add "
+            "their file, or leave it out of the layout"
+        )
+    return found
+
+
+def seeds_of(cube: Cube) -> int:
     """Number of companion seeds in a metric cube; its other label is their mean."""
     return cube.sizes["seed"] - 1

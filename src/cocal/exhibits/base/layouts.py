@@ -1,4 +1,4 @@
-"""What exhibits show, as settings: the parts that several of them share. Each exhibit's own layout is in its module."""
+"""Layouts, which are the settings of what exhibits show: the parts that several of them share."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
@@ -36,14 +36,18 @@ def rising(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 Labels = Annotated[tuple[Labelled, ...], Field(min_length=1), AfterValidator(distinct)]
 Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(rising)]
+Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+Step = Annotated[int, Field(ge=0)]
 Steps = Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(rising)]
 
 
 class Layout(Model):
-    """What every table and figure says of its numbers."""
+    """Fields of every table and figure."""
 
     called: ClassVar[str] = "layout"
     """Name of its digest in the line that says what a table was made of."""
+    apart: ClassVar[tuple[str, ...]] = ()
+    """Fields that stand beside the others in what its digest is computed from."""
 
     study: Name
     """Study that the numbers come from."""
@@ -52,25 +56,36 @@ class Layout(Model):
 
     def identity(self) -> Any:
         """Return what the digest of the layout is computed from."""
-        return self
+        if not self.apart:
+            return self
+        beside = {name: value for name in self.apart if (value := getattr(self, name)) is not None}
+        return {"layout": self.model_dump(mode="json", exclude=set(self.apart)), **beside}
 
-    def beside(self, *names: str) -> dict[str, Any]:
-        """An identity in which these fields stand beside the layout; those that are None are left out."""
-        apart = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return {"layout": self.model_dump(mode="json", exclude=set(names)), **apart}
+    def facts(self) -> dict[str, str]:
+        """Return what the metadata of a figure's files say of its numbers."""
+        step = getattr(self, "step", None)
+        facts = {"study": self.study, "measured": self.caption, "backbone": self.backbone_label}
+        return facts if step is None else facts | {"step": str(step)}
+
+    def measured(self) -> tuple[str, ...]:
+        """Return the names of the backbones whose numbers are shown."""
+        return ()
 
 
 class BackboneLayout(Layout):
-    """What every table and figure of one backbone names."""
+    """Fields of every table and figure of one backbone."""
 
     backbone: Name
     """Backbone whose numbers are shown."""
     backbone_label: str
     """Its name in print."""
 
+    def measured(self) -> tuple[str, ...]:
+        return (self.backbone,)
+
 
 class MethodsLayout(BackboneLayout):
-    """What every table and figure that compares methods names."""
+    """Fields of every table and figure that compares methods."""
 
     methods: Annotated[tuple[MethodName, ...], Field(min_length=1)]
     """Methods, in order."""
@@ -85,6 +100,8 @@ class MethodsLayout(BackboneLayout):
 class CurvesLayout(MethodsLayout):
     """Layout of the figures that show a macro average over training steps."""
 
+    apart: ClassVar[tuple[str, ...]] = ("step",)
+
     macro: Name = MATHEMATICS
     """Group of data sets whose macro average is drawn."""
     macro_label: str = "macro average"
@@ -94,29 +111,15 @@ class CurvesLayout(MethodsLayout):
     step: Count | None = None
     """Step of the policy whose responses are scored, where it is one for all."""
 
-    def identity(self) -> Any:
-        """Return what the digest of the layout is computed from."""
-        return self.beside("step")
-
-    def facts(self) -> dict[str, str]:
-        """Return what the metadata of the figure's files say."""
-        return figure_facts(self, self.step)
-
     @property
     def source(self) -> str:
         """Where the numbers come from, for the small print."""
-        return macro_source(self, self.step)
+        return macro_source(self)
 
 
-def figure_facts(layout: BackboneLayout, step: int | None) -> dict[str, str]:
-    """Return what the metadata of a figure's files say of its numbers."""
-    facts = {"study": layout.study, "measured": layout.caption, "backbone": layout.backbone_label}
-    return facts if step is None else facts | {"step": str(step)}
-
-
-def macro_source(layout: BackboneLayout, step: int | None) -> str:
+def macro_source(layout: Layout) -> str:
     """Where a macro average comes from, for the small print."""
-    policy = "" if step is None else f"step-{step} policy, "
+    policy = "" if layout.step is None else f"step-{layout.step} policy, "
     return f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
 
 
@@ -130,6 +133,11 @@ def of_backbone(study: Study, backbone: str) -> dict[str, str]:
     return {**origin(study), "backbone": backbone, "backbone_label": study.backbones[backbone].label}
 
 
+def of_main(study: Study) -> dict[str, Any]:
+    """The fields of every layout of the main backbone at the end of training."""
+    return {**of_backbone(study, study.main_backbone), "step": study.policy.steps}
+
+
 def labelled(study: Study, names: Iterable[str]) -> tuple[Labelled, ...]:
     """Data sets with their names in print."""
     return tuple(Labelled(name=name, label=study.datasets[name].label) for name in names)
@@ -137,9 +145,5 @@ def labelled(study: Study, names: Iterable[str]) -> tuple[Labelled, ...]:
 
 def curves(study: Study, methods: Iterable[str], steps: Iterable[int], step: int | None = None) -> CurvesLayout:
     """Curves of the main backbone over steps."""
-    return CurvesLayout(
-        **of_backbone(study, study.main_backbone),
-        methods=tuple(methods),
-        steps=tuple(steps),
-        step=step,
-    )
+    given = {"methods": tuple(methods), "steps": tuple(steps), "step": step}
+    return CurvesLayout(**of_backbone(study, study.main_backbone), **given)

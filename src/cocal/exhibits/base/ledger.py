@@ -1,6 +1,7 @@
-"""What tables/claims and figures/claims share: their inputs, and the verdicts that they show."""
+"""The parts that tables/claims and figures/claims share: their inputs, and the verdicts that they show."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -14,13 +15,7 @@ from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files
 from cocal.exhibits.base.layouts import Layout, origin
 from cocal.metrics.resamples import Resamples
 from cocal.study.costs import Cost, Latency
-from cocal.study.plan import (
-    available_methods,
-    budget_prefixes,
-    final_predictions,
-    has_methods,
-    layers_of,
-)
+from cocal.study.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
 from cocal.study.results import companion_folder, cost_file, resamples_file
 
 _TIMES = {"sampling": "resample", "fit": "companions-grpo", "latency": "latency"}
@@ -32,34 +27,37 @@ class ClaimsLayout(Layout):
     label: str
     """Name of the study's first backbone in print."""
     scope: StudyScope
-    """What of the study stands for what of the paper."""
+    """The parts of the study that stand for those of the paper."""
 
-    def facts(self) -> dict[str, str]:
-        """Return what the metadata of a figure's files say."""
-        return {"study": self.study, "measured": self.caption, "backbone": self.label}
+    @property
+    def backbone_label(self) -> str:
+        """Name of the backbone in the metadata of the figure."""
+        return self.label
+
+    def measured(self) -> tuple[str, ...]:
+        return self.scope.backbones
 
 
-def has_claims(study: Study) -> bool:
-    """Whether a study has CoCal, without which no claim can be judged."""
-    return has_methods(study, "cocal-binary")
+def claims_fields(study: Study) -> dict[str, Any]:
+    """The layout, the inputs and the products of an exhibit of claims, which a study with CoCal has."""
+    folders = _budget_folders(study)
+    products = {"companions": folders} if folders else {}
+    return {"layout": claims_layout(study), "inputs": claims_inputs(study), "products": products}
 
 
 def claims_layout(study: Study) -> ClaimsLayout:
     """The layout for a study."""
-    backbones = list(study.backbones)[:2]
-    return ClaimsLayout(
-        **origin(study),
-        label=study.backbones[study.main_backbone].label,
-        scope=StudyScope(
-            of_paper=study.study == "paper",
-            backbones=tuple(backbones),
-            stages=study.policy.stages,
-            early_steps=study.reports.early_steps,
-            budgets=study.reports.budgets,
-            datasets={title: name for name, title in study.reports.mirrors.items()},
-            layers={name: tuple(layers_of(study, name)) for name in backbones},
-        ),
+    backbones = tuple(study.backbones)[:2]
+    scope = StudyScope(
+        of_paper=study.study == "paper",
+        backbones=backbones,
+        stages=study.policy.stages,
+        early_steps=study.reports.early_steps,
+        budgets=study.reports.budgets,
+        datasets={title: name for name, title in study.reports.mirrors.items()},
+        layers={name: tuple(layers_of(study, name)) for name in backbones},
     )
+    return ClaimsLayout(**origin(study), label=study.backbones[study.main_backbone].label, scope=scope)
 
 
 def claims_inputs(study: Study) -> dict[str, Files]:
@@ -67,14 +65,13 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     main, *others = list(study.backbones)[:2]
     coupled = {"rlcr", "dcpo"} & set(study.policy.algorithms)
     transferred = any(name.startswith("cocal-on-") for name in available_methods(study))
-    postcal = has_methods(study, "cocal-binary", "postcal-binary")
+    folders = _budget_folders(study)
     kinds = ["", "-sweep", "-ablations"]
-    kinds += ["-budgets"] * postcal + ["-cross-policy"] * bool(coupled and transferred)
+    kinds += ["-budgets"] * bool(folders) + ["-cross-policy"] * bool(coupled and transferred)
     resamples = [resamples_file(main, kind) for kind in kinds]
     resamples += [resamples_file(other, kind) for other in others for kind in ("", "-ablations")]
     inputs: dict[str, Files] = {"resamples": resamples, "predictions": final_predictions(study, main)}
-    if postcal:
-        folders = claims_products(study)["companions"]
+    if folders:
         inputs["companions"] = [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
     if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
         inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
@@ -84,11 +81,11 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     return inputs
 
 
-def claims_products(study: Study) -> dict[str, list[str]]:
-    """The outputs of rules that hold the companions, where the study compares budgets."""
+def _budget_folders(study: Study) -> list[str]:
+    """The folders of the companions of all budgets, where the study compares budgets."""
     if not has_methods(study, "cocal-binary", "postcal-binary"):
-        return {}
-    return {"companions": [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]}
+        return []
+    return [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]
 
 
 def judged(
@@ -106,7 +103,7 @@ def judged(
     """Judge every claim by the paper's numbers, by the study, and by its replicates.
 
     Args:
-        layout: What of the study stands for what of the paper.
+        layout: The parts of the study that stand for those of the paper.
         resamples: Resampled metrics of every comparison of the first two backbones.
         published: The paper's numbers.
         ledger: The claims.
@@ -118,9 +115,8 @@ def judged(
         replicates: What `cocal spread` has gathered of tables/claims.csv.
 
     Returns:
-        What `cocal.evidence.verdicts.judge_all` returns.
+        The result of `cocal.evidence.verdicts.judge_all`.
     """
     costs = {kind: cost for kind, cost in (("sampling", sampling), ("fit", fit)) if cost is not None}
-    files = StudyFiles(resamples, companions, predictions, costs, latency)
-    study = StudySource(layout.scope, files)
+    study = StudySource(layout.scope, StudyFiles(resamples, companions, predictions, costs, latency))
     return judge_all(ledger, PublishedSource(published).reader, study.reader, layout.scope.of_paper, replicates)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,16 +25,16 @@ def write_table(
 
     Args:
         module: The exhibit's module, with `prepare` and `grid`.
-        layout: What the table shows.
-        inputs: What its files hold, by kind.
+        layout: The contents of the table.
+        inputs: The contents of its files, by kind.
         output: The .tex file.
-        origin: What it is made of (`cocal.exhibits.base.inputs.origin_of`).
+        origin: The files that it is made of (`cocal.exhibits.base.inputs.origin_of`).
     """
     numbers = module.prepare(layout, **inputs)
     made_of = {**origin, layout.called: digest(layout.identity())}
     parents = made_of.pop(PARENTS)
     source = "; ".join([f"study {layout.study}", *(f"{name} {value}" for name, value in made_of.items())])
-    grid = module.grid(numbers, layout, source=source, **inputs)
+    grid = replace(module.grid(numbers, layout, **inputs), source=source)
     write_text(output, f"{latex(grid)}{MADE_OF}{parents}\n")
     write_text(output.with_suffix(".html"), page(grid))
     write_text(output.with_suffix(".csv"), csv_text(numbers))
@@ -47,10 +48,10 @@ def write_figure(
 
     Args:
         module: The exhibit's module, with `draw`, and `prepare` unless it is a diagram.
-        layout: What the figure shows; None for a diagram.
-        inputs: What its files hold, by kind.
+        layout: The contents of the figure; None for a diagram.
+        inputs: The contents of its files, by kind.
         output: The .pdf file.
-        origin: What it is made of (`cocal.exhibits.base.inputs.origin_of`).
+        origin: The files that it is made of (`cocal.exhibits.base.inputs.origin_of`).
     """
     if layout is None:
         with paper_style():

@@ -1,4 +1,4 @@
-"""Which exhibits there are. Every module of `cocal.exhibits` is one; nothing else has to be told of it."""
+"""The exhibits that there are. Every module of `cocal.exhibits` is one; nothing else has to be told of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
         repository: Path from the folder of the results to the repository, which holds the paper's numbers.
     """
     found = [
-        _placed(replace(one, module=name), Path(repository))
+        _placed(replace(one, module=name, name=one.name or name), Path(repository))
         for name in MODULES
         for one in module_of(name).of_study(study, wrong)
     ]
@@ -38,11 +38,13 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
 def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
     """The exhibit, with the paths from the folder of the results to what lies in the repository; replicates that have
     not been gathered are left out."""
-    places = {kind: repository / str(exhibit.inputs[kind]) for kind in OF_REPOSITORY if kind in exhibit.inputs}
-    if REPLICATES in places and not places[REPLICATES].is_file():
-        del places[REPLICATES]
-    own = {kind: files for kind, files in exhibit.inputs.items() if kind not in OF_REPOSITORY}
-    return replace(exhibit, inputs={**own, **{kind: str(place) for kind, place in places.items()}})
+    inputs = dict(exhibit.inputs)
+    for kind in OF_REPOSITORY:
+        if kind in inputs:
+            inputs[kind] = str(repository / inputs[kind])
+    if REPLICATES in inputs and not Path(inputs[REPLICATES]).is_file():
+        del inputs[REPLICATES]
+    return replace(exhibit, inputs=inputs)
 
 
 def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[str, str]]:

@@ -1,19 +1,17 @@
-"""Draws rows of panels with curves over training steps, for the figures that show macro averages."""
+"""Rows of panels with curves over training steps, for the figures that show macro averages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
 
 from cocal.config.methods import METHODS
+from cocal.exhibits.base.inputs import mean_cell
+from cocal.exhibits.base.layouts import CurvesLayout
+from cocal.exhibits.base.types import Artist, Axes, Cube, Figure, Line2D
 from cocal.exhibits.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
+from cocal.metrics.cells import read_cells
 
 TITLES = {
     "accuracy": "Accuracy (%)",
@@ -26,6 +24,10 @@ TITLES = {
 CONFIDENCE_QUALITY = ("ece", "auroc")
 """Metrics of the figures with two panels."""
 
+SEED_WHISKERS = "whiskers: standard deviation over the seeds"
+QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
+"""Words of the small print about the error bars."""
+
 _APART = 2.0
 """Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
 _RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
@@ -33,7 +35,90 @@ _RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
 legend, and of a line of small print."""
 
 
-def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
+def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFIDENCE_QUALITY) -> pd.DataFrame:
+    """Return macro averages of every method at every step; companions are averaged over their seeds.
+
+    Args:
+        layout: Backbone, methods, steps and the macro average. Its steps are stages of the policy, unless it names one
+            step of the policy; then they are the numbers of rollout steps that the companions learnt from.
+        cube: Metric cube, with the dimension `source_step` in the second case. In the first one, a companion of stage t
+            learnt from the rollouts up to t.
+        metrics: Metrics shown, in their order.
+
+    Returns:
+        Columns step or source_step, method, metric, value, lower, upper (bootstrap interval over the questions), n,
+        those of `cocal.metrics.quality.RATES`, seed_sd (standard deviation of the macro average over the seeds); in the
+        order of the steps, the methods, then the metrics.
+
+    Raises:
+        ContractError: if the cube lacks a method at a step.
+    """
+    fixed = layout.step is not None
+    cells = {
+        (step, method): mean_cell(
+            layout.backbone, method, layout.step or step, layout.macro, **({"source_step": step} if fixed else {})
+        )
+        for step in layout.steps
+        for method in layout.methods
+    }
+    return read_cells(cube, cells, ["source_step" if fixed else "step", "method"], metrics)
+
+
+def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
+    """Return the numbers of a figure of ECE and AUROC; see `read_curves`."""
+    return read_curves(layout, metrics)
+
+
+def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
+    """Draw one metric over the stages, with its interval as whiskers.
+
+    Args:
+        panel: Rows of `read_curves` for one metric.
+    """
+    scale = 100.0 if panel["metric"].iloc[0] == "accuracy" else 1.0
+    plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
+
+
+def plot_prefixes(ax: Axes, panel: pd.DataFrame) -> None:
+    """Draw one metric against the rollout steps learnt from, with whiskers of one standard deviation over the seeds.
+
+    Args:
+        panel: Rows of `read_curves` for one metric.
+    """
+    ends = panel.assign(low=panel["value"] - panel["seed_sd"], high=panel["value"] + panel["seed_sd"])
+    plot_curves(ax, ends, steps="source_step")
+    logarithmic(ax, sorted(panel["source_step"].unique()))
+
+
+def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
+    """Draw a panel of the ECE and one of the AUROC.
+
+    Args:
+        numbers: The result of `prepare_curves`.
+        layout: The contents of the figure.
+        label: Label of the horizontal axes.
+    """
+    handles = method_handles(layout.methods)
+    source = f"{layout.source}; {SEED_WHISKERS}"
+    return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
+
+
+def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
+    """Draw a panel for each metric, in the order of the numbers.
+
+    Args:
+        numbers: Table with the column metric.
+        plot: Draws the rows of one metric.
+        row: The other arguments of `panel_row`.
+    """
+    panels = dict(iter(numbers.groupby("metric", sort=False)))
+    figure, axes = panel_row([TITLES[metric] for metric in panels], **row)
+    for ax, panel in zip(axes, panels.values(), strict=True):
+        plot(ax, panel)
+    return figure
+
+
+def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
     """Draw one curve for each method, in the order of the rows.
 
     Args:
@@ -63,7 +148,7 @@ def plot_curves(ax: "Axes", panel: pd.DataFrame, *, steps: str, scale: float = 1
     ax.margins(x=0.12, y=0.08)
 
 
-def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
+def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
     """Give the axis at least three ticks; if no value is defined, remove them and say so in the middle of the panel.
 
     Args:
@@ -78,7 +163,7 @@ def value_axis(ax: "Axes", panel: pd.DataFrame) -> None:
         ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
 
 
-def logarithmic(ax: "Axes", steps: Sequence[int]) -> None:
+def logarithmic(ax: Axes, steps: Sequence[int]) -> None:
     """Make the horizontal axis logarithmic and label each step."""
     from matplotlib.ticker import NullLocator
 
@@ -94,13 +179,13 @@ def panel_row(
     *,
     height: float | None,
     label: str,
-    handles: "Sequence[Artist]",
+    handles: Sequence[Artist],
     source: str,
     width: float = TEXT_WIDTH,
     left: float = 0.34,
     between: float = 0.36,
     columns: int | None = None,
-) -> "tuple[Figure, list[Axes]]":
+) -> tuple[Figure, list[Axes]]:
     """Make empty panels side by side, with the axis label, the legend and the small print below them.
 
     All sizes are in inches.
@@ -140,7 +225,7 @@ def panel_row(
     return figure, panels
 
 
-def method_handles(methods: Sequence[str]) -> "list[Line2D]":
+def method_handles(methods: Sequence[str]) -> list[Line2D]:
     """Return the legend entries of the methods' curves."""
     from matplotlib.lines import Line2D
 

@@ -196,7 +196,7 @@ def sheet(ax: "Axes", rect: Rect, colour: str = TASK, *, behind: int = 0, good: 
 
     Args:
         behind: Number of further pages that show behind it, above and to the right.
-        good: Whether its lower half marks it as correct or as incorrect; None leaves it unmarked.
+        good: True if its lower half marks it as correct, False if as incorrect; None leaves it unmarked.
     """
     for shift in 0.035 * np.arange(behind, -1, -1):
         page = rect._replace(left=rect.left + shift, bottom=rect.bottom + shift)

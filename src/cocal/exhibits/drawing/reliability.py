@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -10,23 +10,17 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import Labels, MethodsLayout, figure_facts, labelled, of_backbone
+from cocal.exhibits.base.inputs import rows_by_seed
+from cocal.exhibits.base.layouts import Labels, MethodsLayout, labelled, of_main
+from cocal.exhibits.base.types import Artist, Axes, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
-from cocal.metrics.cells import policy_cell
-from cocal.metrics.common import UNSEEDED
+from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
 from cocal.study.plan import available_methods, final_predictions
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 FEW = 10
 """Bins with fewer responses are drawn pale, because their accuracy is mostly chance: with ten responses its standard
@@ -37,6 +31,8 @@ _UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "------
 _PALE = "#a9a9a9"
 _PALE_GAP = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
 _IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
+_EVALUATED = ("confidence", "valid", "correct")
+"""Columns of the predictions, as `cocal.metrics.calibration.evaluate` takes them."""
 _LINE = 0.11
 """Height of a line of small print, in inches, like all sizes below."""
 _NARROW = 1.5
@@ -46,7 +42,9 @@ _TITLE = 9.7
 
 
 class ReliabilityLayout(MethodsLayout):
-    """What the figures show: a row of panels for each data set and a column for each method."""
+    """The contents of the figure: a row of panels for each data set and a column for each method."""
+
+    apart: ClassVar[tuple[str, ...]] = ("step",)
 
     datasets: Labels
     """Evaluation sets, in order."""
@@ -56,53 +54,30 @@ class ReliabilityLayout(MethodsLayout):
     step: Count
     """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
 
-    def identity(self) -> dict[str, Any]:
-        """Return what the digest of the layout is computed from."""
-        return self.beside("step")
-
-    def facts(self) -> dict[str, str]:
-        """Return what the metadata of the figure's files say."""
-        return figure_facts(self, self.step)
-
-
-def reliability_methods(study: Study) -> tuple[str, ...]:
-    """Return those of `reports.reliability_methods` that the study has."""
-    available = available_methods(study)
-    return tuple(m for m in study.reports.reliability_methods if m in available)
-
 
 def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:
-    """Declare the diagrams of some data sets, if the study has a method that they show.
+    """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`.
 
     Args:
         study: The study.
         datasets: Names of the data sets.
-        fields: Name, title, position and caption of the figure.
+        fields: Title, position and caption of the figure.
     """
-    if reliability_methods(study):
-        backbone, final = study.main_backbone, study.policy.steps
-        yield FigureExhibit(
-            **fields,
-            chapter="Main results",
-            layout=ReliabilityLayout(
-                **of_backbone(study, backbone),
-                datasets=labelled(study, datasets),
-                methods=reliability_methods(study),
-                seed=study.reports.reliability_seed,
-                bins=study.metrics.bins,
-                step=final,
-            ),
-            inputs={"predictions": final_predictions(study, backbone)},
-            backbones=(backbone,),
+    available = available_methods(study)
+    if methods := tuple(name for name in study.reports.reliability_methods if name in available):
+        layout = ReliabilityLayout(
+            **of_main(study),
+            datasets=labelled(study, datasets),
+            methods=methods,
+            seed=study.reports.reliability_seed,
+            bins=study.metrics.bins,
         )
+        inputs = {"predictions": final_predictions(study, study.main_backbone)}
+        yield FigureExhibit(**fields, chapter="Main results", layout=layout, inputs=inputs)
 
 
 def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the numbers of the diagrams, one row for each bin.
-
-    Args:
-        layout: What the figure shows.
-        predictions: Tables of the contract `PREDICTIONS`.
 
     Returns:
         Columns dataset, method, seed (-1 without), left and right (edges of the bin, right-closed), count,
@@ -113,54 +88,31 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
     Raises:
         ContractError: if a panel has no predictions.
     """
-    tables = pd.concat(predictions, ignore_index=True)
-    of_backbone = tables[tables["backbone"] == layout.backbone]
+    table = pd.concat(predictions, ignore_index=True)
     edges = bin_edges(layout.bins)
     panels = []
     for dataset in (one.name for one in layout.datasets):
-        on_dataset = of_backbone[of_backbone["dataset"] == dataset]
         for method in layout.methods:
-            algorithm, policy_step = policy_cell(method, layout.step)
-            of_method = on_dataset[
-                (on_dataset["method"] == method)
-                & (on_dataset["algorithm"] == algorithm)
-                & (on_dataset["step"] == policy_step)
-            ]
-            by_seed = dict(iter(of_method.sort_values("response_id").groupby("seed")))
+            by_seed = {
+                seed: tuple(rows.sort_values("response_id")[name].to_numpy() for name in _EVALUATED)
+                for seed, rows in rows_by_seed(table, layout, dataset, method, layout.seed).items()
+            }
             drawn = UNSEEDED if UNSEEDED in by_seed else layout.seed
-            if drawn not in by_seed:
-                raise ContractError(
-                    f"predictions: none of method {method!r} (seed {layout.seed}) on {dataset}, backbone "
-                    f"{layout.backbone}, {algorithm}, step {policy_step}; add their file, or leave the panel out of "
-                    "the layout"
-                )
-            confidence, valid, correct = _columns(by_seed[drawn])
-            shown = reliability_bins(confidence[valid], correct[valid], layout.bins)
-            metrics = {each: evaluate(*_columns(rows), layout.bins) for each, rows in by_seed.items()}
-            panels.append(
-                pd.DataFrame(
-                    {
-                        "dataset": dataset,
-                        "method": method,
-                        "seed": drawn,
-                        "left": edges[:-1],
-                        "right": edges[1:],
-                        **shown._asdict(),
-                        "n": len(valid),
-                        "n_valid": int(valid.sum()),
-                        **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
-                        "seeds": 0 if drawn == UNSEEDED else len(by_seed),
-                        **{
-                            f"{name}_of_seeds": np.mean([of_seed[name] for of_seed in metrics.values()])
-                            for name in CONFIDENCE_QUALITY
-                        },
-                    }
-                )
-            )
+            confidence, valid, correct = by_seed[drawn]
+            metrics = {seed: evaluate(*columns, layout.bins) for seed, columns in by_seed.items()}
+            means = {name: np.mean([one[name] for one in metrics.values()]) for name in CONFIDENCE_QUALITY}
+            panel = {
+                **{"dataset": dataset, "method": method, "seed": drawn, "left": edges[:-1], "right": edges[1:]},
+                **reliability_bins(confidence[valid], correct[valid], layout.bins)._asdict(),
+                **{"n": len(valid), "n_valid": int(valid.sum())},
+                **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
+                "seeds": 0 if drawn == UNSEEDED else len(by_seed),
+            }
+            panels.append(pd.DataFrame(panel | {f"{name}_of_seeds": mean for name, mean in means.items()}))
     return pd.concat(panels, ignore_index=True)
 
 
-def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, colour: str) -> None:
+def plot_reliability(ax_top: Axes, ax_bottom: Axes, panel: pd.DataFrame, colour: str) -> None:
     """Draw one reliability diagram above its histogram of confidence.
 
     A bar reaches to the accuracy of its bin, which a cap marks. The gap between the accuracy and the bin's mean
@@ -200,13 +152,13 @@ def plot_reliability(ax_top: "Axes", ax_bottom: "Axes", panel: pd.DataFrame, col
     ax_bottom.yaxis.set_major_locator(MaxNLocator(2, integer=True))
 
 
-def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
+def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> Figure:
     """Draw all diagrams, with a row of panels for each data set and a column for each method.
 
     Args:
-        numbers: What `prepare` returns.
-        layout: What the figure shows. Study, backbone and step are printed small below, so that a figure taken out of
-            its document still says what was measured.
+        numbers: The result of `prepare`.
+        layout: Its layout. Study, backbone and step are printed small below, so that a figure taken out of its
+            document still says what was measured.
     """
     from matplotlib.figure import Figure
 
@@ -217,9 +169,8 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
     figure = Figure(figsize=(TEXT_WIDTH, grid.height))
     for row, dataset in enumerate(layout.datasets):
         in_row = [panels[dataset.name, method] for method in methods]
-        most = max(
-            1, *(panel["count"].max() for panel in in_row)
-        )  # a row without any valid confidence needs an axis, too
+        # a row without any valid confidence needs an axis, too
+        most = max(1, *(panel["count"].max() for panel in in_row))
         for column, (method, panel) in enumerate(zip(methods, in_row, strict=True)):
             diagram = figure.add_axes(grid.box(column, grid.diagram_top(row), grid.diagram))
             histogram = figure.add_axes(grid.box(column, grid.histogram_top(row), grid.histogram))
@@ -237,7 +188,11 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> "Figure":
     if len(seeded):
         seed, seeds = (int(seeded[name].iloc[0]) for name in ("seed", "seeds"))
         source = f"{source}; companions of seed {seed}, in brackets the mean of {counted(seeds, 'seed')}"
-    _captions(figure, grid, source)
+    middle = (grid.left + TEXT_WIDTH - grid.right) / 2
+    low, legend = (grid.point(middle, grid.height - above) for above in (0.04, 0.18))
+    figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
+    figure.legend(handles=legend_entries(), loc="lower center", bbox_to_anchor=legend, ncols=3, **LEGEND)
+    figure.text(*low, source, ha="center", va="bottom", **SMALL_PRINT)
     return figure
 
 
@@ -295,34 +250,25 @@ class _Grid:
         return x, y, self.panel / TEXT_WIDTH, size / self.height
 
 
-def _panel_titles(diagram: "Axes", histogram: "Axes", one: pd.Series, label: str | None, grid: _Grid) -> None:
+def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, grid: _Grid) -> None:
     metrics = []
     for name in CONFIDENCE_QUALITY:
         of_seeds = f" ({metric_text(name, one[f'{name}_of_seeds'])})" if one["seeds"] > 1 else ""
         metrics.append(f"{name.upper()} {metric_text(name, one[name])}{of_seeds}")
-    text = ("\n" if grid.narrow else "   ").join(metrics)
-    diagram.text(
-        0.5,
-        1 + 0.03 / grid.diagram,
-        text,
-        transform=diagram.transAxes,
-        ha="center",
-        va="bottom",
-        fontsize=min(7, 72 * (grid.panel + grid.columns_apart) / _TITLE),
-        linespacing=1.1,
-    )
+    size = min(7, 72 * (grid.panel + grid.columns_apart) / _TITLE)
+    where = {"transform": diagram.transAxes, "ha": "center", "va": "bottom", "fontsize": size, "linespacing": 1.1}
+    diagram.text(0.5, 1 + 0.03 / grid.diagram, ("\n" if grid.narrow else "   ").join(metrics), **where)
     if label:
         above = 72 * (0.05 + _LINE * (1.2 + grid.narrow))
-        diagram.set_title(
-            label.replace(" (", "\n(") if grid.narrow else label, fontweight="bold", pad=above, linespacing=0.95
-        )
+        shown = label.replace(" (", "\n(") if grid.narrow else label
+        diagram.set_title(shown, fontweight="bold", pad=above, linespacing=0.95)
     some_invalid = one["n_valid"] < one["n"]
     n = f"{one['n_valid']:,} of {one['n']:,} valid" if some_invalid else f"n = {one['n']:,}"
     histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)
 
 
-def legend_entries() -> "list[Artist]":
-    """What the marks of `plot_reliability` mean."""
+def legend_entries() -> list[Artist]:
+    """The entries of a legend that explains the marks of `plot_reliability`."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -333,24 +279,6 @@ def legend_entries() -> "list[Artist]":
         Patch(**(_UNDER | {"facecolor": "#d6d6d6"}), label="confidence below accuracy"),
         Patch(facecolor=_paler("#8a8a8a"), edgecolor=_PALE, linewidth=0.4, label=f"fewer than {FEW} responses"),
     ]
-
-
-def _captions(figure: "Figure", grid: _Grid, source: str) -> None:
-    middle = (grid.left + TEXT_WIDTH - grid.right) / 2
-    figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
-    figure.legend(
-        handles=legend_entries(),
-        loc="lower center",
-        bbox_to_anchor=grid.point(middle, grid.height - 0.18),
-        ncols=3,
-        **LEGEND,
-    )
-    figure.text(*grid.point(middle, grid.height - 0.04), source, ha="center", va="bottom", **SMALL_PRINT)
-
-
-def _columns(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return confidence, validity and correctness, as `cocal.metrics.calibration.evaluate` takes them."""
-    return tuple(rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
 
 
 def _paler(colour: str) -> tuple[float, ...]:

@@ -1,16 +1,13 @@
 """Draws the calibration of each method in every replicate of a study, one point a replicate."""
 
 import re
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from cocal.config.methods import METHODS
+from cocal.exhibits.base.types import Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES
 from cocal.exhibits.drawing.style import INK, SMALL_PRINT, TEXT_WIDTH
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _LEFT, _RIGHT, _BETWEEN = 1.2, 0.08, 0.3
 _ROW, _TOP, _BOTTOM = 0.17, 0.24, 0.36
@@ -19,7 +16,7 @@ _SPREAD = 0.3
 """Share of a row over which the points of one method lie, in the order of the replicates."""
 
 
-def draw(numbers: pd.DataFrame, dataset: str) -> "Figure":
+def draw(numbers: pd.DataFrame, dataset: str) -> Figure:
     """Draw ECE and AUROC, methods one below another; a line marks the mean over replicates.
 
     Args:

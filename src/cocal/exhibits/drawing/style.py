@@ -4,13 +4,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cocal.exhibits.base.types import Figure
 from cocal.store import atomic_path
 from cocal.store.lineage import PARENTS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TEXT_WIDTH = 5.5
 """Width of the text in inches. Figures are drawn at the size at which they are printed."""
@@ -78,12 +75,12 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def save_figure(figure: "Figure", path: Path, facts: Mapping[str, str], parents: str = "{}") -> None:
+def save_figure(figure: Figure, path: Path, facts: Mapping[str, str], parents: str = "{}") -> None:
     """Write a figure as vector PDF and, beside it, as PNG. Neither carries a date or a version.
 
     Args:
         path: The .pdf file.
-        facts: What made the figure, for the metadata of the files.
+        facts: Facts about the figure's origin, for the metadata of the files.
         parents: The files that it shows, with their digests, as JSON for the metadata of the PNG.
     """
     subject = "; ".join(f"{key}: {value}" for key, value in facts.items())

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cocal.exhibits.typesetting.rank import Mark
+Mark = Literal["best", "second"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Block:
         return sum(head.span for head in self.heads[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grid:
     """A table with its title, its caption and the line that identifies its numbers.
 
@@ -85,22 +85,22 @@ class Grid:
         title: Title in a few words, which a web page shows above the caption.
         caption: Caption in whole sentences.
         label: Label for cross-references, after `tab:`.
-        source: Text that identifies the numbers by the study and by digests.
         blocks: Blocks from top to bottom.
         page_blocks: Blocks of the web page, if it shows them in another order.
         gap: Half the space between two columns in print.
         size: Font size in print; the caption keeps its own.
-        apart: Whether print gives each block its own float, for a table that is longer than a page.
+        apart: True if print gives each block its own float, for a table that is longer than a page.
         details: Further blocks that only the web page shows.
+        source: Text that identifies the numbers by the study and by digests, once they are known.
     """
 
     title: str
     caption: str
     label: str
-    source: str
     blocks: tuple[Block, ...]
     page_blocks: tuple[Block, ...] = ()
     gap: str = "6pt"
     size: Literal["normalsize", "footnotesize"] = "normalsize"
     apart: bool = False
     details: tuple[Block, ...] = ()
+    source: str = ""

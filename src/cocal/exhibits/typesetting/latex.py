@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Row
-from cocal.exhibits.typesetting.rank import Mark
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark, Row
 from cocal.exhibits.typesetting.wording import DOUBTFUL
 
 _CHARACTERS = str.maketrans(

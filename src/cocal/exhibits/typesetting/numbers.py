@@ -1,10 +1,10 @@
-"""How numbers are printed."""
+"""The printed form of numbers: units of time, ratios, signed differences, and the titles of metrics."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cocal.metrics.shown import UNDEFINED
+from cocal.metrics.shown import UNDEFINED, metric_text
 
 HEADS = {
     "accuracy": "Acc.↑",
@@ -65,3 +65,9 @@ def ratios(values: Sequence[float]) -> list[str]:
     """Print one column of ratios as whole numbers, or with one decimal if any of them is below ten."""
     decimals = 0 if min(values) >= 10 else 1
     return [f"{value:.{decimals}f}×" for value in values]
+
+
+def signed(metric: str, value: float) -> str:
+    """Print a difference of a metric with its sign; zero and an undefined value have none."""
+    text = metric_text(metric, value).replace("-", "−")
+    return f"+{text}" if text[0].isdigit() and text.strip("0.") else text

@@ -1,13 +1,13 @@
 """Shares of the responses that the values of a table are computed from, and the mark of values that rest on too few."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
 from cocal.config.evaluation import QualitySettings
-from cocal.config.methods import METHODS
 from cocal.exhibits.base.layouts import Labelled
-from cocal.exhibits.typesetting.grid import Block, Cell, Group, Head, Row
+from cocal.exhibits.typesetting.blocks import method_labels, metric_block
+from cocal.exhibits.typesetting.grid import Block, Cell
 from cocal.exhibits.typesetting.wording import DOUBTFUL
 from cocal.metrics.quality import RATES, shortfalls
 from cocal.metrics.shown import metric_text
@@ -28,35 +28,32 @@ _DOUBTS = {
 }
 
 
+def _by_cell(numbers: pd.DataFrame) -> pd.DataFrame:
+    return numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])[list(RATES)]
+
+
 def short_rates(
-    numbers: pd.DataFrame, floors: QualitySettings, macro: str, datasets: Sequence[Labelled]
+    numbers: pd.DataFrame, floors: QualitySettings, groups: Mapping[str, Collection[str]]
 ) -> dict[tuple[str, str], set[str]]:
-    """Return the names of the shares below their floor for each data set and method; a macro average has those of all
-    its data sets.
+    """Return the names of the shares below their floor for each data set and method.
 
     Args:
-        numbers: What `cocal.exhibits.typesetting.accuracy.prepare` returns.
+        numbers: Table with the columns dataset, method and `RATES`.
         floors: Floors of the shares.
-        macro: Name of the macro average.
-        datasets: Data sets that are averaged.
+        groups: Data sets of each macro average, which has the names of all of them.
     """
-    found = {
-        (dataset, method): set(shortfalls(rows[list(RATES)].iloc[0], floors))
-        for (dataset, method), rows in numbers.groupby(["dataset", "method"], sort=False)
-    }
-    for method in numbers["method"].unique():
-        found[macro, method] = set().union(*(found[dataset.name, method] for dataset in datasets))
+    found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
+    for macro, datasets in groups.items():
+        for method in numbers["method"].unique():
+            found[macro, method] = set().union(*(found[name, method] for name in datasets))
     return found
 
 
-def doubts(short: Collection[str], floors: QualitySettings) -> str:
-    """Return the sentence that explains the mark of doubtful values.
-
-    Args:
-        short: Names of the shares that lie below their floor somewhere in the table.
-    """
-    parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in short]
-    return f"{DOUBTFUL} marks values for which {', or '.join(parts)}."
+def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -> str:
+    """Return the sentence that explains the mark of doubtful values; "" if no share in `short` lies below its floor."""
+    names = set().union(*short.values())
+    parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in names]
+    return f"{DOUBTFUL} marks values for which {', or '.join(parts)}." if parts else ""
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
@@ -65,20 +62,10 @@ def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Seq
 
     Args:
         datasets: Data sets from left to right.
-        numbers: What `cocal.exhibits.typesetting.accuracy.prepare` returns.
+        numbers: Table with the columns dataset, method and `RATES`.
+        methods: Methods from top to bottom.
     """
-    known = [name for name in _HEADS if numbers[name].notna().any()]
-    rates = numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])
-
-    def row(method: str) -> Row:
-        shares = [rates.loc[(dataset.name, method), name] for dataset in datasets for name in known]
-        return Row(METHODS[method].label, tuple(Cell(metric_text("accuracy", share)) for share in shares))
-
-    return Block(
-        corner="% of responses",
-        heads=(
-            tuple(Head(dataset.label, len(known)) for dataset in datasets),
-            tuple(Head(_HEADS[name]) for _ in datasets for name in known),
-        ),
-        groups=(Group(tuple(map(row, methods))),),
-    )
+    rates = _by_cell(numbers)
+    known = [name for name in _HEADS if rates[name].notna().any()]
+    cells = {(*key, name): Cell(metric_text("accuracy", row[name])) for key, row in rates.iterrows() for name in known}
+    return metric_block("% of responses", datasets, known, [("", method_labels(methods))], cells, titles=_HEADS)

@@ -13,6 +13,16 @@ DOUBTFUL = "†"
 TIMES_DIFFER = "Measured times differ from run to run."
 
 
+def said(*sentences: str) -> str:
+    """Return sentences as running text, without empty ones."""
+    return " ".join(filter(None, sentences))
+
+
+def averaged(seeds: int) -> str:
+    """Return the sentence that says over how many seeds companions are averaged."""
+    return f"Companion results average {counted(seeds, 'seed')}."
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun; counts up to ten are words, greater ones are numerals."""
     word = _WORDS[count] if count < len(_WORDS) else f"{count:,}"

@@ -9,32 +9,16 @@ from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
+from cocal.exhibits.typesetting.blocks import marks
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
-from cocal.exhibits.typesetting.rank import marks
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import csv_text, metric_text
-from cocal.store import write_dataset
-from cocal.store.lineage import Product
-from exhibits_by_name import exhibit_of, make
-from sample_predictions import METHODS, OURS, STAGES, sample_predictions
+from exhibits_by_name import exhibit_of
+from sample_predictions import OURS, STAGES, sample_predictions
+from sample_tables import accuracy_layout as layout
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
-
-
-def layout(*datasets: str, **changes) -> AccuracyLayout:
-    content = {
-        "study": "embedded",
-        "caption": "Tiny policies of 0.4 M parameters & synthetic questions.",
-        "backbone": "tiny-a",
-        "backbone_label": "Tiny A",
-        "step": 60,
-        "datasets": [{"name": name, "label": name.upper()} for name in datasets],
-        "macro": "macro-mathematics",
-        "methods": list(METHODS),
-        "highlight": "cocal-binary",
-    }
-    return AccuracyLayout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +31,11 @@ def cube():
 
 
 def tex(cube, chosen: AccuracyLayout) -> str:
-    return latex(grid(prepare(chosen, cube), chosen, source="study embedded; metrics 1", metrics=cube))
+    return latex(grid(prepare(chosen, cube), chosen, metrics=cube))
 
 
 def html(cube, chosen: AccuracyLayout) -> str:
-    return page(grid(prepare(chosen, cube), chosen, source="", metrics=cube))
+    return page(grid(prepare(chosen, cube), chosen, metrics=cube))
 
 
 # Marks
@@ -69,7 +53,7 @@ def test_a_table_marks_its_values_as_it_shows_them(cube):
     numbers = prepare(chosen, cube)
     first = (numbers["dataset"] == DATASETS[0]) & (numbers["metric"] == "ece")
     numbers.loc[first, "value"] = [0.1004, 0.0996, 0.3]
-    row_of = grid(numbers, chosen, source="", metrics=cube).blocks[0].groups
+    row_of = grid(numbers, chosen, metrics=cube).blocks[0].groups
     cells = [row.cells[2] for group in row_of for row in group.rows]
     assert [(cell.text, cell.mark) for cell in cells] == [("0.100", "best"), ("0.100", "best"), ("0.300", "second")]
 
@@ -100,14 +84,6 @@ def test_what_is_absent_is_named(cube, change, message):
         prepare(layout(*DATASETS, **change), cube)
 
 
-def test_a_method_missing_on_one_dataset_is_named():
-    frame = sample_predictions("math500", "aime24")
-    lost = (frame["method"] == "verbal") & (frame["dataset"] == "aime24")
-    cube = metric_cube(frame[~lost], MetricSettings(resamples=0), {"macro-mathematics": ["math500", "aime24"]})
-    with pytest.raises(ContractError, match="dataset aime24, method verbal"):
-        prepare(layout("math500", "aime24"), cube)
-
-
 def test_the_csv_keeps_what_the_table_rounds(cube, tmp_path):
     frame = prepare(layout(*DATASETS), cube)
     path = tmp_path / "main.csv"
@@ -131,15 +107,6 @@ def test_two_blocks_of_three_datasets_the_macro_average_last(cube):
     assert first.count(r"\midrule") == 3  # below the head, and between the groups of the methods chosen
 
 
-def test_only_the_highlighted_name_is_bold(cube):
-    names = [line.split(" & ")[0] for line in tex(cube, layout("math500", highlight=None)).splitlines()]
-    assert "CoCal (binary)" in names
-    assert not any("textbf" in name for name in names)
-    names = [line.split(" & ")[0] for line in tex(cube, layout("math500", highlight="verbal")).splitlines()]
-    assert r"\textbf{Verbal}" in names
-    assert "CoCal (binary)" in names
-
-
 PUBLISHED_NAMES = {
     "main": r"\textbf{\coco{} (binary)}",  # tab:main_iter119
     "main_step40": r"\coco{} (binary)",  # tab:appendix_iter39
@@ -147,7 +114,7 @@ PUBLISHED_NAMES = {
     "ood": r"\textbf{\coco{} (binary)}",  # tab:honestybench_ood_iter119_8b_all
     "scale": r"\coco{} (binary)",  # tab:main_iter119_14b_compact
 }
-"""How the paper prints the name of CoCal (binary) in each of its tables of methods."""
+"""The form in which the paper prints the name of CoCal (binary) in each of its tables of methods."""
 
 
 @pytest.mark.parametrize(("name", "published"), PUBLISHED_NAMES.items())
@@ -160,11 +127,6 @@ def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, name, pu
     names = {line.split(" & ")[0] for line in lines if "CoCal (binary)" in line}
     assert names == {published.replace(r"\coco{}", "CoCal")}
     assert not any(r"\textbf" in line.split(" & ")[0] for line in lines if "CoCal (binary)" not in line)
-
-
-def test_a_narrow_block_is_scaled_to_its_share_of_the_text(cube):
-    scales = re.findall(r"\\resizebox\{(.*?)\\textwidth\}", tex(cube, layout(*DATASETS[:3])))
-    assert scales == ["", "0.429"]  # three data sets, and the macro average alone
 
 
 def test_the_page_begins_with_the_macro_average(cube):
@@ -184,20 +146,6 @@ def test_the_page_begins_with_the_macro_average(cube):
     assert re.findall(r"<td>(?:<[bu]>)?(.+?)(?:</[bu]>)?</td>", line) == expected
 
 
-def test_transfer_to_factual_questions_says_so(cube):
-    chosen = layout(
-        *DATASETS,
-        label="ood",
-        subject="Math-to-factual transfer",
-        sets="factual set",
-        remark="Companions learnt from mathematics alone.",
-    )
-    text = tex(cube, chosen)
-    assert r"\caption{Math-to-factual transfer on five factual sets using Tiny A after 60 training steps. " in text
-    assert r"synthetic questions. Companions learnt from mathematics alone. Base + Verbal uses" in text
-    assert r"\label{tab:ood}" in text
-
-
 def test_the_caption_says_what_was_measured(cube):
     text = tex(cube, layout(*DATASETS))
     assert "five mathematical sets using Tiny A after 60 training steps." in text
@@ -205,7 +153,6 @@ def test_the_caption_says_what_was_measured(cube):
     assert "Companion results average two seeds." in text
     assert "Base + Verbal uses the pre-RL model" in text
     assert r"\label{tab:main}" in text
-    assert text.startswith("% study embedded; metrics 1\n")
 
 
 def test_unknown_methods_and_keys_are_refused():
@@ -250,27 +197,3 @@ def test_an_earlier_stage_shows_its_own_step_and_says_nothing_of_the_prerl_model
 
 
 # Command
-
-
-def test_the_command_writes_the_same_bytes_again(cube, tmp_path):
-    write_dataset(tmp_path / "m.nc", cube, {"stage": "metrics"})
-    identity = Product(tmp_path / "m.nc").identity
-    written = []
-    for folder in ("a", "b"):
-        outputs = [tmp_path / folder / f"main.{suffix}" for suffix in ("tex", "html", "csv")]
-        assert make("main", outputs[0], layout(*DATASETS), metrics=tmp_path / "m.nc") == 0
-        written.append([output.read_bytes() for output in outputs])
-    assert written[0] == written[1]
-    tex, page, csv = written[0]
-    assert f"metrics {identity}; layout ".encode() in tex
-    assert f"metrics {identity}; layout ".encode() in page
-    assert csv.startswith(b"dataset,method,metric,value,")
-
-
-def test_the_command_names_the_file_of_an_absent_method(cube, tmp_path, capsys):
-    write_dataset(tmp_path / "m.nc", cube, {})
-    assert make("main", tmp_path / "x.tex", layout(*DATASETS, methods=["p-true"]), metrics=tmp_path / "m.nc") == 2
-    message = capsys.readouterr().err
-    assert "m.nc" in message
-    assert "p-true" in message
-    assert not list(tmp_path.glob("x.*"))

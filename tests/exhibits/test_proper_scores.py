@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from test_tables_commands import assert_compiles, needs_tex
 
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
@@ -15,11 +14,10 @@ from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
-from cocal.metrics.scores import ALL, SCORES, scores
-from cocal.store import write_dataset, write_frame
-from cocal.store.contracts import PREDICTIONS
+from cocal.metrics.scores import ALL, scores
+from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import exhibit_of, made_twice, make
+from exhibits_by_name import exhibit_of, make
 from sample_predictions import METHODS, sample_predictions
 
 MATHEMATICS, FACTUAL = ("math500", "amc24"), ("popqa",)
@@ -57,7 +55,7 @@ def cube():
 
 def set_table(cube, layout: proper_scores.Layout, numbers: pd.DataFrame | None = None):
     numbers = proper_scores.prepare(layout, cube) if numbers is None else numbers
-    return proper_scores.grid(numbers, layout, source="study embedded", metrics=cube)
+    return proper_scores.grid(numbers, layout, metrics=cube)
 
 
 # Table
@@ -104,18 +102,6 @@ def test_a_cube_without_the_scores_is_refused(tmp_path, capsys):
     assert "paper.nc: the cube has no metric brier" in capsys.readouterr().err
 
 
-@needs_tex
-def test_the_table_compiles_and_fits_the_page(cube, tmp_path):
-    write_dataset(tmp_path / "cube.nc", cube, {"digest": "aaaa"})
-    assert make("proper_scores", tmp_path / "proper_scores.tex", table_layout(), metrics=tmp_path / "cube.nc") == 0
-    (tmp_path / "all.tex").write_text(
-        "\\documentclass{article}\n\\usepackage[letterpaper,textwidth=5.5in,textheight=9in]{geometry}\n"
-        "\\usepackage{booktabs,multirow,graphicx}\n\\begin{document}\n\\input{proper_scores.tex}\n\\end{document}\n"
-    )
-    assert_compiles(tmp_path)
-    assert len(pd.read_csv(tmp_path / "proper_scores.csv")) == 5 * len(METHODS) * len(SCORES)
-
-
 # Figure
 
 
@@ -149,12 +135,6 @@ def test_no_order_is_better_than_the_optimal_one():
     assert numbers["random"].nunique() == 1
 
 
-def test_curves_are_averaged_over_the_sets():
-    both = risk_coverage.prepare(figure_layout(), [predictions()])
-    apart = [risk_coverage.prepare(figure_layout(datasets=(name,)), [predictions()]) for name in MATHEMATICS]
-    np.testing.assert_allclose(both["risk"], np.mean([one["risk"] for one in apart], axis=0))
-
-
 def test_predictions_that_are_missing_are_named():
     with pytest.raises(ContractError, match=r"none of method 'base-verbal' on amc24, backbone tiny-a, base, step 0"):
         risk_coverage.prepare(figure_layout(), [sample_predictions("math500")])
@@ -186,11 +166,3 @@ def test_a_study_of_one_kind_of_method_has_one_panel(methods, lines):
         assert_texts_apart(figure)
     (panel,) = figure.axes
     assert len(panel.lines) == lines
-
-
-def test_the_command_writes_the_same_bytes_again(tmp_path):
-    write_frame(tmp_path / "p.parquet", predictions(), PREDICTIONS, {})
-    pdf, png, csv = made_twice("risk_coverage", tmp_path, figure_layout(), predictions=[tmp_path / "p.parquet"])
-    assert pdf.startswith(b"%PDF")
-    assert b"study: embedded" in png
-    assert len(csv.splitlines()) == 1 + len(risk_coverage.COVERAGES) * (len(METHODS) + 2)

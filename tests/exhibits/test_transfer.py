@@ -10,9 +10,7 @@ from matplotlib.patches import Rectangle
 
 from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
-from cocal.errors import ContractError
 from cocal.exhibits import cross_iteration, cross_policy
-from cocal.exhibits.base.layouts import CurvesLayout
 from cocal.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
@@ -20,8 +18,9 @@ from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import UNDEFINED
 from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import made_twice, make
+from exhibits_by_name import make
 from sample_predictions import sample_predictions
+from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
@@ -29,18 +28,6 @@ STAGES = (20, 40, 60)
 POLICIES = ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
 LONG = {"study": "rehearsal", "backbone_label": "Tiny-Qwen3-deep"}
 """Words of the small print that take much room."""
-
-
-def layout(methods, steps=STAGES, **changes) -> CurvesLayout:
-    content = {
-        "study": "embedded",
-        "caption": "Tiny policies.",
-        "backbone": "tiny-a",
-        "backbone_label": "Tiny A",
-        "methods": methods,
-        "steps": steps,
-    }
-    return CurvesLayout(**(content | changes))
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +50,10 @@ def policies() -> xr.Dataset:
     return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
 
 
+def layout(methods, steps=STAGES, **changes):
+    return curves_layout(methods, steps, **changes)
+
+
 def iterations(cube, stages=STAGES) -> pd.DataFrame:
     return cross_iteration.prepare(layout(["cocal-binary"], stages), cube)
 
@@ -82,14 +73,6 @@ def labels(axis) -> dict[float, int]:
 
 
 # Cross-iteration: numbers
-
-
-def test_a_stage_without_companions_is_named(sweep):
-    with pytest.raises(ContractError, match=r"no such step \(there are: 20, 40, 60\)"):
-        iterations(sweep, (20, 80))
-    here = (sweep["source_step"] == 20) & (sweep["step"] == 60)
-    with pytest.raises(ContractError, match=r"step 60, source_step 20.*run its predictions"):
-        iterations(sweep.assign(n=sweep["n"].where(~here, 0)))
 
 
 # Cross-iteration: drawing
@@ -172,43 +155,17 @@ def test_cells_are_square_and_texts_apart(stages, width):
 def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_hollow(policies):
     with paper_style():
         figure = cross_policy.draw(transferred(policies), layout(POLICIES))
-    for ax, metric in zip(figure.axes, CONFIDENCE_QUALITY, strict=True):
+    for ax in figure.axes:
         lines = dict(zip(POLICIES, (box.lines[0] for box in ax.containers), strict=True))
-        panel = transferred(policies)
         for policy in ("rlcr", "dcpo"):
             native, companion = lines[policy], lines[f"cocal-on-{policy}"]
             assert native.get_marker() == companion.get_marker()
             assert to_hex(companion.get_markerfacecolor()) == "#ffffff"
             assert native.get_markerfacecolor() == METHODS[policy].colour
             assert companion.get_color() == METHODS["cocal-binary"].colour
-        for method, box in zip(POLICIES, ax.containers, strict=True):
-            rows = panel[(panel["method"] == method) & (panel["metric"] == metric)]
-            assert box.lines[0].get_xydata() == pytest.approx(rows[["step", "value"]].to_numpy())
-            ends = np.array([segment[:, 1] for segment in box.lines[2][0].get_segments()])
-            assert ends == pytest.approx(rows[["lower", "upper"]].to_numpy())
-
-
-@pytest.mark.parametrize("stages", [STAGES, (40,)])
-def test_nothing_overlaps_in_half_the_width(policies, stages):
-    with paper_style():
-        figure = cross_policy.draw(transferred(policies, stages), layout(POLICIES, stages, **LONG))
-        assert_texts_apart(figure)
-    assert figure.get_figwidth() == HALF_WIDTH
 
 
 # Commands
-
-
-@pytest.mark.parametrize("name", ["cross_iteration", "cross_policy"])
-def test_the_commands_write_the_same_bytes_again(tmp_path, sweep, policies, name):
-    iteration = name == "cross_iteration"
-    write_dataset(tmp_path / "m.nc", sweep if iteration else policies, {})
-    chosen = layout(["cocal-binary"] if iteration else POLICIES)
-    _, png, _ = made_twice(name, tmp_path, chosen, metrics=tmp_path / "m.nc")
-    assert b"study: embedded" in png
-    numbers = pd.read_csv(tmp_path / "a" / f"{name}.csv")
-    expected = iterations(sweep) if iteration else transferred(policies)
-    pd.testing.assert_frame_equal(numbers, expected, rtol=1e-11, check_dtype=False)
 
 
 def test_heat_maps_of_two_methods_are_refused(tmp_path, sweep, capsys):

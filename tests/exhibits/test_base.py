@@ -3,24 +3,18 @@
 import inspect
 import json
 import re
-import shutil
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 from docutils.core import publish_parts
 
 from cocal.cli import main
 from cocal.config import load_study
-from cocal.config.evaluation import MetricSettings
 from cocal.exhibits.base.exhibit import CHAPTERS, FigureExhibit, TableExhibit
 from cocal.exhibits.base.inputs import READERS
-from cocal.exhibits.base.registry import MODULES, exhibits_of, module_of
-from cocal.metrics.cube import metric_cube
-from cocal.store import write_dataset
-from sample_predictions import sample_predictions
-from smoke_study import CONFIG, ROOT, planned, snakemake
+from cocal.exhibits.base.registry import MODULES, exhibits_of, module_of, report_entry
+from smoke_study import ROOT
 
 STUDIES = ("config", "smoke", "paper", "rehearsal")
 
@@ -42,8 +36,8 @@ def test_a_module_prepares_numbers_and_makes_a_table_or_a_figure_of_them(name):
     assert hasattr(module, "grid") != hasattr(module, "draw"), "a table has a grid, a figure is drawn"
     assert hasattr(module, "prepare") == hasattr(module, "Layout"), "numbers have a layout; a diagram has neither"
     if hasattr(module, "grid"):
-        numbers, layout, source, *_ = inspect.signature(module.grid).parameters
-        assert (numbers, layout, source) == ("numbers", "layout", "source")
+        numbers, layout, *_ = inspect.signature(module.grid).parameters
+        assert (numbers, layout) == ("numbers", "layout")
     else:
         drawn = ["numbers", "layout"] if hasattr(module, "Layout") else []
         assert list(inspect.signature(module.draw).parameters) == drawn
@@ -146,100 +140,42 @@ def test_declaring_loads_no_drawing_and_no_tensors():
     assert done.stdout.split() == [str(len(exhibits_of(load_study(ROOT / "config/paper.yaml"), {})))]
 
 
-# One file adds a figure
-
-ACCURACIES = '''"""How accurate the policy is at each of its stages."""
-
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.drawing.curves import panel_row
-from cocal.exhibits.drawing.stages import plot_stages, prepare_stages
-from cocal.study.results import metrics_file
-
-Layout = CurvesLayout
-
-
-def of_study(study, wrong):
-    yield FigureExhibit(
-        name="accuracies",
-        title="Accuracy by stage",
-        chapter="Transfer",
-        position=30.5,
-        caption="The accuracy of the policy at each of its stages.",
-        layout=curves(study, ["cocal-binary"], study.policy.stages),
-        inputs={"metrics": metrics_file(study.main_backbone)},
-        backbones=(study.main_backbone,),
-    )
-
-
-def prepare(layout, metrics):
-    return prepare_stages(layout, metrics, ["accuracy"])
-
-
-def draw(numbers, layout):
-    words = {"label": "Training step", "source": layout.source}
-    figure, (ax,) = panel_row(["Accuracy (%)"], height=1, handles=[], **words)
-    plot_stages(ax, numbers)
-    return figure
-'''
+# Report
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """Folder of a copy of the package with one more file."""
-    folder = tmp_path_factory.mktemp("source") / "src"
-    shutil.copytree(ROOT / "src", folder)
-    (folder / "cocal/exhibits/accuracies.py").write_text(ACCURACIES)
-    return folder
+def study(repository):
+    return load_study(repository / "config/config.yaml")
 
 
-def test_a_figure_of_one_file_is_planned(source, tmp_path):
-    done = snakemake(tmp_path, "--dry-run", "--quiet", "rules", config=CONFIG, PYTHONPATH=str(source))
-    assert done.returncode == 0, done.stderr
-    jobs = planned(done.stdout + done.stderr)
-    assert jobs["figure_accuracies"] == jobs["figure_cross_policy"] == jobs["table_ood"] == 1
+def listing(study) -> dict[str, list[str]]:
+    """Entries by chapter, both as the page sorts them."""
+    shown, found = exhibits_of(study, {}), {}
+    for exhibit in shown:
+        chapter, labels = report_entry(exhibit, shown)
+        assert len(labels) == 1, "a second label that halves a chapter would hide one half"
+        found.setdefault(chapter, []).extend(labels.values())
+    return {chapter: sorted(found[chapter]) for chapter in sorted(found)}
 
 
-def _python(source, script, *words):
-    command = [sys.executable, "-c", script, *map(str, words)]
-    environment = {"PYTHONPATH": str(source), "PATH": "", "HOME": str(source)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-
-def test_a_figure_of_one_file_has_its_place_in_the_report_and_is_drawn(source, tmp_path):
-    script = """
-import json, sys
-from cocal.config import load_study
-from cocal.exhibits.base.registry import exhibits_of, report_entry
-shown = exhibits_of(load_study(sys.argv[1]), {})
-(mine,) = (one for one in shown if one.name == "accuracies")
-entries = [report_entry(one, shown) for one in shown if one.chapter == mine.chapter]
-print(json.dumps({"entries": entries, "words": mine.arguments, "caption": mine.caption}))
-"""
-    done = _python(source, script, CONFIG)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [chapter for chapter, _ in found["entries"]] == ["3 Transfer"] * 4
-    assert [labels["table or figure"] for _, labels in found["entries"]][:3] == [
-        "3.1 Math-to-factual transfer",
-        "3.2 Accuracy by stage",
-        "3.3 Transfer between stages",
+def test_more_than_nine_entries_sort_too(study):
+    stages = (10, 20, 30, 40, 50, 60)
+    changes = {"policy": {"stages": stages}, "reports": {"early_steps": (2, 5, 10)}}
+    longer = {key: getattr(study, key).model_copy(update=change) for key, change in changes.items()}
+    chapters = listing(study.model_copy(update=longer))
+    assert list(chapters) == [f"{place} {chapter}" for place, chapter in enumerate(CHAPTERS, start=1)]
+    found = chapters["2 Main results"]
+    assert [entry[:4] for entry in found] == [f"2.{place:02d}" for place in range(1, 15)]
+    assert [entry for entry in found if "step" in entry][1:] == [
+        f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=9)
     ]
-    assert found["caption"] == "The accuracy of the policy at each of its stages."
-    assert found["words"][:3] == ["accuracies", "--input", "metrics=results/metrics/smoke.nc"]
-    frame = pd.concat([sample_predictions("amc", methods=["cocal-binary"], step=step) for step in (2, 4)])
-    frame["backbone"] = "smoke"
-    cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["amc"]})
-    write_dataset(tmp_path / "m.nc", cube, {})
-    words = [f"metrics={tmp_path / 'm.nc'}" if word.startswith("metrics=") else word for word in found["words"]]
-    done = _python(
-        source,
-        "import sys; from cocal.cli import main; sys.exit(main(sys.argv[1:]))",
-        *("exhibit", *words, "--output", tmp_path / "accuracies.pdf"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "accuracies.pdf").read_bytes().startswith(b"%PDF")
-    assert len((tmp_path / "accuracies.csv").read_text().splitlines()) == 1 + 2
+
+
+def test_what_a_study_does_not_show_leaves_no_gap(study):
+    none = study.reports.model_copy(update={"reliability_methods": ()})
+    found = listing(study.model_copy(update={"reports": none}))["2 Main results"]
+    assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 11)]
+    assert not any("Reliability" in entry for entry in found)
 
 
 # Commands

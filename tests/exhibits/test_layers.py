@@ -10,12 +10,9 @@ from matplotlib.figure import Figure
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits import layers
-from cocal.exhibits.drawing.style import BACKBONE_COLOURS, TEXT_WIDTH, paper_style
+from cocal.exhibits.drawing.style import BACKBONE_COLOURS
 from cocal.exhibits.layers import plot_layers
 from cocal.metrics.cube import metric_cube
-from cocal.store import write_dataset
-from drawn_texts import assert_texts_apart
-from exhibits_by_name import made_twice, make
 from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
@@ -136,27 +133,6 @@ def test_curves_bands_and_marks(cubes):
         assert sorted(set(heights.round(12))) == pytest.approx(ends)
 
 
-@pytest.mark.parametrize("depths", [{"tiny-a": 3, "tiny-b": 5}, {"qwen3-8b": 36, "qwen3-14b": 40}, {"tiny-a": 1}])
-def test_nothing_overlaps_and_block_indices_are_whole(depths):
-    rows = [
-        {"backbone": name, "layer": layer, "metric": metric, "value": 0.5 + 0.01 * layer, "seed_sd": 0.01}
-        | {"final": layer == depth - 1, "level_with_best": layer == 0}
-        for name, depth in depths.items()
-        for layer in range(depth)
-        for metric in ("ece", "auroc")
-    ]
-    chosen = layout(depths, study="rehearsal", step=120)
-    long = [
-        one.model_copy(update={"label": f"Tiny-Qwen3-{'deep' * (n > 0)}"}) for n, one in enumerate(chosen.backbones)
-    ]
-    with paper_style():
-        figure = layers.draw(pd.DataFrame(rows), chosen.model_copy(update={"backbones": tuple(long)}))
-        assert_texts_apart(figure)
-    assert figure.get_figwidth() == TEXT_WIDTH
-    for ax in figure.axes:
-        assert (ax.get_xticks() % 1 == 0).all()
-
-
 # Command
 
 
@@ -168,21 +144,3 @@ def test_layouts_refuse_unordered_layers_and_repeated_or_too_many_backbones():
         layout(backbones=[one, one])
     with pytest.raises(ValueError, match="at most 2"):
         layout({"tiny-a": 1, "tiny-b": 1, "tiny-c": 1})
-
-
-def test_the_command_writes_the_same_bytes_again(tmp_path, cubes):
-    files = [tmp_path / "b.nc", tmp_path / "a.nc"]
-    for file, cube in zip(files, reversed(cubes), strict=True):
-        write_dataset(file, cube, {})
-    _, png, _ = made_twice("layers", tmp_path, layout(), metrics=files)
-    assert b"backbone: Tiny A and Tiny B; step: 60" in png
-    numbers = pd.read_csv(tmp_path / "a" / "layers.csv")
-    pd.testing.assert_frame_equal(numbers, prepare(cubes), rtol=1e-11, check_dtype=False)
-
-
-def test_the_command_names_the_files_that_lack_a_backbone(tmp_path, cubes, capsys):
-    write_dataset(tmp_path / "a.nc", cubes[0], {})
-    assert make("layers", tmp_path / "x.pdf", layout(), metrics=[tmp_path / "a.nc"]) == 2
-    message = capsys.readouterr().err
-    assert "a.nc: backbone tiny-b is in none of the cubes" in message
-    assert not (tmp_path / "x.pdf").exists()

@@ -1,7 +1,5 @@
 """The composition figure: error shares of the right companions, mean confidence, the line of the task accuracy."""
 
-import json
-
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -10,12 +8,7 @@ from cocal.companion.spec import CompanionSpec
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.exhibits import composition
-from cocal.exhibits.base.inputs import read_inputs
 from cocal.exhibits.composition import error_shares, plot_composition, plot_mean_confidence
-from cocal.exhibits.drawing.style import paper_style
-from cocal.store import write_dataset
-from drawn_texts import assert_texts_apart
-from exhibits_by_name import made_twice
 from sample_predictions import sweep_cube
 
 DATASETS = ("amc23", "amc24")
@@ -50,18 +43,6 @@ def specs_of(shares) -> list[CompanionSpec]:
     ]
 
 
-@pytest.fixture
-def folders(tmp_path):
-    """Companions' folders, not named after what made them."""
-    made = []
-    for spec in specs_of(SHARES):
-        folder = tmp_path / f"companions-{len(made)}"
-        folder.mkdir()
-        (folder / "spec.json").write_text(json.dumps({"spec": spec.model_dump(mode="json"), "provenance": {}}))
-        made.append(folder)
-    return made
-
-
 LAYOUT = composition.Layout(
     study="embedded",
     caption="Tiny policies.",
@@ -73,38 +54,21 @@ LAYOUT = composition.Layout(
 )
 
 
-def read_error_shares(folders) -> dict:
-    return error_shares(read_inputs({"companions": folders})["companions"])
-
-
 def prepare(cube, shares=SHARES) -> pd.DataFrame:
     return composition.prepare(LAYOUT, cube, specs_of(shares))
 
 
-def test_cocal_is_told_from_postcal_by_the_order_of_training(folders):
-    assert read_error_shares(folders) == SHARES
+def test_cocal_is_told_from_postcal_by_the_order_of_training():
+    assert error_shares(specs_of(SHARES)) == SHARES
 
 
-def test_a_second_folder_of_the_same_companions_is_refused(folders):
+def test_a_second_fit_of_an_experience_and_companions_on_prompts_are_refused():
+    *others, last = specs_of(SHARES)
     with pytest.raises(ContractError, match="two folders hold companions of rollouts, 1 steps"):
-        read_error_shares([*folders, folders[-1]])
-
-
-def test_companions_on_prompts_are_refused(folders):
-    text = (folders[-1] / "spec.json").read_text()
-    spec = json.loads(text)
-    spec["spec"]["settings"]["targets"] = ["question"]
-    (folders[-1] / "spec.json").write_text(json.dumps(spec))
+        error_shares([*others, last, last])
+    prompts = last.model_copy(update={"settings": last.settings.model_copy(update={"targets": ("question",)})})
     with pytest.raises(ContractError, match=r"\(rollouts, 1 steps\): they learnt from prompts"):
-        read_error_shares(folders)
-
-
-def test_broken_and_missing_specs_are_named(tmp_path, folders):
-    with pytest.raises(ContractError, match=r"absent/spec\.json: no such file"):
-        read_error_shares([tmp_path / "absent"])
-    (folders[0] / "spec.json").write_text('{"spec": {"order": "shuffled", "steps": 1}}')
-    with pytest.raises(ContractError, match=r"spec\.json: contains no valid spec(.|\n)*training_error_share"):
-        read_error_shares(folders)
+        error_shares([prompts])
 
 
 def test_an_absent_share_is_named(cube):
@@ -131,14 +95,3 @@ def test_the_panels_show_percent_and_the_task_accuracy(cube):
     dashed = [line for line in right.lines if list(line.get_ydata()) == [0.6, 0.6]]
     assert len(dashed) == 1
     assert dashed[0].get_linestyle() == "--"
-
-
-def test_nothing_overlaps_or_is_clipped(cube):
-    with paper_style():
-        assert_texts_apart(composition.draw(prepare(cube), LAYOUT))
-
-
-def test_the_command_writes_the_same_bytes_again(tmp_path, cube, folders):
-    write_dataset(tmp_path / "m.nc", cube, {})
-    *_, csv = made_twice("composition", tmp_path, LAYOUT, metrics=tmp_path / "m.nc", companions=folders)
-    assert len(csv.splitlines()) == 1 + 3 * len(METHODS) * len(BUDGETS)

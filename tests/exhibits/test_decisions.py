@@ -5,9 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pandas as pd
 import pytest
-from test_tables_commands import assert_compiles, needs_tex
 
-from cocal.cli import main
 from cocal.config import load_study
 from cocal.config.evaluation import DecisionSettings
 from cocal.errors import ContractError
@@ -16,87 +14,9 @@ from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.abstention import candidates, certified
 from cocal.metrics.bootstrap import generator_for
-from cocal.store import write_frame
-from cocal.store.contracts import PREDICTIONS, RESPONSES
-from evaluated_study import responses as sampled_responses
-from exhibits_by_name import exhibits_by_name, make
+from decided import LAYOUT, METHODS, SETS, pool, predictions
+from exhibits_by_name import exhibits_by_name
 from smoke_study import CONFIG, ROOT
-
-SETS = {"amc": (30, 4), "aime": (20, 2), "math": (300, 1), "popqa": (150, 1)}
-"""Questions, and responses to each that have confidences, of each set."""
-POOL = 4
-METHODS = {"token-probability": (-1,), "cocal-binary": (42, 137), "cocal-pre-generation": (42, 137)}
-LAYOUT = decisions.Layout(
-    study="embedded",
-    caption="Tiny policies & synthetic questions.",
-    backbone="tiny-a",
-    backbone_label="Tiny A",
-    methods=tuple(METHODS),
-    step=60,
-    sets=[{"name": "amc", "label": "AMC", "samples": 4}, {"name": "aime", "label": "AIME", "samples": 2}],
-    domains={"mathematics": ("math", "amc", "aime"), "factual": ("popqa",)},
-    decisions=DecisionSettings(splits=5, max_risk=0.15, delta=0.08, seed=7),
-    resamples=50,
-    level=0.9,
-    seed=42,
-)
-
-
-def pool(dataset) -> pd.DataFrame:
-    """All sampled responses to a set; wrong answers are of two classes, and some responses have none."""
-    questions, samples = SETS[dataset]
-    samples = POOL if samples > 1 else 1
-    draw = np.random.default_rng(len(dataset))
-    skill = np.repeat(draw.random(questions) if dataset != "popqa" else np.full(questions, 0.2), samples)
-    correct = draw.random(len(skill)) < skill
-    classes = np.where(correct, 0, draw.choice([-1, 1, 1, 2], len(skill)))
-    return pd.DataFrame(
-        {
-            "dataset": dataset,
-            "question_id": np.repeat([f"{dataset}-{place:03d}" for place in range(questions)], samples),
-            "response_id": np.arange(len(skill)),
-            "sample": np.tile(np.arange(samples), questions),
-            "answer_class": classes.astype(np.float64),
-            "correct": correct,
-            "skill": skill,
-        }
-    )
-
-
-def predictions() -> pd.DataFrame:
-    parts = []
-    for dataset, (_, samples) in SETS.items():
-        evaluated = pool(dataset)
-        evaluated = evaluated[evaluated["sample"] < samples]
-        for method, seeds in METHODS.items():
-            for seed in seeds:
-                draw = np.random.default_rng([seed + 1, len(method)])
-                noise = draw.random(len(evaluated))
-                told = evaluated["skill"] if method == "cocal-pre-generation" else evaluated["correct"]
-                confidence = np.round(0.4 * told.to_numpy(dtype=np.float64) + 0.6 * noise, 2)  # with ties
-                if method == "cocal-binary":
-                    confidence[:2] = np.nan
-                parts.append(
-                    evaluated.drop(columns=["sample", "answer_class", "skill"]).assign(
-                        backbone="tiny-a",
-                        algorithm="grpo",
-                        step=60,
-                        method=method,
-                        seed=seed,
-                        source_step=60 if seed > 0 else -1,
-                        validation_step=60 if seed > 0 else -1,
-                        layer=2 if seed > 0 else -1,
-                        pooling="last+mean" if seed > 0 else "",
-                        confidence=confidence,
-                        valid=~np.isnan(confidence),
-                        truncated=False,
-                        answered=True,
-                        decided=True,
-                        exact_match=None,
-                        p_true_mass=np.nan,
-                    )
-                )
-    return pd.concat(parts, ignore_index=True)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +92,7 @@ def _first(frame, method, seed, names):
     return shown.drop_duplicates(["dataset", "question_id"]).sort_values(["dataset", "question_id"])
 
 
-def test_thresholds_are_certified_on_one_half_and_tried_on_the_other(numbers, frame):
+def test_thresholds_are_certified_on_one_half_and_tried_on_the_other(numbers, frame, responses):
     shown = numbers[numbers["part"] == "abstention"].set_index(["method", "dataset", "metric"])
     value, ends = shown["value"], shown[["lower", "upper"]]
     method, names = "cocal-binary", LAYOUT.domains["mathematics"]
@@ -198,15 +118,11 @@ def test_thresholds_are_certified_on_one_half_and_tried_on_the_other(numbers, fr
     assert 0.1 < value[method, "mathematics", "coverage"] < 0.8
     assert value[method, "mathematics", "risk"] < 0.15
     rare = decisions.prepare(
-        LAYOUT.model_copy(update={"decisions": DecisionSettings(splits=5, max_risk=0.001)}), *_inputs()
+        LAYOUT.model_copy(update={"decisions": DecisionSettings(splits=5, max_risk=0.001)}), frame, responses
     )
     nothing = rare[rare["part"] == "abstention"].set_index(["method", "dataset", "metric"])["value"]
     assert nothing[method, "mathematics", "coverage"] == nothing[method, "mathematics", "certified"] == 0
     assert np.isnan(nothing[method, "mathematics", "risk"])
-
-
-def _inputs():
-    return predictions(), [pool("amc"), pool("aime")]
 
 
 def test_kept_questions_are_the_most_confident_ones(numbers, frame):
@@ -229,7 +145,7 @@ def test_kept_questions_are_the_most_confident_ones(numbers, frame):
 
 
 def test_the_table_says_n_and_marks_the_best_choice(numbers, frame, responses):
-    grid = decisions.grid(numbers, LAYOUT, source="study embedded", predictions=frame, responses=responses)
+    grid = decisions.grid(numbers, LAYOUT, predictions=frame, responses=responses)
     choice, abstention, routing = grid.blocks
     assert [head.text for head in choice.heads[1]] == ["30 × 4", "20 × 2", ""]
     assert "Mathematics, 350 questions" in [head.text for head in abstention.heads[0]]
@@ -273,23 +189,3 @@ def test_studies_have_the_table_where_there_is_a_choice():
     assert "decisions" not in exhibits_by_name(smoke.model_copy(update={"datasets": single}))
     few = smoke.estimators.model_copy(update={"methods": ("p-true", "cocal-binary")})  # answers are not compared
     assert "decisions" not in exhibits_by_name(smoke.model_copy(update={"estimators": few}))
-
-
-@needs_tex
-def test_the_command_writes_a_table_that_compiles(tmp_path, frame):
-    write_frame(tmp_path / "p.parquet", frame, PREDICTIONS, {})
-    whole = sampled_responses(pool=POOL)
-    files = []
-    for dataset in ("amc", "aime"):
-        own = pool(dataset).drop(columns="skill")
-        rest = pd.concat([whole] * 8, ignore_index=True).iloc[: len(own)].drop(columns=own.columns)
-        table = own.join(rest).assign(group_accuracy=1.0, answer=np.where(own["answer_class"] >= 0, "1", None))
-        files.append(tmp_path / f"{dataset}.parquet")
-        write_frame(files[-1], table, RESPONSES, {})
-    output = tmp_path / "decisions.tex"
-    assert make("decisions", output, LAYOUT, predictions=tmp_path / "p.parquet", responses=files) == 0
-    assert main(["document", "--tables", f"{output}", f"--output={tmp_path}/all.tex"]) == 0
-    assert_compiles(tmp_path)
-    expected = decisions.prepare(LAYOUT, *_inputs())
-    found = pd.read_csv(output.with_suffix(".csv"), keep_default_na=False, na_values=["NaN"])
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
