@@ -222,7 +222,7 @@ def test_its_code_is_digested(coin):
         ({"coin": "METHOD = 1"}, r"fair\.coin: METHOD is not a cocal\.config\.method\.Method but 1"),
         (
             {"coin": COIN.replace('"coin"', '"rlcr"')},
-            r"fair\.coin declares the method 'rlcr', which cocal\.est",
+            r"fair\.coin declares the method 'rlcr', which cocal\.methods",
         ),
         ({"__init__": "import gone"}, "No module named 'gone'"),
     ],

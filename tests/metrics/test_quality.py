@@ -20,7 +20,7 @@ from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.generation.judging.verdicts import judge_set
 from cocal.generation.p_true import p_true
-from cocal.metrics.common import on_common_responses
+from cocal.metrics.cube import on_common_responses
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.quality import RATES, RESTS_ON, rates_of, shortfalls
 from cocal.store import write_frame

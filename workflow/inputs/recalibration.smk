@@ -55,6 +55,14 @@ def rival_flags(wildcards, input):
     return flags
 
 
+def rival_code(wildcards):
+    """Digest of the code of `cocal recalibrate` and of the scores, which it imports by name, and of what the rivals'
+    declarations say of computing."""
+    chosen = rivals_of(wildcards)
+    code = computing("cocal.commands.recalibrate", *sorted({r.score for r in chosen if r.score}))
+    return [code, digest([[r.name, r.method, r.reader] for r in chosen])]
+
+
 def recalibrated_files(wildcards):
     """Predictions of the recalibrated rivals on all policies. Only the main backbone has them."""
     algorithms = rivals.recalibrated_algorithms(STUDY) if wildcards.backbone == MAIN else []

@@ -42,7 +42,7 @@ rule recalibrate:
         pool=STUDY.generation.pool,
         step=FINAL,
         flags=rival_flags,
-        code=computing("cocal.commands.recalibrate"),
+        code=rival_code,
     shell:
         "CUDA_VISIBLE_DEVICES= cocal recalibrate --rivals {params.names} --settings {params.settings:q} --split {params.split:q}"
         " --verifier {params.verifier:q} --samples {params.samples:q} --pool {params.pool}"

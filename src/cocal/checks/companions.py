@@ -44,9 +44,10 @@ def check_members(fit: Fit) -> dict:
     """Check that every target has every seed and all companions share their settings (appendices A.1, B.2)."""
     settings = fit.settings
     fitted, wanted = fit.spec.settings.model_dump(mode="json"), settings.model_dump(mode="json")
-    different = [f"{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]]
-    if different:
-        raise ContractError(f"{fit.folder}: fitted with other settings: companion.{'; companion.'.join(different)}")
+    if different := [
+        f"companion.{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]
+    ]:
+        raise ContractError(f"{fit.folder}: fitted with other settings: {'; '.join(different)}")
     members = len(fit.spec.members)
     if len(fit.spec.best_pass) != members:
         raise ContractError(f"{fit.folder}: describes {len(fit.spec.best_pass)} companions, but {members} are needed")

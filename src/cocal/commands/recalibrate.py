@@ -119,10 +119,11 @@ def _sources(options: argparse.Namespace, prompt_format: str, samples: Iterable[
 
 def _compared(rollouts, options: argparse.Namespace):
     """The rollouts, with the classes of their answers if a rival reads them."""
+    from cocal.config.methods import METHODS
     from cocal.methods.recalibration.experience import with_classes
-    from cocal.methods.recalibration.scores import POOLED
+    from cocal.study.rivals import RIVALS
 
-    if set(POOLED).isdisjoint(options.rivals):
+    if not any(METHODS[RIVALS[name].method].needs_pool for name in options.rivals):
         return rollouts
     from cocal.answers.equivalence import Verifier
     from cocal.config import parse_settings

@@ -4,8 +4,8 @@ The cube keeps intervals alone. A difference between two methods needs the value
 are shared by all cells with the same questions, in whichever file (`cocal.metrics.bootstrap.generator_for`).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,10 +116,6 @@ class Resamples:
         """Confidence level of the intervals."""
         return float(self.data.attrs["level"])
 
-    def keys(self, method: str) -> Iterable[Key]:
-        """The cells of a method."""
-        return [key for key in self.places if key.method == method]
-
 
 def read_resamples(path: Path) -> Resamples:
     """Read the file of a comparison, whose name is that of its backbone, a hyphen and the comparison.
@@ -128,5 +124,4 @@ def read_resamples(path: Path) -> Resamples:
         ContractError: if the file is missing or damaged, or holds cells of several backbones.
     """
     found = Resamples.of(read_dataset(path), str(path))
-    comparison = path.stem.removeprefix(found.backbone).removeprefix("-") or MAIN
-    return Resamples(found.source, found.backbone, comparison, found.data, found.places)
+    return replace(found, comparison=path.stem.removeprefix(found.backbone).removeprefix("-") or MAIN)

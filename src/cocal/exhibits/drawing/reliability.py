@@ -18,7 +18,7 @@ from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, 
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cells import policy_cell
-from cocal.metrics.common import UNSEEDED
+from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
 from cocal.study.plan import available_methods, final_predictions
 
