@@ -33,10 +33,10 @@ HALF = {"Acc.": Fraction(1, 20), "MeanConf": Fraction(1, 2000), "ECE": Fraction(
 
 
 INCONSISTENCIES = yaml.safe_load((NUMBERS / "inconsistencies.yaml").read_text(encoding="utf-8"))["inconsistencies"]
-"""Places where the paper does not agree with itself. The kinds: macro averages that do not follow from their sets, marks
-that do not follow from their columns, sentences that the tables contradict, numbers that are rounded in two ways, and
-an ECE below the difference between mean confidence and accuracy, which no binning allows if all confidences are valid
-(with the largest share of valid ones that the cells allow)."""
+"""Places where the paper does not agree with itself. Kinds: macro averages that do not follow from their sets; marks
+that do not follow from their column; sentences that tables contradict; numbers that are rounded in two ways; an ECE
+below the difference between mean confidence and accuracy, which no binning allows if all confidences are valid, with
+the largest share of valid ones that the cells allow."""
 
 
 def of_kind(kind: str) -> list[SimpleNamespace]:
@@ -314,9 +314,9 @@ def test_data_sets_and_backbones_are_those_of_the_paper_study():
         (
             "0.908",
             "1.908",
-            "in column 'MATH500: MeanConf': accuracies are percentages, and other metrics lie in [0, 1]",
+            "in column 'AIME24: AUROC': accuracies are percentages, and other metrics lie in [0, 1]",
         ),
-        ("0.908", "?", "in column 'MATH500: MeanConf': accuracies are percentages"),
+        ("0.908", "?", "in column 'AIME24: AUROC': accuracies are percentages"),
         ("85.6,0.908", "85.6,**0.908**", "'**0.908**' in column 'MATH500: MeanConf': mean confidence has no mark"),
         ("**0.945**", "**0.945", "'**0.945' in column"),
     ],

@@ -8,6 +8,7 @@ from cocal.answers.confidence import parse_confidence
 from cocal.config.evaluation import EstimatorSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
+from cocal.generation.p_true import p_true
 from cocal.methods import token_probability
 from cocal.methods.predictions import check_shared_responses
 from cocal.methods.self_consistency import self_consistency
@@ -61,7 +62,12 @@ def test_a_missing_answer_follows_the_setting(study, setting, confidence):
     assert row["valid"] == (setting == "zero")
 
 
-def test_p_true_is_the_ratio_that_was_measured(study):
+def test_p_true_is_a_ratio_without_underflow_and_keeps_the_probability_that_it_divides_up(study):
+    found = p_true(np.log([0.2, 1e-9, 0.6]), np.log([0.6, 3e-9, 0.4]))
+    np.testing.assert_allclose(found.ratio, [0.25, 0.25, 0.6])
+    np.testing.assert_allclose(found.mass, [0.8, 4e-9, 1.0])
+    np.testing.assert_allclose(p_true([-1000.0, -2000.0, 0.0], [-1000.0, -1.0, -2000.0]).ratio, [0.5, 0.0, 1.0])
+    assert (p_true(np.log([0.5, 0.7]), np.log([0.5, 0.3 + 1e-9])).mass <= 1.0).all()
     assert study.run("p-true")["confidence"].tolist() == study.evaluated()["p_true"].tolist()
 
 
