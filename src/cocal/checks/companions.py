@@ -98,9 +98,9 @@ def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
         table: Responses of their experience.
     """
     steps, validation_steps = fit.spec.prefix
-    last = int(table["step"].max())
-    if validation_steps != last and (validation_steps != steps or fit.experience == "resampled"):
-        own = "" if fit.experience == "resampled" else f"its own {steps} step(s) or "
+    last, budgets_alone = int(table["step"].max()), fit.experience == "resampled"
+    if validation_steps != last and (validation_steps != steps or budgets_alone):
+        own = "" if budgets_alone else f"its own {steps} step(s) or "
         raise ContractError(
             f"{fit.folder}: validated on steps 1 to {validation_steps}, but companions on {fit.experience} are "
             f"validated on {own}all {last}; fit them anew with --steps {steps}/{last}"

@@ -51,7 +51,7 @@ class NotAssessableError(Exception):
 
 
 class Reader(NamedTuple):
-    """What a source tells a predicate.
+    """The questions that a predicate may ask a source.
 
     Attributes:
         read: Returns a quantity.
@@ -137,10 +137,10 @@ class _OfPairs(_Predicate):
     than: tuple[str, ...]
     metrics: tuple[str, ...]
     paired: bool = False
-    """Whether the first method is compared with the first rival, the second with the second."""
+    """True if the first method is compared with the first rival, the second with the second."""
 
     def advantages(self, case: Case, reader: Reader) -> list[Estimate]:
-        """By how much each method is better than its rivals: higher, or lower for an ECE."""
+        """The differences of methods to their rivals, positive where the method is better: higher, or lower for ECE."""
         if self.paired:
             pairs = list(zip(self.methods, self.than, strict=True))
         else:
@@ -159,7 +159,7 @@ class Better(_OfPairs):
 
     predicate: Literal["better"]
     together: bool = True
-    """Whether a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
+    """True if a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
         """Margins in the direction in which the metric is better."""
@@ -178,7 +178,7 @@ class Greater(_Predicate):
     than_metric: str = ""
     """The other number; by default the same one."""
     together: bool = True
-    """Whether a case needs all methods and rivals; otherwise each of them is a case."""
+    """True if a case needs all methods and rivals; otherwise each of them is a case."""
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
         """Margins of the greater number."""

@@ -59,7 +59,7 @@ class Printed(NamedTuple):
 
 
 class Numbers(Model):
-    """What the values of a table of accuracy and confidence quality belong to."""
+    """The backbone, step and macro average of a table of accuracy and confidence quality."""
 
     backbone: Name
     step: Count
@@ -115,7 +115,7 @@ class _Text(Model):
 
 @dataclass(frozen=True)
 class Published:
-    """What the paper publishes.
+    """The numbers that the paper publishes.
 
     Attributes:
         tables: The tables by the names of their files.

@@ -67,7 +67,7 @@ def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | Non
 
 
 def solvable(question: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """Whether any response to each question is correct (pass@n), which no choice among them exceeds; bool (q,)."""
+    """Mark the questions with a correct response (pass@n), which no choice among them exceeds; bool (q,)."""
     return np.bincount(question, weights=correct) > 0
 
 

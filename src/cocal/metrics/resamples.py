@@ -7,25 +7,21 @@ are shared by all cells with the same questions, in whichever file (`cocal.metri
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
+from cocal.metrics.cube import Evaluated
 from cocal.store.arrays import read_dataset
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from cocal.metrics.cube import Evaluated
 
 MAIN = "main"
 """The comparison of the methods with one another; the others are named like their cubes, such as "budgets"."""
 _LABELS = ("algorithm", "step", "source_step", "layer", "pooling", "dataset", "method")
 
 
-def resamples_of(evaluated: "Evaluated") -> "xr.Dataset":
+def resamples_of(evaluated: Evaluated) -> xr.Dataset:
     """Arrange the paper's metrics of all cells as a list of cells.
 
     Returns:
@@ -39,8 +35,6 @@ def resamples_of(evaluated: "Evaluated") -> "xr.Dataset":
 
         Its attribute `level` is the confidence level of the intervals.
     """
-    import xarray as xr
-
     cells, seeds = evaluated.cells, evaluated.coordinates["seed"][1:]
     count = len(METRICS)
     value = np.array([one.values[:, :count].mean(axis=0) for one in cells.values()])
@@ -94,11 +88,11 @@ class Resamples:
     source: str
     backbone: str
     comparison: str
-    data: "xr.Dataset"
+    data: xr.Dataset
     places: Mapping[Key, int]
 
     @classmethod
-    def of(cls, data: "xr.Dataset", source: str, comparison: str = MAIN) -> "Resamples":
+    def of(cls, data: xr.Dataset, source: str, comparison: str = MAIN) -> "Resamples":
         """Index the cells of what `resamples_of` returns.
 
         Raises:

@@ -15,7 +15,7 @@ from cocal.study.results import companion_folder
 
 Calibration = Literal["raw", "platt", "isotonic"]
 CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
-"""What is done to a score: nothing, Platt scaling, or isotonic regression."""
+"""The treatments of a score: none, Platt scaling, or isotonic regression."""
 
 _DECLARED = [replace(rival, method=method.name) for method in METHODS.values() for rival in method.rivals]
 RIVALS = {rival.name: rival for rival in sorted(_DECLARED, key=lambda rival: rival.position)}

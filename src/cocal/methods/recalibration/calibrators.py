@@ -80,4 +80,4 @@ class Isotonic(Model):
 Calibrator = Annotated[Platt | Isotonic, Field(discriminator="kind")]
 
 FITS = {"platt": Platt.fit, "isotonic": Isotonic.fit}
-"""How each calibration is fitted."""
+"""The function that fits each calibration."""

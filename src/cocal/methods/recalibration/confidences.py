@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scorer:
-    """What gives the rivals of one policy their scores.
+    """All that gives the rivals of one policy their scores.
 
     Attributes:
         rivals: Names of the rivals.
