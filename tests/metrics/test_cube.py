@@ -12,7 +12,6 @@ from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import evaluate
-from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube, on_common_responses
 from cocal.metrics.scores import Sample
 from cocal.store import read_dataset, write_frame
@@ -305,8 +304,3 @@ def test_the_command_names_a_bad_group(tmp_path, capsys):
     options = ["--groups", '{"macro": []}', "--predictions", "none.parquet", "--output", str(tmp_path / "x.nc")]
     assert main(["metrics", *options]) == 2
     assert "--groups" in capsys.readouterr().err
-
-
-def test_the_pre_rl_model_comes_from_the_base_cell():
-    assert policy_cell("base-verbal", 120) == ("base", 0)
-    assert policy_cell("cocal-binary", 120) == ("grpo", 120)
