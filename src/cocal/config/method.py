@@ -11,7 +11,7 @@ Policy = Literal["base", "grpo", "rlcr", "dcpo"]
 Target = Literal["group", "binary", "question"]
 Experience = Literal["rollouts", "resampled", "prompts", "online"]
 Reader = Literal["linear", "one-layer", "rollouts"]
-"""The models that score hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
+"""The models that score hidden states: a logistic regression, companions of one hidden layer, or CoCal's own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from cocal.config.load import read_yaml, validate
 from cocal.evidence.predicates import Predicate
 
 Kind = Literal["direction", "ranking", "count", "range", "ratio", "value"]
-"""The statement of a claim: that one thing is better or greater than another; a place among all; in how many cases; that
-numbers lie in a range; a ratio of two numbers; or a number."""
+"""The statement of a claim: one thing is better or greater than another, has a place among all, or holds in so many
+cases; numbers lie in a range; or a ratio of two numbers, or a number."""
 OF_THE_PAPER: tuple[Kind, ...] = ("value", "range")
 """Kinds that are about the paper's models alone, so that only the paper study judges them."""
 
