@@ -106,7 +106,8 @@ def test_certified_thresholds_are_of_use():
 def test_what_thresholds_achieve_is_tried_on_the_other_half():
     """One half certifies, the other is decided; three companions, of which one has no confidence."""
     draw = np.random.default_rng(1)
-    confidence = np.stack([draw.random(241), np.full(241, NAN), draw.random(241)])
+    sure = draw.random(241)
+    confidence = np.stack([sure, np.full(241, NAN), (sure + 0.3 * draw.random(241)) / 1.3])
     correct = draw.random(241) < np.where(confidence[0] > 0.4, 0.97, 0.5)
     options = {"max_risk": 0.2, "delta": 0.2}
     found = tried(confidence, correct, splits=4, generator=np.random.default_rng(0), **options)

@@ -24,6 +24,9 @@ def test_each_cell_has_its_values_seeds_and_resamples(tmp_path):
     assert (found.backbone, found.comparison, found.level) == ("tiny-a", "budgets", 0.9)
     assert found.source == str(tmp_path / "tiny-a-budgets.nc")
     assert len(found.places) == 3 * 4
+    dims = {name: found.data[name].dims for name in ("value", "by_seed", "resampled", "questions", "method")}
+    shared = {"value": ("cell", "metric"), "by_seed": ("cell", "seed", "metric"), "questions": ("cell",)}
+    assert dims == shared | {"resampled": ("cell", "metric", "resample"), "method": ("cell",)}
     by_seed, questions = found.data["by_seed"].to_numpy(), found.data["questions"].to_numpy()
     for (cell, dataset), one in EVALUATED.cells.items():
         place = found.places[Key(cell.method, "grpo", 60, dataset)]
