@@ -6,7 +6,7 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate check test test-long wires test-vllm vllm environments rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate check test test-long wires test-vllm vllm environments mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -18,6 +18,8 @@ help:
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make environments   resolve the packages of envs/, without installing them"
+	@echo "make mutants     change the code that decides numbers, one place after another, and list the changes that no test"
+	@echo "                 notices (ROOM=metrics; half an hour and more a room; docs/mutants.md)"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
 	@echo "make gpu         try everything on one GPU, each step under ten minutes, and write docs/gpu.md"
 	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
@@ -79,6 +81,12 @@ test-vllm: $(INSTALLED) $(VLLM)/.installed
 environments:
 	[ -x .venv-uv/bin/uv ] || { $(PYTHON) -m venv .venv-uv && .venv-uv/bin/python -m pip install --quiet uv || true; }
 	UV=$(CURDIR)/.venv-uv/bin/uv envs/resolve.sh
+
+ROOM ?= metrics
+mutants: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet mutmut==3.8.1
+	mutmut run "cocal.$(ROOM).*"
+	mutmut results | grep -v "not checked"
 
 bench: $(INSTALLED)
 	python benchmarks/run.py --output docs/benchmarks.md

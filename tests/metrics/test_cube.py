@@ -12,11 +12,11 @@ from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import evaluate
-from cocal.metrics.cells import policy_cell
-from cocal.metrics.cube import metric_cube
+from cocal.metrics.cube import metric_cube, on_common_responses
 from cocal.metrics.scores import Sample
 from cocal.store import read_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
+from sample_predictions import sample_predictions
 
 SEEDS = (42, 137, 500)
 QUICK = MetricSettings(resamples=40)
@@ -52,18 +52,23 @@ def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **
     return pd.DataFrame(columns | changes)
 
 
+def seeded(**changes) -> pd.DataFrame:
+    """One method with a companion, of all seeds."""
+    return pd.concat([rows("cocal-binary", seed=seed, **changes) for seed in SEEDS], ignore_index=True)
+
+
 def table(*datasets: str) -> pd.DataFrame:
     """One method without seeds and one with three, on each dataset."""
-    parts = []
-    for dataset in datasets:
-        parts.append(rows("verbal", dataset))
-        parts += [rows("cocal-binary", dataset, seed, stream=1) for seed in SEEDS]
+    parts = [part for name in datasets for part in (rows("verbal", name), seeded(dataset=name, stream=1))]
     return pd.concat(parts, ignore_index=True)
 
 
 def cell(cube, method: str, dataset: str = "easy", *, seed: str = "mean", algorithm: str = "grpo", step: int = 20):
     labels = {"backbone": "tiny", "algorithm": algorithm, "step": step, "dataset": dataset}
     return cube.sel(labels | {"method": method, "seed": seed})
+
+
+# Values
 
 
 def test_the_mean_over_seeds_averages_metrics_not_confidences():
@@ -121,78 +126,19 @@ def test_macro_averages_are_unweighted_and_absent_when_a_dataset_is_missing():
     assert int(more["n"]) == 0
 
 
-def test_a_group_must_not_take_the_name_of_a_dataset():
-    with pytest.raises(ContractError, match="'easy' has the name of a dataset"):
-        metric_cube(table("easy"), QUICK, {"easy": ["easy"]})
-
-
-def test_a_missing_seed_is_named():
-    frame = table("easy", "hard")
-    lost = (frame["seed"] == 137) & (frame["dataset"] == "hard")
-    with pytest.raises(ContractError, match=r"'cocal-binary'.*on hard lacks seed\(s\) 137"):
-        metric_cube(frame[~lost], QUICK)
-    with pytest.raises(ContractError, match=r"lacks seed\(s\) 700"):
-        metric_cube(frame, QUICK, seeds=(*SEEDS, 700))
-    with pytest.raises(ContractError, match=r"unexpected seed\(s\) 500"):
-        metric_cube(frame, QUICK, seeds=(42, 137))
-
-
-@pytest.mark.parametrize("column", ["correct", "truncated"])
-def test_the_seeds_of_a_method_are_about_the_same_responses(column):
-    frame = table("easy")
-    frame.loc[frame.index[frame["seed"] == 500][0], column] ^= True
-    with pytest.raises(ContractError, match="seed 500 has other responses than seed 42"):
-        metric_cube(frame, QUICK)
-
-
-def test_duplicates_are_refused():
-    with pytest.raises(ContractError, match="must be unique"):
-        metric_cube(pd.concat([table("easy"), rows("verbal")]), QUICK)
-
-
-def test_without_valid_confidences_only_accuracy_is_defined():
-    silent = rows("base-verbal", confidence=np.nan, valid=False, algorithm="base", step=0)
-    one = cell(metric_cube(silent, QUICK), "base-verbal", algorithm="base", step=0)
-    assert (int(one["n"]), int(one["n_valid"]), float(one["valid_rate"])) == (40, 0, 0.0)
+@pytest.mark.parametrize(
+    ("changes", "defined"),
+    [({"confidence": np.nan, "valid": False}, [True, False, False, False]), ({"correct": True}, [True] * 3 + [False])],
+)
+def test_what_the_responses_do_not_define_is_absent(changes, defined):
+    one = cell(metric_cube(rows("verbal", **changes), QUICK), "verbal")
+    assert int(one["n"]) == 40
+    assert int(one["n_valid"]) == 40 * float(one["valid_rate"]) == (0 if "valid" in changes else 40)
     for name in ("value", "lower", "upper"):
-        assert one[name].notnull().values.tolist() == [True, False, False, False]
+        assert one[name].notnull().values.tolist() == defined
 
 
-def test_a_single_class_leaves_only_auroc_undefined():
-    one = cell(metric_cube(rows("verbal", correct=True), QUICK), "verbal")
-    for name in ("value", "lower", "upper"):
-        assert one[name].notnull().values.tolist() == [True, True, True, False]
-
-
-def test_no_resamples_means_no_intervals():
-    one = cell(metric_cube(rows("verbal"), MetricSettings(resamples=0)), "verbal")
-    assert one["value"].notnull().all()
-    assert one["lower"].isnull().all()
-
-
-def test_the_order_of_the_rows_does_not_matter():
-    frame = table("easy", "hard")
-    shuffled = frame.sample(frac=1, random_state=0)
-    groups = {"macro": ["easy", "hard"]}
-    assert metric_cube(frame, QUICK, groups).identical(metric_cube(shuffled, QUICK, groups))
-
-
-def test_intervals_do_not_depend_on_the_other_methods():
-    both = metric_cube(table("easy"), QUICK)
-    alone = metric_cube(rows("verbal"), QUICK)
-    for name in ("lower", "upper"):
-        np.testing.assert_array_equal(cell(both, "verbal")[name], cell(alone, "verbal")[name])
-
-
-def sweep(*source_steps: int) -> pd.DataFrame:
-    """One method by companions of several source steps, three seeds each."""
-    parts = [rows("cocal-binary", seed=s, stream=n, source_step=n) for n in source_steps for s in SEEDS]
-    return pd.concat(parts, ignore_index=True)
-
-
-def test_several_source_steps_are_refused_in_the_main_cube():
-    with pytest.raises(ContractError, match=r"'cocal-binary'.*source steps, 5, 20; .*metrics --sweep"):
-        metric_cube(pd.concat([table("easy"), sweep(5)]), QUICK)
+# Intervals
 
 
 @pytest.mark.parametrize("dataset", ["easy", "hard"])
@@ -205,109 +151,153 @@ def test_intervals_are_those_of_the_settings_and_of_resampled_questions(dataset)
     (resampled,) = resampled_metrics([sample], 20, bins=4, resamples=30, generator=generator_for(3, dataset))
     lower, upper = centred_interval(value, resampled.T, 0.5)
     found = cell(metric_cube(frame, settings), "verbal", dataset)
-    np.testing.assert_allclose(found["value"], value)
-    np.testing.assert_allclose(found["lower"], lower)
-    np.testing.assert_allclose(found["upper"], upper)
+    for name, expected in (("value", value), ("lower", lower), ("upper", upper)):
+        np.testing.assert_allclose(found[name], expected)
+    without = cell(metric_cube(frame, MetricSettings(resamples=0)), "verbal", dataset)
+    assert without["value"].notnull().all()
+    assert without["lower"].isnull().all()
 
 
-def test_a_sweep_has_the_cube_of_each_source_step():
-    postcal = pd.concat([rows("postcal-binary", seed=seed, stream=9, source_step=20) for seed in SEEDS])
-    cube = metric_cube(pd.concat([sweep(2, 5, 20), postcal]), QUICK, sweep=["source_step"])
-    assert cube["value"].dims == (
-        *("backbone", "algorithm", "step", "source_step", "dataset", "method", "seed"),
-        "metric",
-    )
-    assert cube["source_step"].dtype == np.int64
-    assert cube["source_step"].values.tolist() == [2, 5, 20]
-    for source_step in (2, 5, 20):
-        alone = metric_cube(sweep(source_step), QUICK)
-        assert "source_step" not in alone.coords
-        part = cube.sel({"source_step": source_step, "method": ["cocal-binary"]}, drop=True)
-        xr.testing.assert_identical(part, alone)
-    absent = cube.sel({"source_step": 2, "method": "postcal-binary"})
+def test_neither_the_order_of_the_rows_nor_other_methods_matter():
+    frame, groups = table("easy", "hard"), {"macro": ["easy", "hard"]}
+    cube = metric_cube(frame, QUICK, groups)
+    assert cube.identical(metric_cube(frame.sample(frac=1, random_state=0), QUICK, groups))
+    alone = metric_cube(rows("verbal"), QUICK)
+    for name in ("lower", "upper"):
+        np.testing.assert_array_equal(cell(cube, "verbal")[name], cell(alone, "verbal")[name])
+
+
+# Sweeps
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "kinds"),
+    [
+        (["source_step"], [{"source_step": 2}, {"source_step": 5}, {"source_step": 20}]),
+        (["validation_step"], [{"validation_step": 2}, {"validation_step": 20}]),
+        (
+            ["layer", "pooling"],
+            [{"layer": 0, "pooling": "last"}, {"layer": 0, "pooling": "mean"}, {"layer": 2, "pooling": "last"}],
+        ),
+    ],
+)
+def test_a_sweep_has_the_cube_of_each_kind_of_companion(dimensions, kinds):
+    frames = [seeded(stream=place, **kind) for place, kind in enumerate(kinds)]
+    other = pd.concat([rows("postcal-binary", seed=seed, stream=9) for seed in SEEDS])
+    cube = metric_cube(pd.concat([*frames, other]), QUICK, sweep=dimensions)
+    names = ("backbone", "algorithm", "step", *dimensions, "dataset", "method", "seed")
+    assert cube["n"].dims == names
+    assert cube["value"].dims == (*names, "metric")
+    for kind, frame in zip(kinds, frames, strict=True):
+        alone = metric_cube(frame, QUICK)
+        assert not {*dimensions} & {*alone.coords}
+        xr.testing.assert_identical(cube.sel({**kind, "method": ["cocal-binary"]}, drop=True), alone)
+    absent = cube.sel({**kinds[0], "method": "postcal-binary"})
     assert absent["value"].isnull().all()
     assert (absent["n"] == 0).all()
+    accuracy = cube["lower"].sel({"metric": "accuracy", "seed": "mean", "method": "cocal-binary"}).values
+    assert np.unique(accuracy[~np.isnan(accuracy)]).size == 1, "all see the same resamples"
+    for missing in dimensions:
+        rest = [name for name in dimensions if name != missing]
+        words = missing.replace("_", " ")
+        with pytest.raises(ContractError, match=rf"'cocal-binary'.*several {words}s, .*metrics --sweep {missing}"):
+            metric_cube(pd.concat(frames), QUICK, sweep=rest)
 
 
-def test_layers_and_poolings_are_told_apart():
-    parts = {(0, "last"): 1, (0, "mean"): 2, (2, "last+mean"): 3}
-    frames = {
-        key: pd.concat([rows("cocal-binary", seed=s, stream=n, layer=key[0], pooling=key[1]) for s in SEEDS])
-        for key, n in parts.items()
-    }
-    together = pd.concat(frames.values())
-    cube = metric_cube(together, QUICK, sweep=["layer", "pooling"])
-    assert cube["n"].dims == ("backbone", "algorithm", "step", "layer", "pooling", "dataset", "method", "seed")
-    assert cube["layer"].dtype == np.int64
-    for (layer, pooling), frame in frames.items():
-        part = cube.sel({"layer": layer, "pooling": pooling}, drop=True)
-        assert part.equals(metric_cube(frame, QUICK))
-    assert (cube["n"].sel({"layer": 2, "pooling": "mean"}) == 0).all()
-    for sweep_by, other in (([], "layer"), (["layer"], "pooling"), (["source_step"], "layer")):
-        with pytest.raises(ContractError, match=rf"several {other}s, .*metrics --sweep {other}"):
-            metric_cube(together, QUICK, sweep=sweep_by)
+# Refusals
 
 
-def test_one_number_of_steps_with_two_validation_pools_is_not_mixed():
-    frame = pd.concat([rows("cocal-binary", seed=s, stream=n, validation_step=n) for n in (2, 20) for s in SEEDS])
-    with pytest.raises(ContractError, match=r"several validation steps, 2, 20; .*metrics --sweep validation_step"):
-        metric_cube(frame, QUICK, sweep=["source_step"])
-    cube = metric_cube(frame, QUICK, sweep=["validation_step"])
-    for validation_step in (2, 20):
-        alone = metric_cube(frame[frame["validation_step"] == validation_step], QUICK)
-        assert cube.sel({"validation_step": validation_step}, drop=True).equals(alone)
+def without(frame, **labels):
+    return frame[~np.logical_and.reduce([frame[name] == value for name, value in labels.items()])]
 
 
-def test_source_steps_see_the_same_resamples():
-    """Accuracy depends on the questions alone, so equal resamples give equal intervals."""
-    cube = metric_cube(sweep(2, 20), QUICK, sweep=["source_step"])
-    for bound in ("lower", "upper"):
-        accuracy = cube[bound].sel(metric="accuracy", seed="mean").squeeze()
-        assert np.unique(accuracy.values).size == 1
-        assert np.unique(cube[bound].sel(metric="auroc", seed="mean")).size == 2
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (table("easy"), {"groups": {"easy": ["easy"]}}, "'easy' has the name of a dataset"),
+        (without(table("easy", "hard"), seed=137, dataset="hard"), {}, r"'cocal-binary'.* on hard lacks seed\(s\) 137"),
+        (table("easy"), {"seeds": (*SEEDS, 700)}, r"lacks seed\(s\) 700"),
+        (table("easy"), {"seeds": (42, 137)}, r"unexpected seed\(s\) 500"),
+        (
+            without(pd.concat([seeded(source_step=2), seeded()]), seed=137, source_step=2),
+            {"sweep": ["source_step"]},
+            r"'cocal-binary'.*source step 2\) on easy lacks seed\(s\) 137",
+        ),
+        (pd.concat([table("easy"), rows("verbal")]), {}, "must be unique"),
+    ],
+)
+def test_tables_that_do_not_do_are_refused(frame, options, message):
+    with pytest.raises(ContractError, match=message):
+        metric_cube(frame, QUICK, **options)
 
 
-def test_a_missing_seed_of_a_source_step_is_named():
-    frame = sweep(2, 20)
-    lost = (frame["seed"] == 137) & (frame["source_step"] == 2)
-    with pytest.raises(ContractError, match=r"'cocal-binary'.*source step 2\) on easy lacks seed\(s\) 137"):
-        metric_cube(frame[~lost], QUICK, sweep=["source_step"])
+@pytest.mark.parametrize("column", ["correct", "truncated"])
+def test_the_seeds_of_a_method_are_about_the_same_responses(column):
+    frame = table("easy")
+    frame.loc[frame.index[frame["seed"] == 500][0], column] ^= True
+    with pytest.raises(ContractError, match="seed 500 has other responses than seed 42"):
+        metric_cube(frame, QUICK)
 
 
-def test_the_command_writes_a_sweep(tmp_path, capsys):
-    write_frame(tmp_path / "sweep.parquet", sweep(2, 20), PREDICTIONS, {})
-    output = tmp_path / "sweep.nc"
-    options = ["metrics", "--settings", '{"resamples": 20}', "--predictions", str(tmp_path / "sweep.parquet")]
-    assert main([*options, "--output", str(output)]) == 2
-    assert "metrics --sweep" in capsys.readouterr().err
-    assert not output.exists()
-    assert main([*options, "--sweep", "source_step", "--output", str(output)]) == 0
-    expected = metric_cube(sweep(2, 20), MetricSettings(resamples=20), sweep=["source_step"])
-    assert read_dataset(output).drop_attrs().equals(expected)
+# The same responses for several methods
 
 
-def test_the_prerl_model_comes_from_the_base_cell():
-    assert policy_cell("base-verbal", 120) == ("base", 0)
-    assert policy_cell("cocal-binary", 120) == ("grpo", 120)
+def test_methods_are_compared_where_all_have_a_confidence():
+    frame = sample_predictions("amc23", "amc24", methods=("rlcr", "cocal-on-rlcr", "dcpo"))
+    for method, ids in {"rlcr": (3, 5), "cocal-on-rlcr": (5, 8)}.items():
+        lost = (frame["method"] == method) & frame["response_id"].isin(ids) & (frame["dataset"] == "amc23")
+        frame["confidence"] = frame["confidence"].mask(lost)
+    frame["valid"] = frame["confidence"].notna()
+    earlier = sample_predictions("amc23", "amc24", methods=("rlcr", "cocal-on-rlcr"), step=20)
+    both = on_common_responses(pd.concat([frame, earlier], ignore_index=True))
+    assert both.loc[both["step"] == 20, "valid"].all(), "another step has other responses"
+    common = PREDICTIONS.check(on_common_responses(frame), "common")
+    for (method, dataset), part in common.groupby(["method", "dataset"]):
+        invalid = set(part.loc[~part["valid"], "response_id"])
+        assert invalid == (set() if method == "dcpo" or dataset == "amc24" else {3, 5, 8}), method
+    kept = common["valid"]
+    pd.testing.assert_series_equal(common["confidence"][kept], frame["confidence"][kept])
+    verbal = on_common_responses(sample_predictions("amc23", methods=("verbal", "token-probability")))
+    assert verbal[verbal["method"] == "token-probability"]["valid"].all(), "another format has other responses"
+
+
+# The command
+
+
+def cube_of(folder, *flags, **files):
+    """The cube that `cocal metrics` writes from tables of these names, and its bytes."""
+    for name, frame in files.items():
+        write_frame(folder / f"{name}.parquet", frame, PREDICTIONS, {})
+    output = folder / "cube.nc"
+    tables = [str(folder / f"{name}.parquet") for name in files]
+    command = ["metrics", "--settings", '{"resamples": 20}', *flags, "--predictions", *tables, "--output", str(output)]
+    assert main(command) == 0
+    return read_dataset(output), output.read_bytes()
 
 
 def test_the_command_writes_the_same_bytes_again(tmp_path):
-    files = []
-    for name in ("easy", "hard"):
-        files.append(str(tmp_path / f"{name}.parquet"))
-        write_frame(files[-1], table(name), PREDICTIONS, {})
-    groups = json.dumps({"macro-mathematics": ["easy", "hard"]})
-    written = []
-    for order in (files, files[::-1]):
-        output = tmp_path / f"{len(written)}.nc"
-        options = ["--settings", '{"resamples": 20}', "--groups", groups, "--seeds", *map(str, SEEDS)]
-        assert main(["metrics", *options, "--predictions", *order, "--output", str(output)]) == 0
-        written.append(output.read_bytes())
-    assert written[0] == written[1]
-    cube = read_dataset(tmp_path / "0.nc")
-    expected = metric_cube(table("easy", "hard"), MetricSettings(resamples=20), json.loads(groups))
-    assert cube.drop_attrs().equals(expected)
+    groups = {"macro-mathematics": ["easy", "hard"]}
+    flags = ["--groups", json.dumps(groups), "--seeds", *map(str, SEEDS)]
+    cube, written = cube_of(tmp_path, *flags, easy=table("easy"), hard=table("hard"))
+    assert cube_of(tmp_path, *flags, hard=table("hard"), easy=table("easy"))[1] == written
+    assert cube.drop_attrs().equals(metric_cube(table("easy", "hard"), MetricSettings(resamples=20), groups))
     assert cube.attrs["stage"] == "metrics"
+
+
+def test_the_command_writes_a_sweep_and_common_responses(tmp_path, capsys):
+    swept = pd.concat([seeded(source_step=2), seeded(stream=3)])
+    with pytest.raises(AssertionError):
+        cube_of(tmp_path, swept=swept)
+    assert "metrics --sweep" in capsys.readouterr().err
+    assert not (tmp_path / "cube.nc").exists()
+    cube, _ = cube_of(tmp_path, "--sweep", "source_step", swept=swept)
+    assert cube.drop_attrs().equals(metric_cube(swept, MetricSettings(resamples=20), sweep=["source_step"]))
+    silent = table("easy").assign(method=lambda frame: frame["method"].replace("verbal", "p-true"))
+    silent.loc[:2, ["confidence", "valid"]] = [np.nan, False]
+    common, _ = cube_of(tmp_path, "--common-responses", common=silent)
+    expected = metric_cube(on_common_responses(silent), MetricSettings(resamples=20))
+    assert common.drop_attrs().equals(expected)
+    assert int(cell(common, "cocal-binary")["n_valid"]) == 37
 
 
 def test_the_command_names_a_bad_group(tmp_path, capsys):

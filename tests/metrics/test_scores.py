@@ -7,21 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import brier_score_loss, roc_auc_score
+from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as log_loss_of_sklearn
-from test_metrics import a_sample, random_responses
 
 from cocal.config.evaluation import MetricSettings
-from cocal.errors import ContractError
-from cocal.metrics.bootstrap import centred_interval, question_counts, resampled_metrics
-from cocal.metrics.calibration import METRICS, bin_index, evaluate
-from cocal.metrics.cells import read_cells
+from cocal.metrics.calibration import bin_index, evaluate
 from cocal.metrics.cube import metric_cube
-from cocal.metrics.ordered import Ordered
 from cocal.metrics.proper import CLIP
-from cocal.metrics.scores import ALL, LEAST, MOST, SCORES, Sample, scores
+from cocal.metrics.scores import ALL, MOST, SCORES, scores
 from cocal.metrics.shown import BETTER
 from cocal.metrics.smooth import Smooth
+from drawn_responses import random_responses
 from sample_predictions import sample_predictions
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -67,14 +63,6 @@ def test_the_parts_of_the_brier_score_add_up(seed, n, bins):
     assert found["brier"] == pytest.approx(parts + within, abs=1e-12)
     assert scores(mean, correct, n * bins)["brier"] == pytest.approx(parts, abs=1e-12), "nothing varies within bins"
     assert found["brier_uncertainty"] == pytest.approx(correct.mean() * (1 - correct.mean()), abs=1e-12)
-
-
-def test_the_parts_of_a_known_case():
-    confidence = np.array([0.2, 0.2, 0.2, 0.2, 0.8, 0.8])
-    found = scores(confidence, np.array([True, False, False, False, True, True]), 10)
-    assert found["brier_reliability"] == pytest.approx((4 * 0.05**2 + 2 * 0.2**2) / 6)
-    assert found["brier_resolution"] == pytest.approx((4 * 0.25**2 + 2 * 0.5**2) / 6)
-    assert found["brier_uncertainty"] == pytest.approx(0.25)
 
 
 # Scores of the order
@@ -131,14 +119,6 @@ def test_the_best_order_has_ratio_one_and_a_single_group_zero():
     assert scores(np.where(correct, 0.1, 0.9), correct, 10)["prr"] < -1, "worse than random has no bound"
 
 
-def test_malinins_rejection_ratio_is_the_auroc_in_other_units():
-    """With rejected responses counted as correct, the areas are those of the generalised risk."""
-    confidence, correct, found = scores_of(5, 50)
-    risk = 1 - correct.mean()
-    ratio = (risk / 2 - found["augrc"]) / (risk / 2 - risk**2 / 2)
-    assert ratio == pytest.approx(2 * roc_auc_score(correct, confidence) - 1)
-
-
 def adaptive_ece_by_definition(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Fraction:
     """Each response is cut into as many pieces as there are bins, so that bins hold equally many pieces."""
     pieces = []
@@ -156,21 +136,6 @@ def test_the_bins_of_the_adaptive_ece_hold_equally_many_responses(seed, n, bins)
     confidence, correct = random_responses(seed, n)
     found = scores(confidence, correct, bins)["adaptive_ece"]
     assert found == pytest.approx(float(adaptive_ece_by_definition(confidence, correct, bins)), abs=1e-12)
-
-
-def test_the_adaptive_ece_without_ties_is_that_of_equal_slices():
-    confidence, correct = np.random.default_rng(3).random(40), np.random.default_rng(4).random(40) < 0.6
-    order = np.argsort(confidence)
-    slices = [abs(correct[part].mean() - confidence[part].mean()) for part in np.split(order, 10)]
-    assert scores(confidence, correct, 10)["adaptive_ece"] == pytest.approx(np.mean(slices), abs=1e-12)
-
-
-@given(SEEDS, st.integers(1, 50))
-def test_the_order_of_the_responses_changes_no_score(seed, n):
-    confidence, correct = random_responses(seed, n)
-    order = np.random.default_rng(seed).permutation(n)
-    expected = list(scores(confidence, correct, 10).values())
-    np.testing.assert_allclose(list(scores(confidence[order], correct[order], 10).values()), expected, atol=1e-9)
 
 
 def test_better_confidences_have_better_scores():
@@ -236,27 +201,7 @@ def test_the_smooth_ece_of_a_large_calibrated_set_needs_more_terms():
     assert np.abs(whole).mean() == pytest.approx(found, abs=1e-4)
 
 
-# Resamples, undefined values, the cube
-
-
-def test_scores_of_a_resample_are_those_of_the_drawn_responses():
-    samples = [a_sample(1, 12, 3), a_sample(2, 12, 1), Sample(np.arange(12)[::-1], *random_responses(4, 12))]
-    result = resampled_metrics(samples, 12, bins=10, resamples=25, generator=np.random.default_rng(3), names=ALL)
-    counts = np.concatenate(list(question_counts(12, 25, np.random.default_rng(3))))
-    for sample, of_sample in zip(samples, result, strict=True):
-        for row, values in zip(counts, of_sample, strict=True):
-            drawn = np.repeat(np.arange(len(sample.question)), row[sample.question].astype(int))
-            expected = scores(sample.confidence[drawn], sample.correct[drawn], 10)
-            np.testing.assert_allclose(values[len(METRICS) :], list(expected.values()), atol=1e-6)
-
-
-def test_the_metrics_of_the_paper_are_the_same_without_the_scores():
-    options = {"bins": 10, "resamples": 25}
-    both = [
-        resampled_metrics([a_sample(1, 12, 3)], 12, **options, generator=np.random.default_rng(3), names=names)
-        for names in (ALL, METRICS)
-    ]
-    assert both[0][:, :, : len(METRICS)].tobytes() == both[1].tobytes()
+# Undefined values, the cube
 
 
 @pytest.mark.parametrize("correct", [True, False])
@@ -273,60 +218,18 @@ def test_without_a_valid_confidence_no_score_is_defined():
     found = scores(np.full(3, np.nan), np.array([True, False, True]), 10)
     assert list(found) == list(SCORES)
     assert all(np.isnan(value) for value in found.values())
-    nothing = Sample(np.arange(3), np.full(3, np.nan), np.array([True, False, True]))
-    resampled = resampled_metrics([nothing], 3, bins=10, resamples=5, generator=np.random.default_rng(0), names=ALL)[0]
-    assert np.isfinite(resampled[:, ALL.index("accuracy")]).all()
-    assert np.isnan(resampled[:, 1:]).all()
-
-
-def test_a_resample_without_valid_responses_is_undefined_alone():
-    sample = Sample(np.arange(3), np.array([0.4, np.nan, np.nan]), np.array([True, False, True]))
-    resampled = resampled_metrics([sample], 3, bins=10, resamples=50, generator=np.random.default_rng(0), names=ALL)[0]
-    undefined = np.isnan(resampled[:, ALL.index("brier")])
-    assert 0 < undefined.sum() < 50
-    for name in ("log_loss", "adaptive_ece", "smooth_ece", "aurc", "augrc", "accuracy_at_50"):
-        assert (np.isnan(resampled[:, ALL.index(name)]) == undefined).all(), name
-
-
-def test_an_interval_keeps_to_the_range_of_its_metric():
-    places = [ALL.index(name) for name in ("prr", "log_loss", "brier")]
-    least, most = (np.array(list(bounds.values()))[places] for bounds in (LEAST, MOST))
-    value, resampled = np.array([-2.0, 3.0, 0.5]), np.array([[-3.0, -1.0], [2.0, 4.0], [-1.0, 2.0]])
-    lower, upper = centred_interval(value, resampled, 1.0, least, most)
-    np.testing.assert_allclose(lower, [-3.0, 2.0, 0.0])
-    np.testing.assert_allclose(upper, [-1.0, 4.0, 1.0])
 
 
 def test_the_cube_holds_all_scores_with_intervals():
     frame = sample_predictions("math500", methods=("verbal", "cocal-binary"))
     cube = metric_cube(frame, MetricSettings(resamples=30), {"macro-one": ["math500"]}, metrics=ALL)
     assert cube.indexes["metric"].tolist() == list(ALL)
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "dataset": "math500", "method": "cocal-binary"}
-    cell["step"] = max(cube.indexes["step"])
+    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "math500", "method": "cocal-binary"}
     one = cube.sel({**cell, "seed": "42"})
-    rows = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 42) & (frame["step"] == cell["step"])]
+    rows = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 42)]
     confidence, valid, correct = (rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
-    expected = evaluate(confidence, valid, correct) | scores(np.where(valid, confidence, np.nan), correct, 10)
+    expected = evaluate(confidence, valid, correct) | scores(confidence, correct, 10)
     np.testing.assert_allclose(one["value"], [expected[name] for name in ALL], atol=1e-12)
     assert (one["lower"] <= one["value"]).all()
     assert (one["value"] <= one["upper"]).all()
     assert (one["lower"] < one["upper"]).all()
-
-
-def test_a_cube_of_the_papers_metrics_says_how_to_get_the_scores():
-    frame = sample_predictions("math500", methods=("verbal",))
-    cube = metric_cube(frame, MetricSettings(resamples=0))
-    assert cube.indexes["metric"].tolist() == list(METRICS)
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "dataset": "math500", "method": "verbal", "seed": "mean"}
-    cell["step"] = max(cube.indexes["step"])
-    assert read_cells(cube, {("verbal",): cell}, ["method"])["metric"].tolist() == list(METRICS)
-    with pytest.raises(ContractError, match="no metric brier; make it anew with `cocal metrics --scores`"):
-        read_cells(cube, {("verbal",): cell}, ["method"], SCORES)
-
-
-def test_groups_are_sorted_from_the_highest_confidence():
-    ordered = Ordered.of(np.arange(4), np.array([0.1, 0.9, 0.1, 0.5]), np.array([True, False, False, True]))
-    assert ordered.confidence.tolist() == [0.9, 0.5, 0.1]
-    assert ordered.starts.tolist() == [0, 1, 2]
-    assert ordered.question.tolist() == [1, 3, 0, 2]
-    assert ordered.wrong.tolist() == [True, False, False, True]

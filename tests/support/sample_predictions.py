@@ -68,6 +68,20 @@ def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: i
     return pd.concat(parts, ignore_index=True)
 
 
+def doubtful_predictions() -> pd.DataFrame:
+    """Two sets; on the first, a quarter of Verbal's responses states no confidence and a fifth has no answer."""
+    frame = sample_predictions("amc23", "amc24", methods=("verbal", "p-true", "cocal-binary"))
+    place = frame["response_id"]
+    first = frame["dataset"] == "amc23"
+    frame["p_true_mass"] = np.where(frame["method"] == "p-true", np.where(first, 0.2, 0.9), np.nan)
+    silent = first & (frame["method"] == "verbal") & (place % 4 == 0)
+    frame["confidence"] = frame["confidence"].mask(silent)
+    frame["valid"] = frame["confidence"].notna()
+    frame["answered"] = ~(first & (place % 5 == 0))
+    frame["decided"] = ~(first & (place == 1))
+    return frame
+
+
 def sweep_cube(*datasets: str, methods: Sequence[str], source_steps: Sequence[int], step: int = 60) -> xr.Dataset:
     """Metric cube of companions that learnt from several numbers of rollout steps; the more, the sharper."""
     cubes = []

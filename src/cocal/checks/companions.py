@@ -44,9 +44,10 @@ def check_members(fit: Fit) -> dict:
     """Check that every target has every seed and all companions share their settings (appendices A.1, B.2)."""
     settings = fit.settings
     fitted, wanted = fit.spec.settings.model_dump(mode="json"), settings.model_dump(mode="json")
-    different = [f"{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]]
-    if different:
-        raise ContractError(f"{fit.folder}: fitted with other settings: companion.{'; companion.'.join(different)}")
+    if different := [
+        f"companion.{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]
+    ]:
+        raise ContractError(f"{fit.folder}: fitted with other settings: {'; '.join(different)}")
     members = len(fit.spec.members)
     if len(fit.spec.best_pass) != members:
         raise ContractError(f"{fit.folder}: describes {len(fit.spec.best_pass)} companions, but {members} are needed")
@@ -97,9 +98,9 @@ def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
         table: Responses of their experience.
     """
     steps, validation_steps = fit.spec.prefix
-    last = int(table["step"].max())
-    if validation_steps != last and (validation_steps != steps or fit.experience == "resampled"):
-        own = "" if fit.experience == "resampled" else f"its own {steps} step(s) or "
+    last, budgets_alone = int(table["step"].max()), fit.experience == "resampled"
+    if validation_steps != last and (validation_steps != steps or budgets_alone):
+        own = "" if budgets_alone else f"its own {steps} step(s) or "
         raise ContractError(
             f"{fit.folder}: validated on steps 1 to {validation_steps}, but companions on {fit.experience} are "
             f"validated on {own}all {last}; fit them anew with --steps {steps}/{last}"

@@ -11,7 +11,7 @@ from cocal.companion.spec import Experience
 from cocal.config.evaluation import CompanionSettings, QualitySettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.methods.predictions import check_shared_responses
+from cocal.methods.predictions import check_shared_responses, on_fixed_responses
 from cocal.methods.responses import Estimator
 from cocal.metrics.quality import rates_of, shortfalls
 from cocal.store import read_frame
@@ -24,16 +24,15 @@ logger = logging.getLogger(__name__)
 _COLUMNS = [name for name in PREDICTIONS.columns if name != "valid"]
 
 
-def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
+def read_predictions(path: Path, backbone: str, methods: Collection[str] = METHODS) -> pd.DataFrame:
     """Read the predictions of one file.
 
     Raises:
-        ContractError: if the file breaks its contract, belongs to another backbone, or has an unknown method.
+        ContractError: if the file breaks its contract, belongs to another backbone, or has none of these methods.
     """
     table = read_frame(path, PREDICTIONS, _COLUMNS)
-    for column, known in (("backbone", [backbone]), ("method", METHODS)):
-        other = sorted(set(table[column]) - set(known))
-        if other:
+    for column, known in (("backbone", [backbone]), ("method", methods)):
+        if other := sorted(set(table[column]) - set(known)):
             raise ContractError(f"{path}: column {column!r} has {other[0]!r}; it may have {', '.join(known)}")
     return table
 
@@ -46,7 +45,6 @@ def check_seeds(
     Returns:
         The numbers of source steps, seeds and question sets of each companion method.
     """
-    looked_at = {}
     learnt = predictions[predictions["method"].isin([m.name for m in METHODS.values() if m.experience])]
     estimator = ["method", "step", "source_step", "validation_step", "layer", "pooling", "dataset"]
     for (method, step, source_step, _, _, _, dataset), rows in learnt.groupby(estimator):
@@ -58,10 +56,11 @@ def check_seeds(
                 f"{source}: {method} of source step {source_step} {problem} on {dataset} (step {step}); predict with "
                 f"companions of the seeds {list(settings.seeds)}"
             )
-    for method, rows in learnt.groupby("method", sort=True):
-        numbers = {"source_steps": "source_step", "seeds": "seed", "datasets": "dataset"}
-        looked_at[str(method)] = {name: int(rows[column].nunique()) for name, column in numbers.items()}
-    return looked_at
+    numbers = {"source_steps": "source_step", "seeds": "seed", "datasets": "dataset"}
+    return {
+        str(method): {name: int(rows[column].nunique()) for name, column in numbers.items()}
+        for method, rows in learnt.groupby("method")
+    }
 
 
 def check_sources(
@@ -78,13 +77,11 @@ def check_sources(
         The steps of each method with a companion, as `Prefix` formats them.
     """
     looked_at = {}
-    for method, rows in predictions.groupby("method", sort=True):
-        found = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
-        prefixes = sorted(Prefix(*steps) for steps in found)
+    for method, rows in predictions.groupby("method"):
+        prefixes = _prefixes(rows)
         experience = METHODS[str(method)].experience
         known = fitted.get(experience, ()) if experience else (Prefix(-1, -1),)
-        unknown = [prefix for prefix in prefixes if prefix not in known]
-        if unknown:
+        if unknown := [prefix for prefix in prefixes if prefix not in known]:
             raise ContractError(
                 f"{source}: {method} has source step {unknown[0]}, but the companions given for it learnt from "
                 f"{', '.join(map(str, sorted(known))) or 'no'} steps (N/M: validated on M steps); give all companions, "
@@ -106,13 +103,20 @@ def check_plan(predictions: pd.DataFrame, planned: PlannedPredictions, source: s
     Returns:
         The numbers of methods and of companions' prefixes, and of evaluated responses per question of each set.
     """
-    _same(source, "methods", set(predictions["method"]), set(planned.methods))
-    for method, rows in predictions.groupby("method", sort=True):
-        _same(source, f"question sets of {method}", set(rows["dataset"]), set(planned.samples))
+
+    def same(what: str, found: Collection[str], wanted: Collection[str]) -> None:
+        if set(found) != set(wanted):
+            raise ContractError(
+                f"{source}: has the {what} {', '.join(sorted(set(found)))}, but the study plans "
+                f"{', '.join(sorted(wanted))}; predict anew"
+            )
+
+    same("methods", predictions["method"], planned.methods)
+    for method, rows in predictions.groupby("method"):
+        same(f"question sets of {method}", rows["dataset"], planned.samples)
         if experience := METHODS[str(method)].experience:
-            found = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
-            wanted = set(planned.prefixes.get(experience, ()))
-            _same(source, f"steps of the companions of {method}", {str(Prefix(*steps)) for steps in found}, wanted)
+            wanted = planned.prefixes.get(experience, ())
+            same(f"steps of the companions of {method}", list(map(str, _prefixes(rows))), wanted)
         responses = rows[["dataset", "question_id", "response_id"]].drop_duplicates()
         counts = responses.groupby(["dataset", "question_id"]).size().reset_index(name="found")
         wrong = counts[counts["found"] != counts["dataset"].map(planned.samples)]
@@ -127,12 +131,9 @@ def check_plan(predictions: pd.DataFrame, planned: PlannedPredictions, source: s
     return {"methods": len(planned.methods), "prefixes": prefixes, "responses_per_question": planned.samples}
 
 
-def _same(source: str | Path, what: str, found: Collection[str], wanted: Collection[str]) -> None:
-    if set(found) != set(wanted):
-        raise ContractError(
-            f"{source}: has the {what} {', '.join(sorted(found))}, but the study plans {', '.join(sorted(wanted))}; "
-            "predict anew"
-        )
+def _prefixes(rows: pd.DataFrame) -> list[Prefix]:
+    found = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
+    return sorted(Prefix(*steps) for steps in found)
 
 
 def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: str | Path) -> list[dict[str, object]]:
@@ -143,35 +144,16 @@ def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: st
         key "below", the floors that are not reached.
     """
     looked_at = []
-    for (algorithm, step, method, dataset), rows in predictions.groupby(
-        ["algorithm", "step", "method", "dataset"], sort=True
-    ):
+    for (algorithm, step, method, dataset), rows in predictions.groupby(["algorithm", "step", "method", "dataset"]):
         rates = {name: rate for name, rate in rates_of(rows).items() if not math.isnan(rate)}
         below = {name: getattr(floors, name) for name in shortfalls(rates, floors)}
         for name, floor in below.items():
             logger.warning(
-                "%s: %s of %s step %d on %s: the %s is %.4f, below quality.%s = %g",
-                source,
-                method,
-                algorithm,
-                step,
-                dataset,
-                name.replace("_", " "),
-                rates[name],
-                name,
-                floor,
+                f"{source}: {method} of {algorithm} step {step} on {dataset}: the {name.replace('_', ' ')} is "
+                f"{rates[name]:.4f}, below quality.{name} = {floor:g}"
             )
-        looked_at.append(
-            {
-                "algorithm": str(algorithm),
-                "step": int(step),
-                "method": str(method),
-                "dataset": str(dataset),
-                "responses": int(rows["response_id"].nunique()),
-                **rates,
-                "below": below,
-            }
-        )
+        cell = {"algorithm": str(algorithm), "step": int(step), "method": str(method), "dataset": str(dataset)}
+        looked_at.append({**cell, "responses": int(rows["response_id"].nunique()), **rates, "below": below})
     return looked_at
 
 
@@ -194,9 +176,8 @@ def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int 
             f"{row['response_id']} ({again.sum()} such row(s)); predict both files with the same companions"
         )
     check_shared_responses(merged)
-    fixed = merged[merged["method"].map(lambda name: METHODS[name].prompt_format == "answer").astype(bool)]
     looked_at = []
-    for (algorithm, step, dataset), rows in fixed.groupby(["algorithm", "step", "dataset"], sort=True):
+    for (algorithm, step, dataset), rows in on_fixed_responses(merged).groupby(["algorithm", "step", "dataset"]):
         estimators = rows.groupby(list(Estimator._fields)).ngroups
         numbers = {"responses": int(rows["response_id"].nunique()), "estimators": estimators}
         looked_at.append({"algorithm": str(algorithm), "step": int(step), "dataset": str(dataset), **numbers})

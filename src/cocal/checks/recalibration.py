@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cocal.checks.predictions import read_predictions
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.methods.recalibration.experience import parts_of, refuse_evaluated
-from cocal.methods.recalibration.fits import Fits, Responses, Scored, part_of
+from cocal.methods.recalibration.fits import Fits, Responses, part_of
 from cocal.methods.responses import Estimator
-from cocal.store import read_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named
 
 _POLICY = ["backbone", "algorithm", "step"]
@@ -30,12 +29,7 @@ def read_recalibrated(path: Path, backbone: str) -> pd.DataFrame:
     Raises:
         ContractError: if the file breaks its contract, belongs to another backbone, or has an unknown rival.
     """
-    table = read_frame(path, PREDICTIONS)
-    known = {named(rival, calibration) for rival in RIVALS for calibration in CALIBRATIONS}
-    for column, allowed in (("backbone", {backbone}), ("method", known)):
-        if other := sorted(set(table[column]) - allowed):
-            raise ContractError(f"{path}: column {column!r} has {other[0]!r}; recalibrate anew")
-    return table
+    return read_predictions(path, backbone, [named(rival, how) for rival in RIVALS for how in CALIBRATIONS])
 
 
 def check_unseen(
@@ -101,39 +95,38 @@ def check_confidences(
     """
     policy = recalibrated[_POLICY].iloc[0]
     same = [table[(table[_POLICY] == policy).all(axis=1)] for table in predictions]
-    methods = pd.concat(same, ignore_index=True).drop_duplicates()
-    own = {Estimator(*key): _sorted(rows) for key, rows in methods.groupby(list(Estimator._fields))}
+    own = _by_estimator(pd.concat(same, ignore_index=True).drop_duplicates())
     # a comparison of companions has some of the sets alone, so that the longest table of a method is that of all
     whole = {estimator.method: rows for estimator, rows in sorted(own.items(), key=lambda item: len(item[1]))}
-    tables = {key: _sorted(rows) for key, rows in recalibrated.groupby(["method", "seed"])}
-    raw = {Scored(*key): rows for key, rows in tables.items() if key[0] in RIVALS}
-    for scored, rows in raw.items():
-        words = f"{source}: {scored.rival} (seed {scored.seed})"
-        method = RIVALS[scored.rival].method
+    tables = _by_estimator(recalibrated)
+    raw = {rival: rows for rival, rows in tables.items() if rival.method in RIVALS}
+    for rival, rows in raw.items():
+        words = f"{source}: {rival.method} (seed {rival.seed})"
+        method = RIVALS[rival.method].method
         reference = whole.get(method)
         if reference is None or not rows[[*_RESPONSE, *_FACTS]].equals(reference[[*_RESPONSE, *_FACTS]]):
             raise ContractError(f"{words} is not evaluated on the responses of {method}; recalibrate anew")
-        estimator = Estimator(*rows[list(Estimator._fields)].iloc[0])
-        if estimator in own and not _equal(rows, own[estimator]["confidence"], _ROUNDING):
+        scores = rows["confidence"].to_numpy()
+        if rival in own and not _equal(own[rival], scores, _ROUNDING):
             raise ContractError(f"{words} has other confidences than in its predictions; recalibrate anew")
         for calibration in CALIBRATIONS[1:]:
-            calibrator = fits.calibrator(scored, calibration)
-            scores = rows["confidence"].to_numpy()
-            wanted = np.full(len(scores), np.nan) if calibrator is None else calibrator.apply(scores)
-            found = tables.get((named(scored.rival, calibration), scored.seed))
+            found = tables.get(rival._replace(method=named(rival.method, calibration)))
+            wanted = fits.apply(rival.method, rival.seed, calibration, scores)
             if found is None or not _equal(found, wanted, _TOLERANCE):
                 raise ContractError(f"{words}: {calibration} has other confidences than its calibrator gives")
     return {
-        "rivals": len({scored.rival for scored in raw}),
+        "rivals": len({rival.method for rival in raw}),
         "scores": len(raw),
         "responses": len(recalibrated.drop_duplicates(_RESPONSE)),
     }
 
 
-def _sorted(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.sort_values(_RESPONSE).reset_index(drop=True)
+def _by_estimator(table: pd.DataFrame) -> dict[Estimator, pd.DataFrame]:
+    ordered = table.sort_values(_RESPONSE)
+    groups = ordered.groupby(list(Estimator._fields))
+    return {Estimator(*key): rows.reset_index(drop=True) for key, rows in groups}
 
 
-def _equal(rows: pd.DataFrame, wanted: np.ndarray | pd.Series, tolerance: float) -> bool:
+def _equal(rows: pd.DataFrame, wanted: np.ndarray, tolerance: float) -> bool:
     found = rows["confidence"].to_numpy()
     return len(found) == len(wanted) and np.allclose(found, wanted, rtol=0.0, atol=tolerance, equal_nan=True)

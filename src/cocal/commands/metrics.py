@@ -8,8 +8,7 @@ import pandas as pd
 from cocal.config import parse_settings
 from cocal.config.evaluation import MacroAverages, MetricSettings
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.common import on_common_responses
-from cocal.metrics.cube import evaluate_cells
+from cocal.metrics.cube import evaluate_cells, on_common_responses
 from cocal.metrics.resamples import resamples_of
 from cocal.metrics.scores import ALL
 from cocal.store import read_frame, write_dataset

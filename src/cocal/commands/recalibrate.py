@@ -24,7 +24,6 @@ from cocal.methods.recalibration.confidences import (
 )
 from cocal.methods.recalibration.experience import read_experience, with_classes
 from cocal.methods.recalibration.fits import fit_rivals
-from cocal.methods.recalibration.scores import POOLED
 from cocal.methods.responses import EvaluationSets
 from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
@@ -56,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
 
     evaluated = pd.concat([read_frame(path, QUESTIONS) for path in options.evaluated], ignore_index=True)
     rollouts = read_experience(options.rollouts, options.questions, options.step, split, evaluated)
-    if not set(POOLED).isdisjoint(options.rivals):
+    if any(METHODS[rival.method].needs_pool for rival in rivals):
         with Verifier(bounds) as judge:
             rollouts = with_classes(rollouts, judge)
     companions = _loaded(folders)

@@ -10,6 +10,29 @@ PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
 Target = Literal["group", "binary", "question"]
 Experience = Literal["rollouts", "resampled", "prompts", "online"]
+Reader = Literal["linear", "one-layer", "rollouts"]
+"""The models that score hidden states: a logistic regression, companions of one hidden layer, or CoCal's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A score in [0, 1] of a method's responses that may learn from the same rollouts as the companions
+    (tables/recalibrated)."""
+
+    name: str
+    """Name of its confidences in files, together with what was done to them (`cocal.study.rivals.named`)."""
+    position: int
+    """Number that orders the rivals in their table."""
+    score: str = ""
+    """Function that scores a table of responses, as "module:function" of the type `cocal.methods.responses.Score`;
+    empty if hidden states are read."""
+    reader: Reader | None = None
+    """The model that scores hidden states, for the target of the method's companion; None if they are not read."""
+    ranks_only: bool = False
+    """True if the score as it is only ranks responses, so that its calibration error means nothing."""
+    method: str = ""
+    """Name of the method that declares the rival, which `cocal.study.rivals.RIVALS` adds. A study without this method
+    does not have the rival."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +66,16 @@ class Method:
     """Columns of the responses that `estimate` reads, in addition to those that every evaluation reads
     (`cocal.methods.responses.COLUMNS`)."""
     needs_pool: bool = False
-    """Whether a pool of responses is sampled for each question and their answers are compared with one another."""
+    """True if a pool of responses is sampled for each question and their answers are compared with one another."""
     asks_p_true: bool = False
-    """Whether the policy is asked if its evaluated responses are correct."""
+    """True if the policy is asked whether its evaluated responses are correct."""
     experience: Experience | None = None
     """Training data of its companion: the rollouts of GRPO, responses resampled from GRPO's final policy, or the
     prompts of the rollouts. A method with None has no companion."""
     target: Target | None = None
     """Supervision target of its companion ("group" and "binary": section 4.2, "question": appendix F.4)."""
+    rivals: tuple[Rival, ...] = ()
+    """Scores of its responses that tables/recalibrated compares with the companions."""
     colour: str
     """Colour in every figure, as "#rrggbb". The colours of this package can be told apart by protanopes, deuteranopes
     and tritanopes. Of the two targets of a method, group is the lighter and binary the darker shade of one hue, which
@@ -59,7 +84,7 @@ class Method:
     """Marker in every figure, as Matplotlib's letter. Every method has its own, which tells curves apart without
     colours."""
     hollow: bool = False
-    """Whether the marker is white inside. A companion on the policy of another method has that method's marker,
+    """True if the marker is white inside. A companion on the policy of another method has that method's marker,
     hollow."""
 
     def __post_init__(self) -> None:

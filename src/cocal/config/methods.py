@@ -74,8 +74,9 @@ def _found() -> dict[str, tuple[str, Method]]:
         try:
             declared = list(_declared(place))
         except Exception as error:  # the code of another package may raise anything
+            text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
             raise ConfigError(
-                f"{source}: the methods of {place} cannot be loaded; repair or uninstall it ({_error_text(error)})"
+                f"{source}: the methods of {place} cannot be loaded; repair or uninstall it ({text})"
             ) from error
         for module, method in declared:
             if method.name in found:
@@ -87,22 +88,13 @@ def _found() -> dict[str, tuple[str, Method]]:
     return dict(sorted(found.items(), key=lambda item: (item[1][1].position, item[0])))
 
 
-def _error_text(error: Exception) -> str:
-    return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-
-
 def _declared(place: str) -> Iterator[tuple[str, Method]]:
-    """Names of modules with the methods that they declare.
-
-    Raises:
-        ConfigError: if a module's METHOD is no Method, or a single module has none.
-    """
+    """Names of modules with the methods that they declare; a single module must declare one."""
     modules = [place]
-    if is_package := hasattr(package := import_module(place), "__path__"):
+    if hasattr(package := import_module(place), "__path__"):
         modules = [f"{place}.{one.name}" for one in iter_modules(package.__path__) if not one.name.startswith("_")]
+        modules = [module for module in modules if _assigns_method(module)]
     for module in modules:
-        if is_package and not _assigns_method(module):
-            continue
         method = getattr(import_module(module), "METHOD", None)
         if not isinstance(method, Method):
             raise ConfigError(f"{module}: METHOD is not a cocal.config.method.Method but {method!r}")
@@ -111,8 +103,7 @@ def _declared(place: str) -> Iterator[tuple[str, Method]]:
 
 def _assigns_method(module: str) -> bool:
     """True if a module's text assigns METHOD. Other modules are not imported, because that may be slow."""
-    text = find_spec(module).loader.get_source(module)
-    return text is not None and re.search(r"^METHOD\b", text, re.MULTILINE) is not None
+    return re.search(r"^METHOD\b", find_spec(module).loader.get_source(module) or "", re.MULTILINE) is not None
 
 
 class _OfRegistry:

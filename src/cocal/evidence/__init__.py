@@ -1,1 +1,1 @@
-"""What speaks for and against the paper's claims, first of all the paper's own numbers."""
+"""The evidence for and against the paper's claims, first of all the paper's own numbers."""

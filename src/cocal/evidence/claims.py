@@ -10,8 +10,8 @@ from cocal.config.load import read_yaml, validate
 from cocal.evidence.predicates import Predicate
 
 Kind = Literal["direction", "ranking", "count", "range", "ratio", "value"]
-"""What a claim states: that one thing is better or greater than another; a place among all; in how many cases; that
-numbers lie in a range; a ratio of two numbers; or a number."""
+"""The statement of a claim: one thing is better or greater than another, has a place among all, or holds in so many
+cases; numbers lie in a range; or a ratio of two numbers, or a number."""
 OF_THE_PAPER: tuple[Kind, ...] = ("value", "range")
 """Kinds that are about the paper's models alone, so that only the paper study judges them."""
 
@@ -28,7 +28,7 @@ class Scope(Model):
     learnt_from: tuple[Count, ...] = ()
     """Rollout steps that the companions learnt from; none if they are those of the policy."""
     off_diagonal: bool = False
-    """Whether companions that learnt from the steps of their policy are left out."""
+    """True if companions that learnt from the steps of their policy are left out."""
     comparison: Literal["main", "sweep", "budgets", "cross-policy"] = "main"
     """Where the companions of several steps, or those of other policies, are compared."""
 
@@ -45,12 +45,12 @@ class Claim(Model):
     """Its words as the paper's source writes them."""
     kind: Kind
     predicate: Predicate | None = None
-    """What has to be true of which numbers; none if the paper says too little."""
+    """The statement about numbers that has to be true; none if the paper says too little."""
     scope: Scope = Scope()
     reason: str = ""
     """Of a claim without predicate: what the paper leaves open."""
     note: str = ""
-    """How the words became a predicate, where there was a choice."""
+    """The reasons for this predicate, where the words allow several."""
 
     @model_validator(mode="after")
     def _predicate_or_reason(self) -> "Claim":

@@ -1,9 +1,9 @@
 """Paired tests of differences between methods, on shared resamples of the questions."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
@@ -12,9 +12,6 @@ from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.resamples import Key, Resamples
 from cocal.metrics.shown import BETTER
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COMPARED = ("accuracy", "ece", "auroc")
 """The metrics whose differences are tested; mean confidence is neither good nor bad."""
@@ -49,9 +46,9 @@ def final_key(method: str, step: int, dataset: str) -> Key:
 
 
 def same_responses(first: Key, second: Key) -> bool:
-    """Whether two cells score the same responses, so that their accuracies are one number."""
-    formats = [METHODS[key.method].prompt_format for key in (first, second)]
-    return formats[0] == formats[1] and (first.algorithm, first.step) == (second.algorithm, second.step)
+    """True if two cells score the same responses, so that their accuracies are one number."""
+    one, other = ((METHODS[key.method].prompt_format, key.algorithm, key.step) for key in (first, second))
+    return one == other
 
 
 def compare(
@@ -59,7 +56,7 @@ def compare(
     pairs: Iterable[tuple[Key, Key]],
     rivals: Resamples | None = None,
     metrics: Sequence[str] = COMPARED,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Test the difference of every metric between the methods of every pair.
 
     Whole questions are resampled, and both methods share the resamples. So methods are paired on their responses where
@@ -79,8 +76,6 @@ def compare(
     Raises:
         ContractError: if there is no such cell, or the methods answer other questions.
     """
-    import pandas as pd
-
     rows = []
     for first, second in pairs:
         same = rivals is None and same_responses(first, second)
@@ -88,27 +83,17 @@ def compare(
             if same and metric == "accuracy":
                 continue
             difference = estimate(resamples, first, metric) - estimate(rivals or resamples, second, metric)
-            rows.append(
-                {
-                    "dataset": first.dataset,
-                    "method": first.method,
-                    "rival": second.method,
-                    "metric": metric,
-                    "paired": "responses" if same else "questions",
-                    "value": difference.value,
-                    **dict(zip(("lower", "upper"), difference.interval(resamples.level), strict=True)),
-                    "p": difference.p_value(),
-                    "seed_sd": float("nan") if metric == "accuracy" else difference.seed_sd,
-                }
-            )
-    columns = [*COLUMNS, "paired", "value", "lower", "upper", "p", "seed_sd"]
-    return pd.DataFrame(rows, columns=columns)
+            seed_sd = float("nan") if metric == "accuracy" else difference.seed_sd
+            cell = (first.dataset, first.method, second.method, metric, "responses" if same else "questions")
+            interval = difference.interval(resamples.level)
+            rows.append((*cell, difference.value, *interval, difference.p_value(), seed_sd))
+    return pd.DataFrame(rows, columns=[*COLUMNS, "paired", "value", "lower", "upper", "p", "seed_sd"])
 
 
 def separable_from_best(
-    resamples: Resamples, values: "pd.DataFrame", step: int, level: float = 0.05
+    resamples: Resamples, values: pd.DataFrame, step: int, level: float = 0.05
 ) -> dict[tuple[str, str, str], str]:
-    """Whether each value of a table can be told from the best one of its column.
+    """Tell which values of a table can be told from the best one of their column.
 
     Each method is tested against the best of the column, with p-values adjusted within the column (`with_holm`). The
     best method is that with the best value, the first of several; since it is chosen by the same responses, the tests
@@ -130,7 +115,7 @@ def separable_from_best(
         if metric not in COMPARED or defined.empty:
             continue
         place = defined["value"].idxmax() if BETTER[metric] == "higher" else defined["value"].idxmin()
-        best = defined.loc[place, "method"]
+        best, highest = defined.loc[place, ["method", "value"]]
         pairs = [
             (final_key(best, step, dataset), final_key(name, step, dataset))
             for name in defined["method"]
@@ -138,8 +123,8 @@ def separable_from_best(
         ]
         tests = with_holm(compare(resamples, pairs, metrics=(metric,))).set_index("rival")["p_holm"]
         for name, value in zip(defined["method"], defined["value"], strict=True):
-            separable = "yes" if name in tests.index and tests[name] < level else "no"
-            found[dataset, name, metric] = "best" if np.isclose(value, defined.loc[place, "value"]) else separable
+            separable = "yes" if tests.get(name, 1.0) < level else "no"
+            found[dataset, name, metric] = "best" if np.isclose(value, highest) else separable
     return found
 
 
@@ -157,7 +142,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def with_holm(compared: "pd.DataFrame", family: Sequence[str] = ("dataset", "metric")) -> "pd.DataFrame":
+def with_holm(compared: pd.DataFrame, family: Sequence[str] = ("dataset", "metric")) -> pd.DataFrame:
     """Add the column p_holm, p-values that are adjusted within each family.
 
     B resamples give no p-value below 2 / (B + 1), so that one family of a whole table, with several hundred

@@ -43,16 +43,14 @@ class Estimate:
         """
         if not isinstance(other, Estimate):
             return Estimate(self.value - other, self.resampled - other, self.by_seed - other, self.questions)
+        resampled = _NONE
         if self.resampled.size and other.resampled.size:
-            same = self.questions == other.questions and self.resampled.size == other.resampled.size
-            if not same:
+            if self.questions != other.questions or self.resampled.size != other.resampled.size:
                 raise ContractError(
                     "a paired difference needs the same questions and resamples on both sides; predict both methods "
                     "on the same questions, and give both the same settings of the metrics"
                 )
             resampled = self.resampled - other.resampled
-        else:
-            resampled = _NONE
         seeds = [one.by_seed if one.by_seed.size else one.value for one in (self, other)]
         by_seed = np.subtract(*seeds) if self.by_seed.size or other.by_seed.size else _NONE
         return Estimate(self.value - other.value, resampled, by_seed, self.questions)

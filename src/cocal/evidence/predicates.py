@@ -51,7 +51,7 @@ class NotAssessableError(Exception):
 
 
 class Reader(NamedTuple):
-    """What a source tells a predicate.
+    """The questions that a predicate may ask a source.
 
     Attributes:
         read: Returns a quantity.
@@ -77,7 +77,7 @@ class Margin(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether all of the interval is on one side of zero."""
+        """The side of zero on which all of the interval lies, in words."""
         if self.lower > _ROUNDING:
             return HOLDS
         return FAILS if self.upper < -_ROUNDING else OPEN
@@ -130,26 +130,41 @@ class _OfNumbers(_Predicate):
         return margin, HOLDS if reached else FAILS
 
 
-class Better(_Predicate):
-    """Each method is better than each rival in every metric: higher, or lower for an ECE."""
+class _OfPairs(_Predicate):
+    """A predicate about differences between each method and each rival in every metric."""
 
-    predicate: Literal["better"]
     methods: tuple[str, ...]
     than: tuple[str, ...]
     metrics: tuple[str, ...]
     paired: bool = False
-    """Whether the first method is compared with the first rival, the second with the second."""
+    """True if the first method is compared with the first rival, the second with the second."""
+
+    def advantages(self, case: Case, reader: Reader) -> list[Estimate]:
+        """The differences of methods to their rivals, positive where the method is better: higher, or lower for ECE."""
+        if self.paired:
+            pairs = list(zip(self.methods, self.than, strict=True))
+        else:
+            rivals = reader.all_of(self.than, case)
+            pairs = [(one, rival) for one in reader.all_of(self.methods, case) for rival in rivals if one != rival]
+        found = []
+        for one, rival in pairs:
+            for metric in self.metrics:
+                difference = reader.read(Quantity(metric, one, case)) - reader.read(Quantity(metric, rival, case))
+                found.append(-difference if BETTER[metric] == "lower" else difference)
+        return found
+
+
+class Better(_OfPairs):
+    """Each method is better than each rival in every metric."""
+
+    predicate: Literal["better"]
     together: bool = True
-    """Whether a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
+    """True if a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
         """Margins in the direction in which the metric is better."""
         for case in cases:
-            margins = [
-                directed(_better(reader, metric, one, rival, case), reader.level)
-                for one, rival in _pairs(self, reader, case)
-                for metric in self.metrics
-            ]
+            margins = [directed(advantage, reader.level) for advantage in self.advantages(case, reader)]
             yield from [margins] if self.together else [[margin] for margin in margins]
 
 
@@ -163,7 +178,7 @@ class Greater(_Predicate):
     than_metric: str = ""
     """The other number; by default the same one."""
     together: bool = True
-    """Whether a case needs all methods and rivals; otherwise each of them is a case."""
+    """True if a case needs all methods and rivals; otherwise each of them is a case."""
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
         """Margins of the greater number."""
@@ -186,7 +201,7 @@ class Changes(_Predicate):
     falls: tuple[str, ...] = ()
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins of the changes, each pair of neighbours a case."""
+        """Margins of the changes from each case to the next one; each such change is a case."""
         for before, after in pairwise(cases):
             margins = []
             for method in self.methods:
@@ -197,46 +212,28 @@ class Changes(_Predicate):
             yield margins
 
 
-class Widens(_Predicate):
+class Widens(_OfPairs):
     """The advantage of each method over each rival grows from the first case of the scope to the second."""
 
     predicate: Literal["widens"]
-    methods: tuple[str, ...]
-    than: tuple[str, ...]
-    metrics: tuple[str, ...]
-    paired: bool = False
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
         """Margins of the differences between the advantages."""
         before, after = cases
-        yield [
-            directed(
-                _better(reader, metric, one, rival, after).unpaired(_better(reader, metric, one, rival, before)),
-                reader.level,
-            )
-            for one, rival in _pairs(self, reader, before)
-            for metric in self.metrics
-        ]
+        both = zip(self.advantages(after, reader), self.advantages(before, reader), strict=True)
+        yield [directed(later.unpaired(sooner), reader.level) for later, sooner in both]
 
 
-class Alike(_Predicate):
+class Alike(_OfPairs):
     """Each method differs from each rival by no more than a tolerance, which the ledger sets."""
 
     predicate: Literal["alike"]
-    methods: tuple[str, ...]
-    than: tuple[str, ...]
-    metrics: tuple[str, ...]
     tolerance: Annotated[float, Field(gt=0)]
-    paired: bool = False
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
         """Margins within the tolerance."""
         for case in cases:
-            yield [
-                within(_better(reader, metric, one, rival, case), -self.tolerance, self.tolerance, reader.level)
-                for one, rival in _pairs(self, reader, case)
-                for metric in self.metrics
-            ]
+            yield [within(one, -self.tolerance, self.tolerance, reader.level) for one in self.advantages(case, reader)]
 
 
 class Value(_OfNumbers):
@@ -277,18 +274,6 @@ class Between(_OfNumbers):
 Predicate = Annotated[Better | Greater | Changes | Widens | Alike | Value | Between, Field(discriminator="predicate")]
 
 
-def _better(reader: Reader, metric: str, method: str, rival: str, case: Case) -> Estimate:
-    difference = reader.read(Quantity(metric, method, case)) - reader.read(Quantity(metric, rival, case))
-    return -difference if BETTER[metric] == "lower" else difference
-
-
-def _pairs(of: "Better | Widens | Alike", reader: Reader, case: Case) -> list[tuple[str, str]]:
-    if of.paired:
-        return list(zip(of.methods, of.than, strict=True))
-    rivals = reader.all_of(of.than, case)
-    return [(one, rival) for one in reader.all_of(of.methods, case) for rival in rivals if one != rival]
-
-
 def undefined(margin: Margin) -> bool:
-    """Whether a margin rests on an undefined number, such as the AUROC of a single class."""
+    """True if a margin rests on an undefined number, such as the AUROC of a single class."""
     return math.isnan(margin.value) or math.isnan(margin.lower)

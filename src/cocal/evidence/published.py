@@ -8,87 +8,58 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, NamedTuple
 
 import pandas as pd
-import pyarrow as pa
-from pandera.pandas import Check, Column
 from pydantic import Field
 
-from cocal.config.base import Count, Model, Name, Share
+from cocal.config.base import Count, Model, Name
 from cocal.config.load import read_yaml, validate
 from cocal.config.methods import METHODS, built_in
 from cocal.errors import ContractError
-from cocal.store.contract import Contract, Rule
 
 MACRO = "Macro Average"
 """The paper's title of the columns of a macro average."""
 METRICS = {"Acc.": "accuracy", "MeanConf": "mean_confidence", "ECE": "ece", "AUROC": "auroc"}
 """The metrics of the tables of accuracy and confidence quality, by their titles."""
 
-_MARKED = {"best": r"\*\*(.+)\*\*", "second": r"_(.+)_"}
+_MARKED = {"best": r"\*\*([^*]+)\*\*", "second": r"_([^_]+)_", "": r"([^*_]+)"}
 _NUMBER = r"≈?(\d[\d,]*(?:\.\d+)?)×?"
 
 
-def _value(text: str) -> float:
-    found = re.fullmatch(_NUMBER, text)
-    return float(found[1].replace(",", "")) if found else float("nan")
+class Printed(NamedTuple):
+    """One printed value.
 
+    Attributes:
+        table: Name of the table's file.
+        row: Title of its row.
+        column: Title of its column.
+        text: Its text without the mark.
+        mark: "best", "second" or "".
+        value: The number, in percent for accuracies; NaN if the text is not a single number.
+        backbone: Backbone in a table of accuracy and confidence quality; "" in other tables.
+        step: Step of its policies; -1 in other tables.
+        dataset: Its data set or macro average; "" in other tables.
+        method: Its method; "" in other tables.
+        metric: One of the values of `METRICS`; "" in other tables.
+    """
 
-def _in_range(frame: pd.DataFrame) -> pd.Series:
-    most = frame["metric"].map({"accuracy": 100.0}).fillna(1.0)
-    return frame["metric"].eq("") | frame["value"].le(most)
-
-
-def _unmarked_mean(frame: pd.DataFrame) -> pd.Series:
-    return frame["metric"].ne("mean_confidence") | frame["mark"].eq("")
-
-
-_text = partial(Column, str)
-
-PUBLISHED = Contract(
-    name="published tables",
-    types={
-        "table": pa.string(),
-        "row": pa.string(),
-        "column": pa.string(),
-        "text": pa.string(),
-        "mark": pa.string(),
-        "value": pa.float64(),
-        "backbone": pa.string(),
-        "step": pa.int64(),
-        "dataset": pa.string(),
-        "method": pa.string(),
-        "metric": pa.string(),
-    },
-    checks={
-        "table": _text(),
-        "row": _text(Check.str_length(min_value=1)),
-        "column": _text(Check.str_length(min_value=1)),
-        "text": _text(Check.str_matches(r"^[^*_\s](.*[^*_\s])?$")),
-        "mark": _text(Check.isin(["", *_MARKED])),
-        "value": Column("float64", Check.ge(0), nullable=True),
-        "backbone": _text(),
-        "step": Column("int64", Check.ge(-1)),
-        "dataset": _text(),
-        "method": _text(),
-        "metric": _text(Check.isin(["", *METRICS.values()])),
-    },
-    unique=("table", "row", "column"),
-    rules=(
-        Rule("accuracies are percentages, and other metrics lie in [0, 1]", ("metric", "value"), _in_range),
-        Rule("mean confidence has no mark", ("metric", "mark"), _unmarked_mean),
-    ),
-)
-"""One printed value: where it stands, its text without the mark, its mark ("" if none), and the number, NaN if the text
-is not a single number. Backbone, step, data set, method and metric are known in the tables of accuracy and confidence
-quality, and "" or -1 in the other tables; the data set may be a macro average. Accuracies are in percent."""
+    table: str
+    row: str
+    column: str
+    text: str
+    mark: str
+    value: float
+    backbone: str = ""
+    step: int = -1
+    dataset: str = ""
+    method: str = ""
+    metric: str = ""
 
 
 class Numbers(Model):
-    """What the values of a table of accuracy and confidence quality belong to."""
+    """The backbone, step and macro average of a table of accuracy and confidence quality."""
 
     backbone: Name
     step: Count
@@ -144,11 +115,11 @@ class _Text(Model):
 
 @dataclass(frozen=True)
 class Published:
-    """What the paper publishes.
+    """The numbers that the paper publishes.
 
     Attributes:
         tables: The tables by the names of their files.
-        cells: All values of all tables, in the contract `PUBLISHED`.
+        cells: All values of all tables, table by table and row by row, with the columns of `Printed`.
         sentences: Sentences of the running text that state numbers.
     """
 
@@ -181,87 +152,23 @@ class Published:
 
 
 def read_published(folder: Path) -> Published:
-    """Read the tables and the running text.
+    """Read the tables and the running text, in the order of the paper.
 
     Raises:
         ConfigError: if a YAML file is missing or wrong.
-        ContractError: if a table is missing or breaks the contract.
+        ContractError: if a table is missing or has an unknown or impossible value; the message names the file.
     """
-    return Published(published_tables(folder), published_cells(folder), published_text(folder))
+    declared = validate(_Tables, read_yaml(folder / "tables.yaml"), str(folder / "tables.yaml"))
+    text = validate(_Text, read_yaml(folder / "text.yaml"), str(folder / "text.yaml"))
+    cells = [
+        cell
+        for name, table in declared.tables.items()
+        for cell in _cells(folder / f"{name}.csv", name, table.numbers, declared.sets)
+    ]
+    return Published(declared.tables, pd.DataFrame(cells, columns=Printed._fields), text.sentences)
 
 
-class Inconsistency(Model):
-    """A place where the paper does not agree with itself, or where its numbers need an explanation that it lacks."""
-
-    kind: Literal["macro", "mark", "statement", "rounding", "ece-below-gap"]
-    """A macro average that does not follow from its sets, a mark that does not follow from its column, a sentence that
-    the tables contradict, numbers that are rounded in two ways, or an ECE below the difference between mean confidence
-    and accuracy, which no binning allows if all confidences are valid."""
-    comment: str
-    sentences: tuple[str, ...] = ()
-    """The sentences concerned, as the source writes them."""
-    cells: tuple[Place, ...] = ()
-    """The cells concerned."""
-    valid_share: Share | None = None
-    """For an ECE below the gap: the largest share of responses with a valid confidence that the cells allow."""
-
-
-class _Inconsistencies(Model):
-    inconsistencies: tuple[Inconsistency, ...]
-
-
-def published_tables(folder: Path) -> dict[str, PublishedTable]:
-    """The paper's tables by the names of their files, in the order of the paper.
-
-    Raises:
-        ConfigError: if `tables.yaml` is missing or wrong.
-    """
-    return _declared(folder).tables
-
-
-def published_cells(folder: Path) -> pd.DataFrame:
-    """All values of all tables in the contract `PUBLISHED`, table by table and row by row.
-
-    Raises:
-        ConfigError: if `tables.yaml` is missing or wrong.
-        ContractError: if a table is missing or breaks the contract; the message names the file.
-    """
-    declared = _declared(folder)
-    tables = []
-    for name, table in declared.tables.items():
-        path = folder / f"{name}.csv"
-        cells = pd.DataFrame(_cells(path, name, table.numbers, declared.sets), columns=list(PUBLISHED.columns))
-        tables.append(PUBLISHED.check(cells, str(path)))
-    return pd.concat(tables, ignore_index=True)
-
-
-def published_text(folder: Path) -> tuple[Sentence, ...]:
-    """The numbers of the running text, in the order of the paper.
-
-    Raises:
-        ConfigError: if `text.yaml` is missing or wrong.
-    """
-    path = folder / "text.yaml"
-    return validate(_Text, read_yaml(path), str(path)).sentences
-
-
-def inconsistencies(folder: Path) -> tuple[Inconsistency, ...]:
-    """The places where the paper does not agree with itself.
-
-    Raises:
-        ConfigError: if `inconsistencies.yaml` is missing or wrong.
-    """
-    path = folder / "inconsistencies.yaml"
-    return validate(_Inconsistencies, read_yaml(path), str(path)).inconsistencies
-
-
-def _declared(folder: Path) -> _Tables:
-    path = folder / "tables.yaml"
-    return validate(_Tables, read_yaml(path), str(path))
-
-
-def _cells(path: Path, table: str, numbers: Numbers | None, sets: dict[str, str]) -> Iterator[tuple]:
-    """The cells of one file as rows of `PUBLISHED`."""
+def _cells(path: Path, table: str, numbers: Numbers | None, sets: dict[str, str]) -> Iterator[Printed]:
     if not path.is_file():
         raise ContractError(
             f"{path}: no such table; tables.yaml beside it names it: restore the file from the repository"
@@ -275,22 +182,25 @@ def _cells(path: Path, table: str, numbers: Numbers | None, sets: dict[str, str]
                 f"{path}: line {line} has {len(texts)} values in {len(columns)} columns; add what is missing"
             )
         for column, printed in zip(columns, texts, strict=True):
-            text, mark = _unmarked(printed)
-            place = ("", -1, "", "", "")
+            where = f"{path}: line {line}: {printed!r} in column {column!r}"
+            marked = [(mark, found[1]) for mark, one in _MARKED.items() if (found := re.fullmatch(one, printed))]
+            if not marked:
+                raise ContractError(f"{where}: only whole values are marked, as **best** or _second_; correct it")
+            ((mark, text),) = marked
+            cell = Printed(table, row, column, text, mark, _value(text))
             if numbers:
-                dataset, _, metric = column.partition(": ")
-                of_set = numbers.macro if dataset == MACRO else sets.get(dataset)
-                if of_set is None or metric not in METRICS or row not in methods:
-                    raise ContractError(
-                        f"{path}: line {line}: {row!r} in column {column!r} is no known value; correct it"
-                    )
-                place = (numbers.backbone, numbers.step, of_set, methods[row], METRICS[metric])
-            yield table, row, column, text, mark, _value(text), *place
+                dataset, _, title = column.partition(": ")
+                of_set, metric = numbers.macro if dataset == MACRO else sets.get(dataset), METRICS.get(title)
+                if of_set is None or metric is None or row not in methods:
+                    raise ContractError(f"{where}: {row!r} is no known value there; correct it")
+                if not cell.value <= (100 if metric == "accuracy" else 1):
+                    raise ContractError(f"{where}: accuracies are percentages, and other metrics lie in [0, 1]")
+                if metric == "mean_confidence" and mark:
+                    raise ContractError(f"{where}: mean confidence has no mark")
+                cell = Printed(*cell[:6], numbers.backbone, numbers.step, of_set, methods[row], metric)
+            yield cell
 
 
-def _unmarked(printed: str) -> tuple[str, str]:
-    """A value without its mark, and the mark."""
-    for mark, pattern in _MARKED.items():
-        if found := re.fullmatch(pattern, printed):
-            return found[1], mark
-    return printed, ""
+def _value(text: str) -> float:
+    found = re.fullmatch(_NUMBER, text)
+    return float(found[1].replace(",", "")) if found else float("nan")

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.base import Count, Model, Name
@@ -18,9 +18,6 @@ from cocal.metrics.cells import policy_cell
 from cocal.metrics.resamples import MAIN, Key, Resamples
 from cocal.study.costs import Cost, Latency
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 PAPER_BACKBONES = {"first": "qwen3-8b", "second": "qwen3-14b"}
 PAPER_STAGES, PAPER_EARLY, PAPER_BUDGETS = (40, 80, 120), (5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120)
 """The paper's steps, which a study's stand for by their place."""
@@ -32,13 +29,14 @@ TIMES = {
     "prediction_seconds": ("Inference: MLP (ms)", 1e-3),
 }
 """Measured times: their columns in the paper's table of costs, and the units of these."""
-SET_TIMES = ("pre_seconds", "post_seconds", "post_over_pre")
-"""Measured times of one data set: before a response is generated, after it, and their ratio."""
+SET_TIMES = {"pre_seconds": ("Pre (ms)", 1e-3), "post_seconds": ("Post (s)", 1.0), "post_over_pre": ("Post/Pre", 1.0)}
+"""Measured times of one data set in the same way: before a response is generated, after it, and their ratio."""
 MEASURED = (*TIMES, *SET_TIMES, "prediction_over_generation")
 """Quantities that differ from run to run."""
 _ROWS = {"self-consistency": "SelfConsis", "postcal-binary": "PostCal", "cocal-binary": "CoCal"}
 _STATES = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
 _BACKBONES = {"first": "Qwen3-8B", "second": "Qwen3-14B"}
+_LAYERS = {"early": (0.0, 0.25), "late": (0.5, np.inf), "layers": (0.0, np.inf)}
 _DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
 
 
@@ -61,7 +59,7 @@ class PublishedSource:
 
     @property
     def reader(self) -> Reader:
-        """What the predicates read."""
+        """The source as the predicates read it."""
         return Reader(self.read, lambda method, case: [method])
 
     def read(self, quantity: Quantity) -> Estimate:
@@ -76,12 +74,14 @@ class PublishedSource:
         method, at, states = method.partition("@")
         if case.comparison != MAIN or (at and states not in _STATES) or metric not in METRICS:
             raise NotAssessableError("the paper shows these numbers in a figure or in this sentence alone")
-        if at:
-            column = f"{_BACKBONES[case.backbone]}: {_title(metric)}"
-            return Estimate(self._published.cell("token_aggregation", _STATES[states], column)[0])
-        if method == "cocal-pre-generation":
-            column = f"{_DOMAINS[case.dataset]}: {_title(metric)}"
-            return Estimate(self._published.cell("pre_generation", "Pre-generation", column)[0])
+        if at or method == "cocal-pre-generation":
+            table, row, columns = (
+                ("token_aggregation", _STATES[states], _BACKBONES[case.backbone])
+                if at
+                else ("pre_generation", "Pre-generation", _DOMAINS[case.dataset])
+            )
+            title = {"ece": "ECE", "auroc": "AUROC"}[metric]
+            return Estimate(self._published.cell(table, row, f"{columns}: {title}")[0])
         key = (PAPER_BACKBONES[case.backbone], case.step, case.dataset, method, metric)
         if key not in self._values:
             raise NotAssessableError(f"no table of the paper has {METHODS[method].label} there")
@@ -90,25 +90,19 @@ class PublishedSource:
     def _time(self, metric: str, method: str, case: Case) -> float:
         if metric in SET_TIMES:
             row = case.dataset.replace("AIME", "AIME 20").replace("AMC", "AMC 20")
-            pre, post = (self._published.cell("time_to_confidence", row, c)[0] for c in ("Pre (ms)", "Post (s)"))
-            ratio = self._published.cell("time_to_confidence", row, "Post/Pre")[0]
-            return {"pre_seconds": pre / 1000, "post_seconds": post, "post_over_pre": ratio}[metric]
+            column, unit = SET_TIMES[metric]
+            return unit * self._published.cell("time_to_confidence", row, column)[0]
         if metric == "prediction_over_generation":
-            parts = [self._time(name, method, case) for name in ("prediction_seconds", "generation_seconds")]
-            return parts[0] / parts[1]
+            return self._time("prediction_seconds", method, case) / self._time("generation_seconds", method, case)
         column, unit = TIMES[metric]
         return unit * self._published.cell("cost", _ROWS[method], column)[0]
 
 
-def _title(metric: str) -> str:
-    return {"ece": "ECE", "auroc": "AUROC"}[metric]
-
-
 class StudyScope(Model):
-    """What of a study stands for what of the paper."""
+    """The parts of a study that stand for those of the paper."""
 
     of_paper: bool
-    """Whether it is the paper study, whose numbers may be compared with the paper's."""
+    """True if it is the paper study, whose numbers may be compared with the paper's."""
     backbones: tuple[Name, ...]
     """The first and, if it has one, the second backbone."""
     stages: tuple[Count, ...]
@@ -122,7 +116,7 @@ class StudyScope(Model):
 
 @dataclass(frozen=True)
 class StudyFiles:
-    """What a study has computed; what it lacks is empty.
+    """The results of a study; those that it lacks are empty.
 
     Attributes:
         resamples: The resampled metrics of every comparison.
@@ -134,7 +128,7 @@ class StudyFiles:
 
     resamples: Sequence[Resamples]
     companions: Sequence[CompanionSpec] = ()
-    predictions: "Sequence[pd.DataFrame]" = ()
+    predictions: Sequence[pd.DataFrame] = ()
     costs: Mapping[str, Cost] | None = None
     latency: Latency | None = None
 
@@ -153,7 +147,7 @@ class StudySource:
 
     @property
     def reader(self) -> Reader:
-        """What the predicates read."""
+        """The source as the predicates read it."""
         levels = [one.level for one in self._files.resamples]
         return Reader(self.read, self.variants, levels[0] if levels else 0.95)
 
@@ -163,16 +157,10 @@ class StudySource:
         Early layers lie in the first quarter of the blocks, middle-to-late ones in the second half.
         """
         name, _, states = method.partition("@")
-        if states not in ("early", "late", "layers"):
+        if states not in _LAYERS:
             return [method]
-        layers = self._scope.layers[self._backbone(case)]
-        depth = {layer: layer / max(layers) for layer in layers}
-        chosen = {
-            "early": [layer for layer in layers if depth[layer] < 0.25],
-            "late": [layer for layer in layers if depth[layer] >= 0.5],
-            "layers": layers,
-        }[states]
-        return [f"{name}@layer-{layer}" for layer in chosen]
+        layers, (least, most) = self._scope.layers[self._backbone(case)], _LAYERS[states]
+        return [f"{name}@layer-{layer}" for layer in layers if least <= layer / max(layers) < most]
 
     def read(self, quantity: Quantity) -> Estimate:
         """A number of the study.
@@ -187,13 +175,8 @@ class StudySource:
             return Estimate(self._time(metric, method, case))
         if metric == "extreme_share":
             return Estimate(self._extreme_share(method, case))
-        spec = self._spec(method, case)
-        known: dict[str, Any] = {
-            "error_share": spec.training_error_share,
-            "training_responses": spec.training_responses,
-            "validation_responses": spec.validation_responses,
-        }
-        return Estimate(float(known[metric]))
+        attribute = {"error_share": "training_error_share"}.get(metric, metric)
+        return Estimate(float(getattr(self._spec(method, case), attribute)))
 
     def _metric(self, metric: str, method: str, case: Case) -> Estimate:
         backbone = self._backbone(case)
@@ -215,11 +198,9 @@ class StudySource:
         return number
 
     def _state(self, states: str, backbone: str) -> tuple[int, str]:
-        if not states:
-            return -1, ""
         if states.startswith("layer-"):
             return int(states.removeprefix("layer-")), "last+mean"
-        return max(self._scope.layers[backbone]), states
+        return (max(self._scope.layers[backbone]), states) if states else (-1, "")
 
     def _backbone(self, case: Case) -> str:
         place = ("first", "second").index(case.backbone)
@@ -280,12 +261,9 @@ class StudySource:
             return {"pre_seconds": pre, "post_seconds": post, "post_over_pre": post / pre}[metric]
         generation = latency.pool_seconds if method == "self-consistency" else latency.generation_seconds
         prediction = latency.prediction_ms / 1000
-        ratio = prediction / generation
-        return {
-            "generation_seconds": generation,
-            "prediction_seconds": prediction,
-            "prediction_over_generation": ratio,
-        }[metric]
+        if metric == "prediction_over_generation":
+            return prediction / generation
+        return generation if metric == "generation_seconds" else prediction
 
 
 def _standing(step: int | None, paper: Sequence[int], own: Sequence[int], what: str) -> int:

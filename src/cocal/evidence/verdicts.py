@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from cocal.evidence.claims import OF_THE_PAPER, Claim
 from cocal.evidence.predicates import Case, Margin, NotAssessableError, Reader, undefined
 from cocal.evidence.sources import MEASURED
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 UNDER_SPECIFIED, NOT_ASSESSABLE = "under-specified", "not assessable"
 PAPER, STUDY, REPLICATES = "paper", "study", "replicates"
@@ -30,7 +28,7 @@ def cases_of(claim: Claim) -> list[Case]:
 
 
 def is_measured(claim: Claim) -> bool:
-    """Whether a claim is about measured times, whose numbers differ from run to run."""
+    """True if a claim is about measured times, whose numbers differ from run to run."""
     names = (getattr(claim.predicate, name, "") for name in ("metric", "than_metric"))
     return any(name in MEASURED for name in names)
 
@@ -58,8 +56,8 @@ def judge_all(
     paper: Reader,
     study: Reader,
     of_paper: bool,
-    replicates: "pd.DataFrame | None" = None,
-) -> "pd.DataFrame":
+    replicates: pd.DataFrame | None = None,
+) -> pd.DataFrame:
     """Judge every claim by every source.
 
     Args:
@@ -75,8 +73,6 @@ def judge_all(
         are mean, least and greatest. They are NaN without a verdict by numbers, and of times that the study measured,
         which differ from run to run.
     """
-    import pandas as pd
-
     rows = []
     for claim in claims:
         found = {PAPER: judge(claim, paper), STUDY: _of_study(claim, study, of_paper)}
@@ -93,7 +89,7 @@ def _of_study(claim: Claim, study: Reader, of_paper: bool) -> tuple[Margin, str,
     return (_NOTHING if is_measured(claim) else margin), verdict, reason
 
 
-def _of_replicates(claim: Claim, replicates: "pd.DataFrame | None") -> tuple[Margin, str, str]:
+def _of_replicates(claim: Claim, replicates: pd.DataFrame | None) -> tuple[Margin, str, str]:
     if claim.predicate is None:
         return _NOTHING, UNDER_SPECIFIED, claim.reason
     if replicates is None:

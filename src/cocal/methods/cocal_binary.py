@@ -3,7 +3,7 @@
 It scores the hidden states of the evaluated responses (equation 6).
 """
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 METHOD = Method(
     name="cocal-binary",
@@ -15,6 +15,11 @@ METHOD = Method(
     estimate="cocal.methods.companion_scores:estimate",
     experience="rollouts",
     target="binary",
+    rivals=(
+        Rival(name="linear-binary", position=90, reader="linear"),
+        Rival(name="one-layer-binary", position=110, reader="one-layer"),
+        Rival(name="cocal-binary", position=130, reader="rollouts"),
+    ),
     colour="#3035c4",
     marker="o",
 )

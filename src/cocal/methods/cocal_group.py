@@ -3,7 +3,7 @@
 It scores the hidden states of the evaluated responses (equation 6).
 """
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 METHOD = Method(
     name="cocal-group",
@@ -15,6 +15,11 @@ METHOD = Method(
     estimate="cocal.methods.companion_scores:estimate",
     experience="rollouts",
     target="group",
+    rivals=(
+        Rival(name="linear-group", position=80, reader="linear"),
+        Rival(name="one-layer-group", position=100, reader="one-layer"),
+        Rival(name="cocal-group", position=120, reader="rollouts"),
+    ),
     colour="#4ec4e1",
     marker="h",
 )

@@ -100,34 +100,26 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
     Raises:
         ContractError: if the response ids differ, or a question or token length does.
     """
-    asked = evaluated.set_index("response_id")["question_id"]
-    expected = evaluated.set_index("response_id")["length"]
-    found = pd.Series(reader.length, index=reader.response_id)
-    different = expected.index.symmetric_difference(found.index) if whole else found.index.difference(expected.index)
-    if len(different) or found.index.has_duplicates:
-        first = different[0] if len(different) else found.index[found.index.duplicated()][0]
+    expected = evaluated.set_index("response_id")[["question_id", "length"]]
+    found = pd.DataFrame({"question_id": reader.question_id, "length": reader.length}, index=reader.response_id)
+    ids = found.index
+    unmatched = expected.index.symmetric_difference(ids) if whole else ids.difference(expected.index)
+    if len(unmatched := unmatched.append(ids[ids.duplicated()])):
         raise ContractError(
             f"{reader.path}: holds {len(found)} responses, {source} has {len(expected)} evaluated ones, and they do "
-            f"not match at response_id {first}; extract the features of the evaluated responses"
+            f"not match at response_id {unmatched[0]}; extract the features of the evaluated responses"
         )
-    rows = found.index.get_indexer(expected.index)
-    other = np.flatnonzero((rows >= 0) & (reader.question_id[rows] != asked.to_numpy()))
-    if len(other):
-        row = other[0]
-        raise ContractError(
-            f"{reader.path}: row {rows[row]}, response_id {asked.index[row]}, is about question "
-            f"{reader.question_id[rows[row]]}, but {source} has {asked.iloc[row]} there ({len(other)} such "
-            "response(s)): these are features of other responses; extract them anew"
-        )
-    pooled = reader.length[rows]
-    differ = pooled != expected.to_numpy() if whole else pooled > expected.to_numpy()
-    wrong = np.flatnonzero((rows >= 0) & differ)
+    rows = ids.get_indexer(expected.index)
+    there = found.take(rows).set_index(expected.index)  # for row -1 another response, which does not count
+    longer, shorter = there["length"] > expected["length"], there["length"] < expected["length"]
+    other = (there["question_id"] != expected["question_id"]) | longer | (shorter & whole)
+    wrong = np.flatnonzero((rows >= 0) & other)
     if len(wrong):
-        row = wrong[0]
+        first = expected.index[wrong[0]]
+        theirs, ours = (" and ".join(map(str, table.loc[first])) for table in (there, expected))
         raise ContractError(
-            f"{reader.path}: response_id {expected.index[row]} has {pooled[row]} tokens, but "
-            f"{expected.iloc[row]} in {source} ({len(wrong)} such response(s)): these are features of other "
-            "responses; extract them anew"
+            f"{reader.path}: response_id {first} has question and tokens {theirs}, but {ours} in {source} "
+            f"({len(wrong)} such response(s)): these are features of other responses; extract them anew"
         )
     return rows
 

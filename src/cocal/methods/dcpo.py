@@ -3,7 +3,7 @@
 The confidence follows the answer in the responses of DCPO's own policy.
 """
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 METHOD = Method(
     name="dcpo",
@@ -14,6 +14,7 @@ METHOD = Method(
     policy="dcpo",
     estimate="cocal.methods.stated:estimate",
     columns=("confidence",),
+    rivals=(Rival(name="dcpo", position=70, score="cocal.methods.stated:score"),),
     colour="#a10a0a",
     marker="^",
 )

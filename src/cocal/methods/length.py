@@ -1,13 +1,14 @@
 """The length of a response: the shorter a response, the more likely it is correct (a rival of tables/recalibrated)."""
 
 import numpy as np
-from numpy.typing import ArrayLike
+import pandas as pd
+
+from cocal.config.evaluation import EstimatorSettings
 
 
-def inverse_length(length: ArrayLike) -> np.ndarray:
+def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
     """Compute 1 / length, float64 (n,) in (0, 1], which ranks responses by their length and means nothing else.
 
-    Args:
-        length: int64 (n,), number of tokens of each response, with the generated end-of-sequence token.
+    The length counts the tokens of a response, with the generated end-of-sequence token.
     """
-    return 1 / np.asarray(length, dtype=np.float64)
+    return 1 / table["length"].to_numpy(dtype=np.float64)

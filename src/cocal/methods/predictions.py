@@ -1,8 +1,7 @@
 """The table of the confidences of all methods that are evaluated on one checkpoint."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 from cocal.config.method import Method
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
-from cocal.methods.responses import FACTS, Estimate, Estimator, EvaluationSets, Inputs, Responses, read_responses
+from cocal.methods.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, function, read_responses
 from cocal.runtime.progress import Progress
 from cocal.study.prefix import Prefix
 
@@ -47,21 +46,46 @@ def predict(
         ContractError: if a file breaks its contract.
     """
     methods = _check_needs(names, algorithm, folders, inputs)
-    parts, progress = [], Progress("set", len(sets.root))
-    for dataset, samples in sets.root.items():
-        for prompt_format, of_format in _grouped(methods, "prompt_format").items():
-            columns = [column for method in of_format for column in method.columns]
-            responses = read_responses(folders[prompt_format], dataset, samples, step, columns)
-            estimates: dict[Estimator, np.ndarray] = {}
-            for function, together in _grouped(of_format, "estimate").items():
-                estimates |= _loaded(function)(together, responses, inputs)
-            order = [method.name for method in of_format]
-            for estimator, confidence in sorted(estimates.items(), key=lambda item: order.index(item[0].method)):
-                parts.append(_rows(responses, estimator, confidence))
-        progress.add(detail=dataset)
-    table = pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
+    estimated = _estimated(methods, sets, folders, inputs, step)
+    table = predictions_of(estimated, backbone=backbone, algorithm=algorithm, step=step)
     check_shared_responses(table)
     return table
+
+
+def predictions_of(
+    estimated: Iterable[tuple[Responses, Estimator, np.ndarray]], *, backbone: str, algorithm: str, step: int
+) -> pd.DataFrame:
+    """Put confidences on one checkpoint together as a table in the contract PREDICTIONS.
+
+    Args:
+        estimated: Responses, what estimated their confidences, and float64 (n,), a confidence for each evaluated
+            response, NaN if there is no valid one.
+        backbone: Name of the backbone.
+        algorithm: Algorithm that trained the policy; "base" if it was not trained.
+        step: Rollout step of the checkpoint.
+    """
+    parts = []
+    for responses, estimator, confidence in estimated:
+        valid = ~np.isnan(confidence)
+        logger.info(
+            "%s, %s: %d responses, %d without a valid confidence, mean confidence %s",
+            responses.dataset,
+            _words(estimator),
+            len(confidence),
+            np.count_nonzero(~valid),
+            f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
+        )
+        labels = responses.evaluated[["dataset", "question_id", "response_id", *FACTS]]
+        # the mass is kept only for P(True), whose confidence depends on it
+        method = METHODS.get(estimator.method)
+        mass = responses.evaluated["p_true_mass"] if method and "p_true_mass" in method.columns else np.nan
+        parts.append(labels.assign(**estimator._asdict(), confidence=confidence, valid=valid, p_true_mass=mass))
+    return pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
+
+
+def on_fixed_responses(predictions: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the methods of the answer format."""
+    return predictions[predictions["method"].isin([m.name for m in METHODS.values() if m.prompt_format == "answer"])]
 
 
 def check_shared_responses(predictions: pd.DataFrame) -> None:
@@ -74,9 +98,8 @@ def check_shared_responses(predictions: pd.DataFrame) -> None:
         ContractError: if two of these methods have different responses, or labels of responses, in a set of one
             checkpoint.
     """
-    fixed = predictions[predictions["method"].map(lambda name: METHODS[name].prompt_format == "answer").astype(bool)]
     identity = ["question_id", "response_id", "correct", "truncated", "answered", "decided"]
-    for cell, part in fixed.groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
+    for cell, part in on_fixed_responses(predictions).groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
         estimators = part.groupby(list(Estimator._fields), sort=False)
         (first, reference), *others = ((Estimator(*key), rows[identity].to_numpy()) for key, rows in estimators)
         for other, rows in others:
@@ -87,22 +110,32 @@ def check_shared_responses(predictions: pd.DataFrame) -> None:
                 )
 
 
+def _estimated(
+    methods: Sequence[Method], sets: EvaluationSets, folders: Mapping[str, Path], inputs: Inputs, step: int
+) -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
+    progress = Progress("set", len(sets.root))
+    for dataset, samples in sets.root.items():
+        for prompt_format, of_format in _grouped(methods, "prompt_format").items():
+            columns = [column for method in of_format for column in method.columns]
+            responses = read_responses(folders[prompt_format], dataset, samples, step, columns)
+            estimates: dict[Estimator, np.ndarray] = {}
+            for name, together in _grouped(of_format, "estimate").items():
+                estimates |= function(name)(together, responses, inputs)
+            order = [method.name for method in of_format]
+            for estimator in sorted(estimates, key=lambda one: order.index(one.method)):
+                yield responses, estimator, estimates[estimator]
+        progress.add(detail=dataset)
+
+
 def _grouped(methods: Sequence[Method], field: str) -> dict[str, list[Method]]:
-    """Group methods by the value of a field."""
     groups: dict[str, list[Method]] = {}
     for method in methods:
         groups.setdefault(getattr(method, field), []).append(method)
     return groups
 
 
-def _loaded(function: str) -> Estimate:
-    """Import the function "module:function" now, since only companions need torch."""
-    module, _, name = function.partition(":")
-    return getattr(import_module(module), name)
-
-
 def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Path], inputs: Inputs) -> list[Method]:
-    """Check that everything the methods need is given; return them once each, in the order of the registry."""
+    """The methods, once each and in the order of the registry; everything that they need is given."""
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         raise ConfigError(f"methods: {unknown[0] if unknown else 'none'} given; known are {', '.join(METHODS)}")
@@ -124,25 +157,7 @@ def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Pat
     return methods
 
 
-def _rows(responses: Responses, estimator: Estimator, confidence: np.ndarray) -> pd.DataFrame:
-    valid = ~np.isnan(confidence)
-    logger.info(
-        "%s, %s: %d responses, %d without a valid confidence, mean confidence %s",
-        responses.dataset,
-        _words(estimator),
-        len(confidence),
-        np.count_nonzero(~valid),
-        f"{confidence[valid].mean():.3f}" if valid.any() else "undefined",
-    )
-    labels = responses.evaluated[["dataset", "question_id", "response_id", *FACTS]]
-    # The mass is kept only for P(True), whose confidence depends on it.
-    reads_mass = "p_true_mass" in METHODS[estimator.method].columns
-    mass = responses.evaluated["p_true_mass"] if reads_mass else np.nan
-    return labels.assign(**estimator._asdict(), confidence=confidence, valid=valid, p_true_mass=mass)
-
-
 def _words(estimator: Estimator) -> str:
-    """Return a name for logs and error messages."""
     if estimator.source_step < 0:
         return estimator.method
     prefix = Prefix(estimator.source_step, estimator.validation_step)

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -28,10 +29,10 @@ COLUMNS += tuple(name for name in FACTS if name != "answered")
 
 
 class Estimator(NamedTuple):
-    """A method with one of its companions, if it has any; it gives one confidence to every evaluated response.
+    """A method or rival with one of its companions, if it has any; it gives one confidence to every response.
 
     Attributes:
-        method: Name of the method in the registry.
+        method: Name of the method or rival.
         seed: The companion's training seed; -1 without a companion.
         source_step: Last rollout step that the companion learnt from; -1 without a companion.
         validation_step: Last rollout step of the responses that chose its best pass; -1 without a companion.
@@ -61,7 +62,7 @@ class Responses:
     Attributes:
         path: File of the responses.
         dataset: Name of the question set.
-        pool: All responses, in file order.
+        pool: All responses, in file order. The column pool holds the ids of their questions.
         evaluated: The evaluated responses, in file order, with those that are truncated, wrong or without a confidence
             (appendix A.2). The column answered says whether there is an answer.
     """
@@ -89,6 +90,23 @@ class Inputs:
     companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
 
 
+class Score(Protocol):
+    """Type of the function that `cocal.config.method.Rival.score` names; it scores rollouts and responses alike."""
+
+    def __call__(self, table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+        """Score responses.
+
+        Args:
+            table: Columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of logprobs, and
+                the column pool: the group of rollouts, or the pool of responses to a question.
+            settings: Settings of the estimators.
+
+        Returns:
+            float64 (n,) in [0, 1], NaN where there is no score.
+        """
+        ...
+
+
 class Estimate(Protocol):
     """Type of the function that `cocal.config.method.Method.estimate` names; it computes confidences of methods."""
 
@@ -112,6 +130,12 @@ class Estimate(Protocol):
         ...
 
 
+def function(name: str) -> Any:
+    """Import the function "module:function" that a method declares, now, since only companions need torch."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
 def read_responses(folder: Path, dataset: str, samples: int, step: int, columns: Sequence[str]) -> Responses:
     """Read `COLUMNS` and `columns` of {dataset}.parquet in `folder`.
 
@@ -123,6 +147,7 @@ def read_responses(folder: Path, dataset: str, samples: int, step: int, columns:
     """
     path = folder / f"{dataset}.parquet"
     frame = read_frame(path, RESPONSES, list(dict.fromkeys((*COLUMNS, *columns))))
+    frame["pool"] = frame["question_id"]
     for column, expected in (("dataset", dataset), ("step", step)):
         other = np.flatnonzero(frame[column].to_numpy() != expected)
         if len(other):

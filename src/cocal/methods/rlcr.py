@@ -3,7 +3,7 @@
 The confidence follows the uncertainty reasoning in the responses of RLCR's own policy.
 """
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 METHOD = Method(
     name="rlcr",
@@ -14,6 +14,7 @@ METHOD = Method(
     policy="rlcr",
     estimate="cocal.methods.stated:estimate",
     columns=("confidence",),
+    rivals=(Rival(name="rlcr", position=60, score="cocal.methods.stated:score"),),
     colour="#de7733",
     marker="s",
 )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     import numpy as np
+    import pandas as pd
     from numpy.typing import ArrayLike
 
+    from cocal.config.evaluation import EstimatorSettings
     from cocal.methods.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
@@ -24,58 +26,38 @@ METHOD = Method(
     estimate=f"{__name__}:estimate",
     columns=("answer_class",),
     needs_pool=True,
+    rivals=(
+        Rival(name="self-consistency-loo", position=40, score=f"{__name__}:score"),
+        Rival(name="semantic-entropy", position=50, score="cocal.methods.semantic_entropy:score"),
+    ),
     colour="#e1c706",
     marker="v",
 )
 
 
-def self_consistency(classes: ArrayLike, pools: Sequence[str]) -> np.ndarray:
-    """Compute the share of each response's pool, itself included, whose answers are equivalent to its own.
+def self_consistency(classes: ArrayLike, pools: Sequence[Hashable], *, itself: bool = True) -> np.ndarray:
+    """Compute the share of each response's pool whose answers are equivalent to its own.
 
     Args:
         classes: int64 (n,), class of each answer; equivalent answers in a pool have the same class. It is -1 without an
             answer.
         pools: Pool of each response, such as its question's id.
+        itself: Whether the response itself counts. Without it, the expectation does not depend on the size of the pool,
+            so that what is fitted on groups of eight rollouts suits pools of ten responses (tables/recalibrated).
 
     Returns:
-        float64 (n,) in (0, 1]; NaN without an answer. Responses without an answer count in the size of the pool.
+        float64 (n,) in [0, 1]; NaN without an answer, and in a pool of one response whose own does not count. Responses
+        without an answer count in the size of the pool.
     """
-    import numpy as np
-
-    equal, size = _agreeing(classes, pools)
-    return np.where(np.asarray(classes) >= 0, equal / size, np.nan)
-
-
-def leave_one_out(classes: ArrayLike, pools: Sequence[Hashable]) -> np.ndarray:
-    """Compute the share of the other responses of each response's pool whose answers are equivalent to its own.
-
-    Its expectation does not depend on the size of the pool, so that what is fitted on groups of eight rollouts suits
-    pools of ten responses (tables/recalibrated).
-
-    Args:
-        classes: int64 (n,), as for `self_consistency`.
-        pools: Pool of each response.
-
-    Returns:
-        float64 (n,) in [0, 1]; NaN without an answer and in a pool of one response. Responses without an answer count
-        in the size of the pool.
-    """
-    import numpy as np
-
-    equal, size = _agreeing(classes, pools)
-    with np.errstate(invalid="ignore"):  # 0 / 0 of a pool of one
-        return np.where(np.asarray(classes) >= 0, (equal - 1) / (size - 1), np.nan)
-
-
-def _agreeing(classes: ArrayLike, pools: Sequence[Hashable]) -> tuple[np.ndarray, np.ndarray]:
-    """For each response the number of equivalent answers in its pool, its own included, and the size of its pool."""
     import numpy as np
     import pandas as pd
 
     table = pd.DataFrame({"pool": pools, "answer_class": np.asarray(classes, dtype=np.int64)})
-    equal = table.groupby(["pool", "answer_class"], sort=False)["pool"].transform("size")
-    size = table.groupby("pool", sort=False)["pool"].transform("size")
-    return equal.to_numpy(dtype=np.float64), size.to_numpy(dtype=np.float64)
+    equal = table.groupby(["pool", "answer_class"], sort=False)["pool"].transform("size").to_numpy(dtype=np.float64)
+    size = table.groupby("pool", sort=False)["pool"].transform("size").to_numpy(dtype=np.float64)
+    left_out = 0 if itself else 1
+    with np.errstate(invalid="ignore"):  # 0 / 0 of a pool of one
+        return np.where(table["answer_class"] >= 0, (equal - left_out) / (size - left_out), np.nan)
 
 
 def check_pool(responses: Responses, size: int) -> None:
@@ -104,6 +86,18 @@ def check_pool(responses: Responses, size: int) -> None:
         )
 
 
+def score(table: pd.DataFrame, settings: EstimatorSettings, *, itself: bool = False) -> np.ndarray:
+    """Compute `self_consistency` in the pools of a table, by default without the response itself.
+
+    A response without an answer gets 0 or NaN, according to `settings.missing_answer`.
+    """
+    import numpy as np
+
+    shares = self_consistency(table["answer_class"], table["pool"].tolist(), itself=itself)
+    unanswered = table["answer_class"].to_numpy() < 0
+    return np.where(unanswered, 0.0, shares) if settings.missing_answer == "zero" else shares
+
+
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """Compute the self-consistency of the evaluated responses within pools of `inputs.pool` responses per question.
 
@@ -112,15 +106,10 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     Raises:
         ContractError: if a question has another number of responses, or its answers were not compared.
     """
-    import numpy as np
-
     from cocal.methods.responses import Estimator
 
     check_pool(responses, inputs.pool)
-    pool = responses.pool
-    shares = self_consistency(pool["answer_class"], pool["question_id"].tolist())
-    if inputs.settings.missing_answer == "zero":
-        shares = np.nan_to_num(shares, nan=0.0)
-    by_response = dict(zip(pool["response_id"], shares, strict=True))
-    confidence = responses.evaluated["response_id"].map(by_response).to_numpy(dtype=np.float64)
+    shares = score(responses.pool, inputs.settings, itself=True)
+    by_response = dict(zip(responses.pool["response_id"], shares, strict=True))
+    confidence = responses.evaluated["response_id"].map(by_response).to_numpy(dtype="float64")
     return {Estimator(method.name): confidence for method in methods}

@@ -7,12 +7,19 @@ and is left out of the confidence metrics (appendix A.2).
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
+from cocal.config.evaluation import EstimatorSettings
 from cocal.config.method import Method
 from cocal.methods.responses import Estimator, Inputs, Responses
 
 
-def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
+def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
     """Return the confidences that were parsed from the responses, float64 (n,), NaN without a valid one."""
-    stated = responses.evaluated["confidence"].to_numpy(dtype=np.float64)
+    return table["confidence"].to_numpy(dtype=np.float64)
+
+
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
+    """Return the `score` of the evaluated responses."""
+    stated = score(responses.evaluated, inputs.settings)
     return {Estimator(method.name): stated for method in methods}

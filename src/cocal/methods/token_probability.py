@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
-    from numpy.typing import ArrayLike
+    import pandas as pd
 
+    from cocal.config.evaluation import EstimatorSettings
     from cocal.methods.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
@@ -23,20 +24,29 @@ METHOD = Method(
     policy="grpo",
     estimate=f"{__name__}:estimate",
     columns=("mean_logprob",),
+    rivals=(
+        Rival(name="token-probability", position=10, score=f"{__name__}:score"),
+        Rival(name="least-token-probability", position=20, score=f"{__name__}:least_score"),
+        Rival(name="length", position=30, score="cocal.methods.length:score", ranks_only=True),
+    ),
     colour="#74297c",
     marker="P",
 )
 
 
-def token_probability(mean_logprob: ArrayLike) -> np.ndarray:
+def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
     """Compute exp(mean_logprob), float64 (n,) in [0, 1].
 
-    Args:
-        mean_logprob: (n,), mean raw log-probability of all response tokens, with the generated end-of-sequence token.
+    The mean is that of the raw log-probabilities of all response tokens, with the generated end-of-sequence token.
     """
     import numpy as np
 
-    return np.exp(np.asarray(mean_logprob, dtype=np.float64))
+    return np.exp(table["mean_logprob"].to_numpy(dtype=np.float64))
+
+
+def least_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+    """Return the column least_token_probability (see `least_token_probability`), float64 (n,) in [0, 1]."""
+    return table["least_token_probability"].to_numpy(dtype="float64")
 
 
 def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:
@@ -52,8 +62,8 @@ def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """Compute `token_probability` of the evaluated responses."""
+    """Compute the `score` of the evaluated responses."""
     from cocal.methods.responses import Estimator
 
-    confidence = token_probability(responses.evaluated["mean_logprob"])
+    confidence = score(responses.evaluated, inputs.settings)
     return {Estimator(method.name): confidence for method in methods}

@@ -85,7 +85,7 @@ def tried(
     splits: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """What certified thresholds achieve: one random half of the questions certifies, the other is decided.
+    """Try what certified thresholds achieve: one random half of the questions certifies, the other is decided.
 
     Args:
         confidence: float64 [seeds, q], confidence of each question's response by each of several companions.
@@ -119,6 +119,6 @@ def fewest_questions(max_risk: float, delta: float) -> int:
 
 
 def _starts(count: int) -> np.ndarray:
-    """Which of some candidates start a sequence, bool (count,)."""
+    """Mark the candidates that start a sequence, bool (count,)."""
     places = np.arange(1, count + 1)
     return (places % _START == 0) | (places == count)

@@ -1,17 +1,14 @@
 """Reads cells of a metric cube, and tells which policy produces a method's responses."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
+import xarray as xr
 
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.quality import RATES
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 def policy_cell(method: str, step: int) -> tuple[str, int]:
@@ -23,7 +20,7 @@ def policy_cell(method: str, step: int) -> tuple[str, int]:
     return (algorithm, 0) if algorithm == "base" else (algorithm, step)
 
 
-def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int], metrics: Sequence[str] = METRICS) -> pd.DataFrame:
+def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence[str] = METRICS) -> pd.DataFrame:
     """Read metrics of one cell.
 
     Args:
@@ -67,7 +64,7 @@ def read_cell(cube: "xr.Dataset", cell: Mapping[str, str | int], metrics: Sequen
 
 
 def read_cells(
-    cube: "xr.Dataset",
+    cube: xr.Dataset,
     cells: Mapping[tuple[str | int, ...], Mapping[str, str | int]],
     names: Sequence[str],
     metrics: Sequence[str] = METRICS,

@@ -1,13 +1,15 @@
-"""Which of several responses to a question is taken: best-of-n, voting, the first; all ties go to the earlier one.
+"""Rules that choose one of several responses to a question, or the questions that are kept: best-of-n, voting, routing.
 
-Every rule takes the question of each response, numbered from 0 to q - 1, and returns the row of the response that each
-question gets, int64 (q,). A response without a valid confidence has the confidence NaN: it is taken only where there
-is no other, and has no weight in a vote.
+All ties go to the earlier response. Every rule that chooses a response takes the question of each response, numbered
+from 0 to q - 1, and returns the row of the response that each question gets, int64 (q,). A response without a valid
+confidence has the confidence NaN: it is taken only where there is no other, and has no weight in a vote.
 """
 
 from math import fsum
 
 import numpy as np
+
+from cocal.metrics.ordered import Ordered
 
 
 def first(question: np.ndarray) -> np.ndarray:
@@ -65,8 +67,27 @@ def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | Non
 
 
 def solvable(question: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """Whether any response to each question is correct (pass@n), which no choice among them exceeds; bool (q,)."""
+    """Mark the questions with a correct response (pass@n), which no choice among them exceeds; bool (q,)."""
     return np.bincount(question, weights=correct) > 0
+
+
+def kept_accuracy(confidence: np.ndarray, correct: np.ndarray, sent: float, counts: np.ndarray) -> np.ndarray:
+    """Accuracy of the responses to the kept questions, in every resample of the questions.
+
+    If the share is no whole number of questions, the last one is kept in part; so are questions with equal confidences.
+
+    Args:
+        confidence: float64 (q,), confidence of each question, such as one before anything is generated; NaN where
+            there is none, which ranks below all others.
+        correct: bool (q,), whether the response to each question is correct.
+        sent: Share of the questions that is sent elsewhere, from 0 to below 1.
+        counts: int32 [q, resamples], how often each resample holds each question.
+
+    Returns:
+        float64 [resamples].
+    """
+    ordered = Ordered.of(np.arange(len(correct)), np.nan_to_num(confidence, nan=-1.0), correct)
+    return 1 - ordered.counted(counts).risk_at(1 - sent)
 
 
 def _weights(confidence: np.ndarray, missing: float) -> np.ndarray:

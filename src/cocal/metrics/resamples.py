@@ -4,28 +4,24 @@ The cube keeps intervals alone. A difference between two methods needs the value
 are shared by all cells with the same questions, in whichever file (`cocal.metrics.bootstrap.generator_for`).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
+from cocal.metrics.cube import Evaluated
 from cocal.store.arrays import read_dataset
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from cocal.metrics.cube import Evaluated
 
 MAIN = "main"
 """The comparison of the methods with one another; the others are named like their cubes, such as "budgets"."""
 _LABELS = ("algorithm", "step", "source_step", "layer", "pooling", "dataset", "method")
 
 
-def resamples_of(evaluated: "Evaluated") -> "xr.Dataset":
+def resamples_of(evaluated: Evaluated) -> xr.Dataset:
     """Arrange the paper's metrics of all cells as a list of cells.
 
     Returns:
@@ -39,8 +35,6 @@ def resamples_of(evaluated: "Evaluated") -> "xr.Dataset":
 
         Its attribute `level` is the confidence level of the intervals.
     """
-    import xarray as xr
-
     cells, seeds = evaluated.cells, evaluated.coordinates["seed"][1:]
     count = len(METRICS)
     value = np.array([one.values[:, :count].mean(axis=0) for one in cells.values()])
@@ -94,11 +88,11 @@ class Resamples:
     source: str
     backbone: str
     comparison: str
-    data: "xr.Dataset"
+    data: xr.Dataset
     places: Mapping[Key, int]
 
     @classmethod
-    def of(cls, data: "xr.Dataset", source: str, comparison: str = MAIN) -> "Resamples":
+    def of(cls, data: xr.Dataset, source: str, comparison: str = MAIN) -> "Resamples":
         """Index the cells of what `resamples_of` returns.
 
         Raises:
@@ -116,10 +110,6 @@ class Resamples:
         """Confidence level of the intervals."""
         return float(self.data.attrs["level"])
 
-    def keys(self, method: str) -> Iterable[Key]:
-        """The cells of a method."""
-        return [key for key in self.places if key.method == method]
-
 
 def read_resamples(path: Path) -> Resamples:
     """Read the file of a comparison, whose name is that of its backbone, a hyphen and the comparison.
@@ -128,5 +118,4 @@ def read_resamples(path: Path) -> Resamples:
         ContractError: if the file is missing or damaged, or holds cells of several backbones.
     """
     found = Resamples.of(read_dataset(path), str(path))
-    comparison = path.stem.removeprefix(found.backbone).removeprefix("-") or MAIN
-    return Resamples(found.source, found.backbone, comparison, found.data, found.places)
+    return replace(found, comparison=path.stem.removeprefix(found.backbone).removeprefix("-") or MAIN)

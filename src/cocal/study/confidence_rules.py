@@ -143,7 +143,10 @@ class ConfidenceRules(Given):
                 "rollout-features": states,
                 "companions": [f"{kind}={folder}" for kind, folder in rivals.reader_folders(study).items()],
             }
-        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.recalibrate:run"))
+        # the scores are imported by name; of the declarations of rivals, only what is computed from counts
+        code = self._code("cocal.commands.recalibrate:run", *sorted({one.score for one in compared if one.score}))
+        declared = digest([[one.name, one.method, one.reader] for one in compared])
+        return Job(inputs=inputs, settings=settings, code=f"{code} {declared}")
 
     def _metrics(self, backbone: str, cube: str) -> Job:
         one = CUBES[cube]

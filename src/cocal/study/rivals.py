@@ -3,58 +3,25 @@
 Each rival is shown as it is, and after Platt scaling and isotonic regression on rollouts of the training questions.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal, get_args
 
 from cocal.config.evaluation import CompanionSettings
+from cocal.config.method import Reader, Rival
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.study.plan import available_methods, restricted, trainer_of
 from cocal.study.results import companion_folder, variant_folder
 
-Reader = Literal["linear", "one-layer", "rollouts"]
-"""The reader of hidden states: a logistic regression, companions of one hidden layer, or CoCal's own companions."""
 ONE_LAYER = "one-layer"
 """Name of the companions of one hidden layer, as a reader and as a variant."""
 Calibration = Literal["raw", "platt", "isotonic"]
 CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
-"""The calibration of a score: none, Platt scaling, or isotonic regression."""
+"""The treatments of a score: none, Platt scaling, or isotonic regression."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Rival:
-    """A score of responses in [0, 1] that can be recalibrated."""
-
-    name: str
-    """Name of its confidences in files, together with what was done to them (`named`)."""
-    method: str
-    """Method of the registry whose responses it scores, and whose target it learns if it reads hidden states. A study
-    without this method does not have the rival."""
-    reader: Reader | None = None
-    """The reader that gives the score if it reads hidden states; None if it does not."""
-    ranks_only: bool = False
-    """True if the score as it is only ranks responses, so that its calibration error means nothing."""
-
-
-RIVALS = {
-    one.name: one
-    for one in (
-        Rival(name="token-probability", method="token-probability"),
-        Rival(name="least-token-probability", method="token-probability"),
-        Rival(name="length", method="token-probability", ranks_only=True),
-        Rival(name="self-consistency-loo", method="self-consistency"),
-        Rival(name="semantic-entropy", method="self-consistency"),
-        Rival(name="rlcr", method="rlcr"),
-        Rival(name="dcpo", method="dcpo"),
-        Rival(name="linear-group", method="cocal-group", reader="linear"),
-        Rival(name="linear-binary", method="cocal-binary", reader="linear"),
-        Rival(name="one-layer-group", method="cocal-group", reader="one-layer"),
-        Rival(name="one-layer-binary", method="cocal-binary", reader="one-layer"),
-        Rival(name="cocal-group", method="cocal-group", reader="rollouts"),
-        Rival(name="cocal-binary", method="cocal-binary", reader="rollouts"),
-    )
-}
-"""All rivals by name, in the order of the table."""
+_DECLARED = [replace(rival, method=method.name) for method in METHODS.values() for rival in method.rivals]
+RIVALS = {rival.name: rival for rival in sorted(_DECLARED, key=lambda rival: rival.position)}
+"""All rivals by name, in the order of the table. Methods declare them (`cocal.config.method.Method.rivals`)."""
 
 
 def named(rival: str, calibration: Calibration) -> str:

@@ -8,6 +8,29 @@ from pydantic import Field
 from cocal.config.base import Model
 
 
+def logistic(inputs: np.ndarray, targets: np.ndarray, **options) -> tuple[np.ndarray, float]:
+    """Fit a logistic regression of targets between 0 and 1.
+
+    Args:
+        inputs: float (n, inputs).
+        targets: float64 (n,); a response with the target t counts as correct with weight t and as incorrect with weight
+            1 - t.
+        options: Arguments of scikit-learn's `LogisticRegression`.
+
+    Returns:
+        The weight of each input and the intercept.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    correct, incorrect = targets > 0, targets < 1
+    model = LogisticRegression(**options).fit(
+        np.concatenate([inputs[correct], inputs[incorrect]]),
+        np.repeat([True, False], [correct.sum(), incorrect.sum()]),
+        sample_weight=np.concatenate([targets[correct], 1 - targets[incorrect]]),
+    )
+    return model.coef_[0], model.intercept_[0]
+
+
 class Platt(Model):
     """Platt scaling (Platt, "Probabilistic outputs for support vector machines", 1999): 1 / (1 + exp(-(a s + b)))."""
 
@@ -28,23 +51,15 @@ class Platt(Model):
             scores: float64 (n,), finite, at least one.
             correct: bool (n,).
         """
-        from sklearn.linear_model import LogisticRegression
-
         right = int(correct.sum())
         targets = np.where(correct, (right + 1) / (right + 2), 1 / (len(correct) - right + 2))
         mean, spread = scores.mean(), scores.std()
         if spread == 0 or np.ptp(scores) == 0:
             return cls(slope=0.0, intercept=float(np.log(targets.mean() / (1 - targets.mean()))))
-        standard = (scores - mean) / spread
-        # a response with the target t counts as correct with weight t and as incorrect with weight 1 - t
-        model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10)
-        model.fit(
-            np.concatenate([standard, standard])[:, None],
-            np.repeat([True, False], len(scores)),
-            sample_weight=np.concatenate([targets, 1 - targets]),
-        )
-        slope = float(model.coef_[0, 0] / spread)
-        return cls(slope=slope, intercept=float(model.intercept_[0] - slope * mean))
+        standard = ((scores - mean) / spread)[:, None]
+        (weight,), intercept = logistic(standard, targets, C=np.inf, solver="newton-cholesky", tol=1e-10)
+        slope = float(weight / spread)
+        return cls(slope=slope, intercept=float(intercept - slope * mean))
 
     def apply(self, scores: np.ndarray) -> np.ndarray:
         """The confidences of scores, float64 (n,) in [0, 1]; NaN where the score is NaN."""
@@ -80,4 +95,4 @@ class Isotonic(Model):
 Calibrator = Annotated[Platt | Isotonic, Field(discriminator="kind")]
 
 FITS = {"platt": Platt.fit, "isotonic": Isotonic.fit}
-"""How each calibration is fitted."""
+"""The function that fits each calibration."""

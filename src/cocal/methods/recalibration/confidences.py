@@ -1,6 +1,6 @@
 """The confidences of recalibrated rivals: their scores of rollouts and of evaluated responses, and their tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings
-from cocal.config.method import Target
+from cocal.config.method import Reader
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.features.formats import decoded
 from cocal.features.store import FeatureReader, open_features
-from cocal.methods.recalibration.fits import Fits, Scored
+from cocal.methods.predictions import predictions_of
+from cocal.methods.recalibration.fits import Fits
 from cocal.methods.recalibration.linear import LinearProbe
-from cocal.methods.recalibration.scores import POOLED, score
-from cocal.methods.responses import FACTS, Estimator, Responses, read_responses
+from cocal.methods.responses import Estimator, Responses, function, read_responses
 from cocal.methods.self_consistency import check_pool
 from cocal.methods.token_probability import least_token_probability
-from cocal.study.rivals import CALIBRATIONS, RIVALS, Reader, named
+from cocal.study.rivals import CALIBRATIONS, RIVALS, named
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scorer:
-    """What gives the rivals of one policy their scores.
+    """All that gives the rivals of one policy their scores.
 
     Attributes:
         rivals: Names of the rivals.
         settings: Settings of the estimators.
-        companions: Fitted companions by kind (`cocal.study.rivals.Rival.reader`).
+        companions: Fitted companions by kind (`cocal.config.method.Rival.reader`).
         linear: Fitted linear probes.
         pool: Number of responses per question in the self-consistency pool.
     """
@@ -44,16 +44,16 @@ class Scorer:
     linear: Sequence[LinearProbe]
     pool: int
 
-    def of_table(self, table: pd.DataFrame) -> dict[Scored, np.ndarray]:
+    def of_table(self, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read no hidden states, float64 (n,) each.
 
         Args:
-            table: Rollouts or responses, as `cocal.methods.recalibration.scores.SCORES` describes them.
+            table: Rollouts or responses, as `cocal.methods.responses.Score` describes them.
         """
-        plain = [name for name in self.rivals if RIVALS[name].reader is None]
-        return {Scored(name): score(name, table, self.settings) for name in plain}
+        plain = [RIVALS[name] for name in self.rivals if RIVALS[name].reader is None]
+        return {Estimator(rival.name): function(rival.score)(table, self.settings) for rival in plain}
 
-    def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Scored, np.ndarray]:
+    def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read hidden states, float64 (n,) each.
 
         Args:
@@ -62,27 +62,22 @@ class Scorer:
         """
         from cocal.methods.companion_scores import score_rows
 
+        readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
         scored = score_rows(list(self.companions.values()), reader, rows)
         found = {}
         for (kind, companions), scores in zip(self.companions.items(), scored, strict=True):
+            spec = companions.spec
             for (target, seed), values in zip(companions.members, scores, strict=True):
-                found |= {Scored(name, seed): values for name in self._reading(kind, target)}
-        states = states_of(reader, rows) if self.linear else None
-        for probe in self.linear:
-            found |= {Scored(name): probe.apply(states) for name in self._reading("linear", probe.target)}
+                if name := readers.get((kind, target)):
+                    found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
+        if self.linear:
+            states = states_of(reader, rows)
+            found |= {Estimator(readers["linear", one.target]): one.apply(states) for one in self.linear}
         return found
 
-    def estimator(self, scored: Scored) -> Estimator:
-        """The columns of predictions that name a rival and its companion."""
-        kind = RIVALS[scored.rival].reader
-        if kind not in self.companions:
-            return Estimator(scored.rival)
-        spec = self.companions[kind].spec
-        return Estimator(scored.rival, scored.seed, *spec.prefix, spec.layer, spec.pooling)
 
-    def _reading(self, kind: Reader, target: Target) -> list[str]:
-        known = [name for name in self.rivals if RIVALS[name].reader == kind]
-        return [name for name in known if METHODS[RIVALS[name].method].target == target]
+def _target(rival: str) -> str | None:
+    return METHODS[RIVALS[rival].method].target
 
 
 def states_of(reader: FeatureReader, rows: np.ndarray) -> np.ndarray:
@@ -101,14 +96,14 @@ def fit_linear(rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureR
     Raises:
         ContractError: if no response is left for training or for validation.
     """
-    targets = [METHODS[RIVALS[name].method].target for name in rivals if RIVALS[name].reader == "linear"]
+    targets = [_target(name) for name in rivals if RIVALS[name].reader == "linear"]
     if not targets:
         return []
-    rows = {part: np.flatnonzero(rollouts["part"] == part) for part in ("training", "held out")}
-    if empty := [part for part, found in rows.items() if not len(found)]:
-        raise ContractError(f"{features.path}: no response is left in the {empty[0]} part of the rollouts")
+    ours, theirs = (np.flatnonzero(rollouts["part"] == part) for part in ("training", "held out"))
+    if not len(ours) or not len(theirs):
+        empty = "held out" if len(ours) else "training"
+        raise ContractError(f"{features.path}: no response is left in the {empty} part of the rollouts")
     correct, accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
-    ours, theirs = rows["training"], rows["held out"]
     training = states_of(features, ours), correct[ours], accuracy[ours]
     validation = states_of(features, theirs), correct[theirs]
     return [LinearProbe.fit(target, training, validation) for target in targets]
@@ -135,7 +130,7 @@ def check_companions(
 
 def scores_of_rollouts(
     scorer: Scorer, rollouts: pd.DataFrame, features: FeatureReader | None
-) -> dict[Scored, np.ndarray]:
+) -> dict[Estimator, np.ndarray]:
     """Scores of rollouts, float64 (n,) each; those of hidden states are NaN outside the held-out part.
 
     Args:
@@ -146,9 +141,9 @@ def scores_of_rollouts(
     found = scorer.of_table(rollouts)
     if features is not None:
         rows = np.flatnonzero(rollouts["part"] == "held out")
-        for scored, values in scorer.of_states(features, rows).items():
-            found[scored] = np.full(len(rollouts), np.nan)
-            found[scored][rows] = values
+        for rival, values in scorer.of_states(features, rows).items():
+            found[rival] = np.full(len(rollouts), np.nan)
+            found[rival][rows] = values
     return found
 
 
@@ -182,39 +177,32 @@ def predict_rivals(
     Raises:
         ContractError: if a file breaks its contract, or lacks what a rival needs.
     """
-    parts = []
-    for dataset, count in samples.items():
-        columns = ["mean_logprob", "logprobs", "confidence", "answer_class"]
-        given = read_responses(responses, dataset, count, step, columns)
-        for scored, scores in _scores(scorer, given, count, features).items():
-            for calibration in CALIBRATIONS:
-                values = scores
-                if calibration != "raw":
-                    calibrator = fits.calibrator(scored, calibration)
-                    values = np.full(len(scores), np.nan) if calibrator is None else calibrator.apply(scores)
-                estimator = scorer.estimator(scored)._replace(method=named(scored.rival, calibration))
-                parts.append(_rows(given, estimator, values))
-    return pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
+
+    def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
+        for dataset, count in samples.items():
+            columns = ["mean_logprob", "logprobs", "confidence", "answer_class"]
+            given = read_responses(responses, dataset, count, step, columns)
+            for rival, scores in _scores(scorer, given, count, features).items():
+                for calibration in CALIBRATIONS:
+                    raw = calibration == "raw"
+                    values = scores if raw else fits.apply(rival.method, rival.seed, calibration, scores)
+                    yield given, rival._replace(method=named(rival.method, calibration)), values
+
+    return predictions_of(estimated(), backbone=backbone, algorithm=algorithm, step=step)
 
 
-def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None) -> dict[Scored, np.ndarray]:
+def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None) -> dict[Estimator, np.ndarray]:
     """Scores of the evaluated responses, float64 (n,) each, in the order of the rivals."""
-    if not set(POOLED).isdisjoint(scorer.rivals):
+    if any(METHODS[RIVALS[name].method].needs_pool for name in scorer.rivals):
         check_pool(given, scorer.pool)
-    pool = given.pool.assign(
-        pool=given.pool["question_id"], least_token_probability=least_token_probability(given.pool["logprobs"])
-    )
+    pool = given.pool.assign(least_token_probability=least_token_probability(given.pool["logprobs"]))
     evaluated = (pool["sample"] < count).to_numpy()
-    found = {scored: scores[evaluated] for scored, scores in scorer.of_table(pool).items()}
+    found = {rival: scores[evaluated] for rival, scores in scorer.of_table(pool).items()}
     if features is not None:
         from cocal.methods.companion_scores import match_features
 
         reader = open_features(features / f"{given.dataset}.zarr")
         rows = match_features(reader, given.evaluated, given.path)
-        found |= {key: values[rows] for key, values in scorer.of_states(reader, np.arange(len(reader))).items()}
-    return dict(sorted(found.items(), key=lambda item: (list(RIVALS).index(item[0].rival), item[0].seed)))
-
-
-def _rows(given: Responses, estimator: Estimator, confidence: np.ndarray) -> pd.DataFrame:
-    labels = given.evaluated[["dataset", "question_id", "response_id", *FACTS]]
-    return labels.assign(**estimator._asdict(), confidence=confidence, valid=~np.isnan(confidence), p_true_mass=np.nan)
+        found |= {rival: values[rows] for rival, values in scorer.of_states(reader, np.arange(len(reader))).items()}
+    order = list(RIVALS)
+    return dict(sorted(found.items(), key=lambda item: (order.index(item[0].method), item[0].seed)))

@@ -12,8 +12,10 @@ from cocal.companion.split import in_validation
 from cocal.companion.supervision import groups_of, question_texts, read_rollouts
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.methods.recalibration.scores import read_scored
+from cocal.methods.token_probability import least_token_probability
 from cocal.questions.overlap import fingerprint
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
 
 Part = Literal["training", "held out", "truncated"]
 """The rows on which companions are trained, those that choose their best pass, and those that they leave out."""
@@ -41,14 +43,17 @@ def read_experience(
     """
     rollouts = read_rollouts(folder, questions, steps)
     refuse_evaluated(rollouts["question"].unique(), evaluated, folder)
-    columns = ["answer", "mean_logprob", "confidence"]
-    scored = read_scored(sorted(folder.glob("*.parquet")), columns).iloc[: len(rollouts)]
+    scored = []
+    for file in sorted(folder.glob("*.parquet")):  # the log-probabilities of a whole training do not fit into memory
+        part = read_frame(file, RESPONSES, ["answer", "mean_logprob", "confidence", "logprobs"])
+        scored.append(part.assign(least_token_probability=least_token_probability(part.pop("logprobs"))))
+    columns = pd.concat(scored, ignore_index=True).iloc[: len(rollouts)]
     parts = parts_of(rollouts, question_texts(questions), companion)
-    return rollouts.assign(**scored, pool=groups_of(rollouts), part=parts)
+    return rollouts.assign(**columns, pool=groups_of(rollouts), part=parts)
 
 
 def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: CompanionSettings) -> np.ndarray:
-    """Which `Part` each rollout belongs to, str (n,) as objects.
+    """The `Part` of each rollout, str (n,) as objects.
 
     Args:
         rollouts: Table with the columns question and truncated.
@@ -89,8 +94,7 @@ def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str 
         ContractError: if a question is among those of an evaluation set; typesetting, case and white space do not
             matter (`cocal.questions.overlap.fingerprint`).
     """
-    prints = {fingerprint(text) for text in dict.fromkeys(asked)}
-    leaked = evaluated[evaluated["question"].map(fingerprint).isin(prints).to_numpy()]
+    leaked = evaluated[evaluated["question"].map(fingerprint).isin({fingerprint(text) for text in asked})]
     if len(leaked):
         first = leaked.iloc[0]
         raise ContractError(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,17 +12,10 @@ from cocal.errors import ContractError
 from cocal.methods.recalibration.calibrators import FITS, Calibrator
 from cocal.methods.recalibration.experience import Part
 from cocal.methods.recalibration.linear import LinearProbe
+from cocal.methods.responses import Estimator
 from cocal.store import digest, read_document
 from cocal.store.damage import remedy
 from cocal.study.rivals import RIVALS, Calibration
-
-
-class Scored(NamedTuple):
-    """A rival with one of its companions, if it has any."""
-
-    rival: str
-    seed: int = -1
-    """The companion's training seed; -1 without a companion."""
 
 
 class Responses(Model):
@@ -42,7 +34,7 @@ class Responses(Model):
 
 
 class Fit(Model):
-    """The calibrators of one rival and companion."""
+    """The calibrators of one rival and companion's seed."""
 
     rival: str
     seed: int
@@ -66,10 +58,12 @@ class Fits(Model):
     parts: dict[Part, Responses]
     fits: tuple[Fit, ...]
 
-    def calibrator(self, scored: Scored, calibration: Calibration) -> Calibrator | None:
-        """A rival's calibrator; None if no response had a score to learn from."""
-        found = [fit for fit in self.fits if (fit.rival, fit.seed) == scored]
-        return found[0].calibrators[calibration] if found else None
+    def apply(self, rival: str, seed: int, calibration: Calibration, scores: np.ndarray) -> np.ndarray:
+        """The calibrated confidences of scores, float64 (n,); NaN if no response had a score to learn from."""
+        for fit in self.fits:
+            if (fit.rival, fit.seed) == (rival, seed):
+                return fit.calibrators[calibration].apply(scores)
+        return np.full(len(scores), np.nan)
 
 
 def part_of(rival: str) -> Part:
@@ -81,7 +75,9 @@ def part_of(rival: str) -> Part:
     return "held out" if RIVALS[rival].reader else "training"
 
 
-def fit_rivals(rollouts: pd.DataFrame, scores: Mapping[Scored, np.ndarray], linear: Sequence[LinearProbe] = ()) -> Fits:
+def fit_rivals(
+    rollouts: pd.DataFrame, scores: Mapping[Estimator, np.ndarray], linear: Sequence[LinearProbe] = ()
+) -> Fits:
     """Fit the calibrators of all scores, each on its `part_of` the rollouts.
 
     Args:
@@ -91,14 +87,15 @@ def fit_rivals(rollouts: pd.DataFrame, scores: Mapping[Scored, np.ndarray], line
     """
     parts = {name: rollouts[rollouts["part"] == name] for name in ("training", "held out")}
     fits = []
-    for scored, values in scores.items():
-        part = part_of(scored.rival)
+    for rival, values in scores.items():
+        part = part_of(rival.method)
         rows = (rollouts["part"] == part).to_numpy() & ~np.isnan(values)
         if rows.any():
             known, correct = values[rows], rollouts["correct"].to_numpy()[rows]
             fits.append(
                 Fit(
-                    **scored._asdict(),
+                    rival=rival.method,
+                    seed=rival.seed,
                     part=part,
                     responses=int(rows.sum()),
                     correct=float(correct.mean()),

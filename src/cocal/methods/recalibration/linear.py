@@ -9,6 +9,7 @@ from pydantic import Field
 from cocal.companion.supervision import confidence_targets
 from cocal.config.base import Model
 from cocal.config.method import Target
+from cocal.methods.recalibration.calibrators import logistic
 
 PENALTIES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 """The penalties on the squared weights that are tried, per training response."""
@@ -58,21 +59,12 @@ class LinearProbe(Model):
 
     @classmethod
     def _of(cls, target: Target, penalty: float, states: np.ndarray, targets: np.ndarray) -> "LinearProbe":
-        from sklearn.linear_model import LogisticRegression
-
         mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
         spread[spread == 0] = 1.0
-        # A response with the target t counts as correct with weight t and as incorrect with weight 1 - t.
-        correct, incorrect = targets > 0, targets < 1
         standard = ((states - mean) / spread).astype(np.float32)
-        model = LogisticRegression(C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
-        model.fit(
-            np.concatenate([standard[correct], standard[incorrect]]),
-            np.repeat([True, False], [correct.sum(), incorrect.sum()]),
-            sample_weight=np.concatenate([targets[correct], 1 - targets[incorrect]]),
-        )
-        weights = model.coef_[0].astype(np.float64) / spread
-        intercept = float(model.intercept_[0]) - float(weights @ mean)
+        found, intercept = logistic(standard, targets, C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
+        weights = found.astype(np.float64) / spread
+        intercept = float(intercept) - float(weights @ mean)
         return cls(target=target, penalty=penalty, weights=tuple(weights.tolist()), intercept=intercept)
 
     def apply(self, states: np.ndarray) -> np.ndarray:

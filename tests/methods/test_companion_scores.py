@@ -14,7 +14,6 @@ from cocal.methods.companion_scores import load_experiences
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from evaluated_study import (
-    HIDDEN,
     POOL,
     QUESTIONS,
     SAMPLES,
@@ -36,25 +35,36 @@ def study(tmp_path):
     return EvaluatedStudy(tmp_path)
 
 
-def states_of(study):
-    """Last || mean of layer 1 of the evaluated responses."""
-    return np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1, :2].reshape(-1, 2 * HIDDEN)
+def states_of(study, layer=1, poolings=("last", "mean"), states=None, ids=None):
+    """Pooled states of the evaluated responses, float32 (n, inputs)."""
+    ids = study.evaluated()["response_id"] if ids is None else ids
+    found = np.stack((study.states if states is None else states).loc[ids].to_list())
+    chosen = [("last", "mean", "prompt").index(name) for name in poolings]
+    return found[:, layer, chosen].reshape(len(found), -1)
 
 
-def test_companions_score_last_and_mean_of_their_layer(study):
-    methods = ["postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
+def assert_scored(table, method, companions, states):
+    """Every member of the companions' target gave a method's confidences, the rows of its own steps and states."""
+    spec = companions.spec
+    labels = {"method": method, "source_step": spec.steps, "validation_step": spec.validation_steps}
+    labels |= {"layer": spec.layer, "pooling": spec.pooling}
+    mine = table[np.logical_and.reduce([table[name] == value for name, value in labels.items()])]
+    target = "question" if method == "cocal-pre-generation" else method.rpartition("-")[2]
+    expected = dict(zip(companions.members, companions.predict(states), strict=True))
+    for seed in SEEDS:
+        np.testing.assert_array_equal(mine.loc[mine["seed"] == seed, "confidence"], expected[target, seed])
+
+
+def test_companions_score_last_and_mean_of_their_layer_and_the_prompt_before_generation(study):
+    methods = ["postcal-group", "postcal-binary", "cocal-group", "cocal-binary", "cocal-pre-generation"]
     table = study.run(*methods)
     assert sorted(table.groupby(["method", "seed"]).groups) == sorted((m, seed) for m in methods for seed in SEEDS)
-    assert (table["source_step"] == STEP).all()
-    first = []
-    for experience, method in (("rollouts", "cocal"), ("resampled", "postcal")):
-        (companions,) = study.companions[experience]
-        expected = companions.predict(states_of(study))
-        first += expected[:, 0].tolist()
-        for member, (target, seed) in enumerate(companions.members):
-            mine = table[(table["method"] == f"{method}-{target}") & (table["seed"] == seed)]
-            np.testing.assert_array_equal(mine["confidence"], expected[member])
-    assert len(set(first)) == 8  # members differ, so that a mix-up would show
+    for method in methods:
+        experience = {"postcal": "resampled", "cocal": "rollouts"}[method.partition("-")[0]]
+        before = method == "cocal-pre-generation"
+        (companions,) = study.companions["prompts" if before else experience]
+        assert_scored(table, method, companions, states_of(study, poolings=("prompt",) if before else ("last", "mean")))
+    assert table.groupby(["method", "seed"])["confidence"].first().nunique() == len(methods) * len(SEEDS)
 
 
 def test_layers_and_poolings_of_an_ablation_have_rows_of_their_own(study, tmp_path):
@@ -63,21 +73,23 @@ def test_layers_and_poolings_of_an_ablation_have_rows_of_their_own(study, tmp_pa
     folders = [write_companions(tmp_path / f"{n}", layer=kind[0], poolings=kind[1]) for n, kind in enumerate(kinds)]
     companions = load_experiences({"rollouts": folders})
     table = study.run("cocal-binary", features={"answer": features}, companions=companions)
-    found = np.stack(states.loc[study.evaluated()["response_id"]].to_list())
     for (layer, poolings), one in zip(kinds, companions["rollouts"], strict=True):
-        chosen = [("last", "mean").index(name) for name in poolings]
-        expected = one.predict(found[:, layer, chosen].reshape(len(found), -1))
-        mine = table[(table["layer"] == layer) & (table["pooling"] == "+".join(poolings)) & (table["seed"] == SEEDS[0])]
-        np.testing.assert_array_equal(mine["confidence"], expected[one.members.index(("binary", SEEDS[0]))])
+        assert_scored(table, "cocal-binary", one, states_of(study, layer, poolings, states))
 
 
-def test_pre_generation_reads_the_prompt_state(study):
-    table = study.run("cocal-pre-generation")
-    (companions,) = study.companions["prompts"]
-    found = np.stack(study.states.loc[study.evaluated()["response_id"]].to_list())[:, 1, 2]
-    mine = table[table["seed"] == SEEDS[1]]
-    np.testing.assert_array_equal(mine["confidence"], companions.predict(found)[1])
-    assert set(table["pooling"]) == {"prompt"}
+def test_every_companion_of_a_sweep_has_rows_of_its_own_steps(study, tmp_path):
+    features, study.states = write_features(tmp_path / "features", study.frame)
+    folders = {"rollouts": [], "resampled": []}
+    for experience, *prefix in (("rollouts", 2, 2), ("rollouts", 5, 5), ("rollouts", 5, 60), ("resampled", 5, 60)):
+        folder = tmp_path / "-".join(map(str, (experience, *prefix)))
+        folders[experience].append(write_companions(folder, prefix=prefix, experience=experience))
+    companions = load_experiences(folders)
+    given = {"features": {"answer": features}, "companions": companions}
+    table = study.run("token-probability", "cocal-binary", "postcal-binary", **given)
+    assert len(table) == QUESTIONS * SAMPLES * (1 + 4 * len(SEEDS))
+    for method, experience in (("cocal-binary", "rollouts"), ("postcal-binary", "resampled")):
+        for one in companions[experience]:
+            assert_scored(table, method, one, states_of(study))
 
 
 def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
@@ -92,7 +104,7 @@ def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
     assert mine.index[~mine["valid"]].tolist() == [3]
     (one,) = companions["rollouts"]
     there = mine[mine["valid"]]
-    expected = one.predict(np.stack(states.loc[there.index].to_list())[:, 1, :2].reshape(-1, 2 * HIDDEN))
+    expected = one.predict(states_of(study, states=states, ids=there.index))
     np.testing.assert_array_equal(there["confidence"], expected[one.members.index(("binary", SEEDS[0]))])
     longer = study.verbal.assign(length=study.verbal["length"] + 1)
     longer, _ = write_features(tmp_path / "longer", longer, task_response=True)
@@ -111,40 +123,7 @@ def test_transfer_to_dcpo_keeps_the_whole_response(study, tmp_path):
     with pytest.raises(ContractError, match=r"companions read whole responses; .* without --task-response"):
         study.run("cocal-on-dcpo", features={"dcpo": begun}, companions=companions)
     whole, _ = write_features(tmp_path / "whole", study.verbal)
-    table = study.run("cocal-on-dcpo", features={"dcpo": whole}, companions=companions)
-    assert table["valid"].all()
-
-
-def test_every_companion_of_a_sweep_has_rows_of_its_own_source_step(study, tmp_path):
-    features, study.states = write_features(tmp_path / "features", study.frame)
-    sweep = [("rollouts", 2, 2), ("rollouts", 5, 5), ("rollouts", 5, 60), ("resampled", 5, 60)]
-    folders = {"rollouts": [], "resampled": []}
-    for experience, *prefix in sweep:
-        folder = tmp_path / "-".join(map(str, (experience, *prefix)))
-        folders[experience].append(write_companions(folder, prefix=prefix, experience=experience))
-    companions = load_experiences(folders)
-    table = study.run(
-        "token-probability", "cocal-binary", "postcal-binary", features={"answer": features}, companions=companions
-    )
-    found = table.groupby(["method", "source_step", "validation_step"], sort=True).size().to_dict()
-    count, members = QUESTIONS * SAMPLES, len(SEEDS) * QUESTIONS * SAMPLES
-    assert found == {
-        ("cocal-binary", 2, 2): members,
-        ("cocal-binary", 5, 5): members,
-        ("cocal-binary", 5, 60): members,
-        ("postcal-binary", 5, 60): members,
-        ("token-probability", -1, -1): count,
-    }
-    pairs = [
-        (f"{name}-binary", one)
-        for name, e in (("cocal", "rollouts"), ("postcal", "resampled"))
-        for one in companions[e]
-    ]
-    for method, one in pairs:
-        prefix = (table["source_step"] == one.spec.steps) & (table["validation_step"] == one.spec.validation_steps)
-        mine = table[(table["method"] == method) & prefix]
-        expected = one.predict(states_of(study))[one.members.index(("binary", SEEDS[1]))]
-        np.testing.assert_array_equal(mine.loc[mine["seed"] == SEEDS[1], "confidence"], expected)
+    assert study.run("cocal-on-dcpo", features={"dcpo": whole}, companions=companions)["valid"].all()
 
 
 def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path):
@@ -156,39 +135,37 @@ def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path
         load_experiences({"rollouts": [own, own]})
 
 
-@pytest.mark.parametrize("change", ["longer", "shorter", "question", "missing", "other"])
-def test_features_of_other_responses_are_refused(study, tmp_path, change):
+@pytest.mark.parametrize(
+    ("column", "value"), [("length", 9), ("length", 1), ("question_id", "q9"), ("response_id", 999), (None, None)]
+)
+def test_features_of_other_responses_are_refused(study, tmp_path, column, value):
     companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions"))]}
-    planted = study.frame.copy()
-    if change in ("longer", "shorter"):
-        planted.loc[POOL, "length"] += 1 if change == "longer" else -1
-    elif change == "question":
-        planted.loc[POOL, "question_id"] = "q9"
-    elif change == "missing":
-        planted = planted[planted["response_id"] != POOL]
+    if column is None:
+        planted = study.frame[study.frame["response_id"] != POOL]
     else:
-        planted.loc[POOL, "response_id"] = 999
+        planted = study.frame.copy()
+        planted.loc[POOL, column] = value
     features, _ = write_features(tmp_path / "features", planted)
-    with pytest.raises(ContractError, match=rf"sums\.zarr: .*response_id {POOL}") as error:
+    with pytest.raises(ContractError, match=rf"sums\.zarr: .*response_id {POOL}.*extract ") as error:
         study.run("cocal-binary", features={"answer": features}, companions=companions)
     assert str(tmp_path / "answer" / "sums.parquet") in str(error.value)
 
 
-def test_method_without_companions_of_its_target_or_experience_is_refused(study, tmp_path):
+def test_a_method_without_companions_of_its_target_or_experience_is_refused(study, tmp_path):
     companions = {"rollouts": [load_companions(write_companions(tmp_path / "companions", targets=("binary",)))]}
-    features, _ = write_features(tmp_path / "features", study.frame)
+    features = {"answer": write_features(tmp_path / "features", study.frame)[0]}
     with pytest.raises(ConfigError, match="cocal-group needs companions of target 'group'; there are only binary"):
-        study.run("cocal-group", features={"answer": features}, companions=companions)
+        study.run("cocal-group", features=features, companions=companions)
     with pytest.raises(ConfigError, match=r"postcal-binary needs features in the answer format, .* on resampled"):
-        study.run("postcal-binary", features={"answer": features}, companions=companions)
+        study.run("postcal-binary", features=features, companions=companions)
     with pytest.raises(ConfigError, match=r"cocal-group needs features in the answer format, .* on rollouts"):
-        study.run("cocal-group", features={"answer": features})
+        study.run("cocal-group", features=features)
 
 
 # Command
 
 
-def test_command_writes_all_methods_reproducibly(study, tmp_path):
+def test_the_command_writes_all_methods_reproducibly(study, tmp_path):
     write_responses(tmp_path / "answer", study.frame)
     write_responses(tmp_path / "verbal", study.verbal)
     write_features(tmp_path / "features", study.frame)
@@ -202,17 +179,7 @@ def test_command_writes_all_methods_reproducibly(study, tmp_path):
     assert list(table["method"].unique()) == ["verbal", *SHARED]
     assert len(table) == QUESTIONS * SAMPLES * (4 + 5 * len(SEEDS))
     assert set(table.loc[table["seed"] >= 0, "source_step"]) == {STEP}
-    assert set(table.loc[table["seed"] < 0, "source_step"]) == {-1}
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
-
-
-def test_command_reads_the_format_of_a_coupled_policy(study, tmp_path):
-    study.verbal["confidence"] = 0.5
-    folder = write_responses(tmp_path / "own", study.verbal)
-    flags = ["--algorithm=rlcr", "--methods=rlcr", "--responses", f"rlcr={folder}"]
-    assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 0
-    table = read_frame(tmp_path / "x.parquet", PREDICTIONS)
-    assert set(table["method"]) == set(table["algorithm"]) == {"rlcr"}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +190,7 @@ def test_command_reads_the_format_of_a_coupled_policy(study, tmp_path):
         (["--companions", "fresh=a"], "--companions: 'fresh=a' is not KIND=FOLDER with one of rollouts, resampled"),
     ],
 )
-def test_command_names_a_bad_flag(tmp_path, capsys, flags, message):
+def test_the_command_names_a_bad_flag(tmp_path, capsys, flags, message):
     assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 2
     assert message in capsys.readouterr().err
 

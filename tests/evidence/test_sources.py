@@ -1,63 +1,18 @@
-"""Which numbers each claim is judged by, as expected data: methods, metrics, policies, steps, sets and files."""
+"""What a study knows: the cells, counts and times that stand for the paper's."""
 
-from pathlib import Path
-
-import numpy as np
-import pandas as pd
 import pytest
 
-from claims_study import study_frame
+from claims_study import SCOPE as SMALL
+from claims_study import study_files, study_frame
 from cocal.config import load_study
-from cocal.evidence.claims import read_claims
-from cocal.evidence.comparisons import compare, estimate, final_key, holm, same_responses, separable_from_best
-from cocal.evidence.estimates import Estimate
-from cocal.evidence.predicates import Case, Quantity, Reader
+from cocal.evidence.predicates import Case, NotAssessableError, Quantity
 from cocal.evidence.sources import StudyFiles, StudyScope, StudySource
-from cocal.evidence.verdicts import STUDY, cases_of, judge_all
 from cocal.exhibits.base.ledger import claims_inputs, claims_layout
 from cocal.metrics.resamples import Key
 from cocal.study.costs import Cost, Latency
 from coded_inputs import coded_resamples, coded_specs
+from paper_tex import ROOT
 from sample_tables import latency
-
-ROOT = Path(__file__).resolve().parents[2]
-LEDGER = read_claims(ROOT / "config/paper/claims.yaml")
-EXPECTED = pd.read_csv(Path(__file__).with_name("claims_scopes.csv"), index_col="claim", dtype=str)
-"""By claim: methods and metrics in the order in which they are read, the better first; backbones, comparison, sets,
-and the steps of the policies with those that companions learnt from; how many cases have to hold."""
-
-
-def asked(claim) -> tuple[list[Quantity], str]:
-    """The quantities that a claim reads, and in how many of its cases it has to hold."""
-    read: list[Quantity] = []
-    reader = Reader(lambda one: read.append(one) or Estimate(0.5), lambda name, case: [name])
-    count = len(list(claim.predicate.cases(cases_of(claim), reader)))
-    return read, f"{claim.predicate.at_least or 'all'} of {count}"
-
-
-@pytest.mark.parametrize("claim", [claim for claim in LEDGER if claim.predicate], ids=lambda claim: claim.id)
-def test_a_claim_reads_what_its_words_name(claim):
-    read, cases = asked(claim)
-
-    def all_of(name):
-        return " ".join(dict.fromkeys(map(name, read)))
-
-    assert EXPECTED.loc[claim.id].to_dict() == {
-        "methods": all_of(lambda one: one.method),
-        "metrics": all_of(lambda one: one.metric),
-        "backbones": all_of(lambda one: one.case.backbone),
-        "comparison": all_of(lambda one: one.case.comparison),
-        "sets": all_of(lambda one: one.case.dataset.removeprefix("macro-")),
-        "steps": all_of(lambda one: "<".join(map(str, filter(None, (one.case.step, one.case.learnt_from))))),
-        "cases": cases,
-    }
-
-
-def test_every_claim_with_a_predicate_has_its_scope():
-    assert list(EXPECTED.index) == [claim.id for claim in LEDGER if claim.predicate]
-
-
-# What of a study stands for what of the paper
 
 SCOPE = StudyScope(
     of_paper=False,
@@ -197,60 +152,32 @@ def test_the_paper_study_stands_for_the_paper_step_by_step():
     }
 
 
-# Replicates, and what a comparison is
-
-
-def test_a_claim_counts_its_own_replicates_of_the_study(files):
-    """Rows of other claims and sources have other numbers and another order."""
-    claims = [claim for claim in LEDGER if claim.id in ("beats-coupled-and-post-hoc", "group-conservative")]
-    reader = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
-    rows = [
-        ("group-conservative", "paper", -1.0, -2.0, -3.0, -4.0),
-        ("group-conservative", STUDY, 0.01, 0.02, 0.03, 0.5),
-        ("beats-coupled-and-post-hoc", "paper", 1.0, 2.0, 3.0, 4.0),
-        ("beats-coupled-and-post-hoc", STUDY, -0.3, 0.05, -0.2, -0.1),
-    ]
-    columns = ["claim", "source", *(f"replicate_{number}" for number in (1, 2, 3, 4))]
-    found = judge_all(claims, reader, reader, False, pd.DataFrame(rows, columns=columns))
-    found = found[found["source"] == "replicates"].set_index("claim")
-    assert found["verdict"].to_dict() == {"beats-coupled-and-post-hoc": "in 1 of 4", "group-conservative": "in 4 of 4"}
-    expected = [[-0.1375, -0.3, 0.05], [0.14, 0.01, 0.5]]
-    np.testing.assert_allclose(found[["value", "lower", "upper"]].astype(float), expected)
+@pytest.fixture(scope="module")
+def small_files() -> StudyFiles:
+    """A study of one backbone that has made its main comparison alone."""
+    return study_files(study_frame())
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "same"),
+    ("wanted", "reason"),
     [
-        (("token-probability", "grpo", 60), ("cocal-binary", "grpo", 60), True),
-        (("token-probability", "grpo", 60), ("cocal-binary", "grpo", 45), False),
-        (("token-probability", "grpo", 60), ("verbal", "grpo", 60), False),
-        (("verbal", "grpo", 60), ("base-verbal", "base", 0), False),
-        (("rlcr", "rlcr", 60), ("cocal-on-rlcr", "rlcr", 60), True),
-        (("rlcr", "rlcr", 60), ("dcpo", "dcpo", 60), False),
+        (quantity("cocal-binary", "ece", backbone="second"), "one backbone"),
+        (quantity("cocal-binary", "ece", comparison="budgets", learnt_from=5), "no comparison of this kind"),
+        (quantity("rlcr", "ece", step=40), "does not evaluate RLCR there"),
+        (quantity("rlcr", "ece", dataset="AMC24"), "no set of the study stands for AMC24"),
+        (quantity("p-true", "extreme_share", dataset="AMC24"), "AMC24"),
+        (quantity("cocal-binary", "error_share", comparison="sweep", learnt_from=10), "no companions"),
+        (quantity("cocal-binary", "post_over_pre", dataset="AIME24"), "AIME24"),
+        (quantity("cocal-binary", "training_seconds"), "not measured"),
     ],
 )
-def test_responses_are_the_same_in_one_format_on_one_policy_at_one_step(first, second, same):
-    assert same_responses(*(Key(*one, "sums") for one in (first, second))) is same
+def test_what_a_study_lacks_is_a_reason(small_files, wanted, reason):
+    with pytest.raises(NotAssessableError, match=reason):
+        StudySource(SMALL, small_files).read(wanted)
 
 
-def test_what_is_separable_is_so_after_adjustment_and_at_the_level_of_the_file():
-    methods = ["verbal", "p-true", "token-probability", "self-consistency", "cocal-group", "cocal-binary"]
-    resamples = coded_resamples("tiny-a", methods, spread=0.12)
-    values = [
-        (key.dataset, key.method, "ece", resamples.data["value"].to_numpy()[k, 2])
-        for key, k in resamples.places.items()
-    ]
-    numbers = pd.DataFrame(values, columns=["dataset", "method", "metric", "value"])
-    said = separable_from_best(resamples, numbers, 120)
-    between = 0
-    for dataset, column in numbers.groupby("dataset"):
-        best = column.loc[column["value"].idxmin(), "method"]
-        assert said[dataset, best, "ece"] == "best"
-        rivals = [name for name in methods if name != best]
-        pairs = [(final_key(best, 120, dataset), final_key(name, 120, dataset)) for name in rivals]
-        tests = compare(resamples, pairs, metrics=("ece",))
-        between += ((tests["p"] < 0.05) & (holm(tests["p"]) >= 0.05)).sum()
-        assert [said[dataset, name, "ece"] == "yes" for name in rivals] == (holm(tests["p"]) < 0.05).tolist()
-        difference = estimate(resamples, pairs[0][0], "ece") - estimate(resamples, pairs[0][1], "ece")
-        assert (tests["lower"][0], tests["upper"][0]) == difference.interval(0.9) != difference.interval(0.95)
-    assert between > 0, "the adjustment decides somewhere"
+def test_steps_of_other_numbers_stand_for_none(small_files):
+    fewer = SMALL.model_copy(update={"stages": (40, 60)})
+    with pytest.raises(NotAssessableError, match="2 stages, and the paper 3"):
+        StudySource(fewer, small_files).read(quantity("rlcr", "ece", step=80))
+    assert StudySource(fewer, small_files).read(quantity("rlcr", "ece", step=120)).value > 0

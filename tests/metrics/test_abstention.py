@@ -1,68 +1,14 @@
-"""Which response is taken, and when nobody answers: the rules by hand, and their guarantee in simulation."""
+"""Certified thresholds: the procedure by hand, and its guarantee in simulation."""
 
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import binom
 
-from cocal.metrics.abstention import CANDIDATES, candidates, certified, fewest_questions
-from cocal.metrics.choices import best_of_n, first, solvable, vote
+from cocal.metrics.abstention import CANDIDATES, candidates, certified, fewest_questions, tried
 
 NAN = float("nan")
-QUESTION = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2])
-CONFIDENCE = np.array([0.2, 0.9, 0.5, 0.9, NAN, 0.3, 0.3, NAN, NAN])
-CLASSES = np.array([0, 1, 0, 2, 0, -1, 1, -1, -1])
-
-
-def test_best_of_n_takes_the_most_confident_response_and_the_earliest_of_equals():
-    assert best_of_n(QUESTION, CONFIDENCE).tolist() == [1, 5, 7]
-    assert first(QUESTION).tolist() == [0, 4, 7]
-    assert best_of_n(np.array([1, 0, 1]), np.array([0.1, NAN, 0.2])).tolist() == [1, 2]  # not in the order of questions
-    assert best_of_n(np.array([0, 0]), np.array([NAN, 0.0])).tolist() == [1]  # 0 is a confidence
-
-
-def test_a_vote_is_the_sum_of_the_confidences_in_an_answer():
-    assert vote(QUESTION, CLASSES, CONFIDENCE).tolist() == [1, 6, 7]  # 0.7 for class 0, 0.9 for classes 1 and 2
-    assert vote(QUESTION, CLASSES).tolist() == [0, 4, 7]  # two of four; a tie; no answer at all
-    more = np.array([0.5, 0.9, 0.6, 0.9, NAN, 0.9, 0.0, NAN, NAN])
-    assert vote(QUESTION, CLASSES, more).tolist() == [2, 4, 7]  # 1.1 for class 0, by its most confident; 0 against 0
-
-
-def test_sums_do_not_depend_on_the_order_of_the_responses():
-    """A running sum of 0.1, 0.2 and 0.3 depends on their order, and a tie would turn with it."""
-    question, classes = np.zeros(6, dtype=np.int64), np.array([0, 0, 0, 1, 1, 1])
-    assert sum([0.1, 0.2, 0.3]) > sum([0.3, 0.2, 0.1])
-    for weights in ([0.3, 0.2, 0.1, 0.1, 0.2, 0.3], [0.1, 0.2, 0.3, 0.3, 0.2, 0.1]):
-        assert vote(question, classes, np.array(weights))[0] < 3
-
-
-@given(
-    st.lists(st.lists(st.integers(-1, 3), min_size=1, max_size=10), min_size=1, max_size=5),
-    st.floats(1e-9, 1.0),
-)
-def test_uniform_weights_are_majority_voting_ties_included(pools, weight):
-    question = np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
-    classes = np.concatenate(pools)
-    chosen = vote(question, classes, np.full(len(classes), weight))
-    np.testing.assert_array_equal(chosen, vote(question, classes))
-    starts = np.cumsum([0, *map(len, pools)])
-    for start, pool, row in zip(starts, pools, chosen, strict=False):
-        answers = [one for one in pool if one >= 0]
-        expected = Counter(answers).most_common(1)[0][0] if answers else pool[0]  # the first of the most frequent
-        assert row == start + pool.index(expected)
-
-
-def test_no_choice_exceeds_the_oracle():
-    draw = np.random.default_rng(0)
-    question, correct = np.repeat(np.arange(50), 4), draw.random(200) < 0.3
-    best = solvable(question, correct)
-    np.testing.assert_array_equal(best, correct.reshape(50, 4).any(axis=1))
-    assert (correct[best_of_n(question, draw.random(200))] <= best).all()
-    np.testing.assert_array_equal(correct[best_of_n(question, correct.astype(float))], best)
 
 
 def test_candidates_are_reached_by_equal_shares_of_the_questions():
@@ -155,3 +101,29 @@ def test_certified_thresholds_are_of_use():
     for risk, least in ((0.05, 0.0), (0.4, None)):
         found = _learn_then_test(confidence, draw.random(1000) >= risk, new)
         assert found == (None if least is None else new.min())
+
+
+def test_what_thresholds_achieve_is_tried_on_the_other_half():
+    """One half certifies, the other is decided; three companions, of which one has no confidence."""
+    draw = np.random.default_rng(1)
+    sure = draw.random(241)
+    confidence = np.stack([sure, np.full(241, NAN), (sure + 0.3 * draw.random(241)) / 1.3])
+    correct = draw.random(241) < np.where(confidence[0] > 0.4, 0.97, 0.5)
+    options = {"max_risk": 0.2, "delta": 0.2}
+    found = tried(confidence, correct, splits=4, generator=np.random.default_rng(0), **options)
+    same = np.random.default_rng(0)
+    for row in found:
+        order = same.permutation(241)
+        old, new = order[:120], order[120:]
+        decided = []
+        for one in confidence:
+            threshold = certified(one[old], correct[old], candidates(one[new]), **options)
+            answered = one[new] >= (2 if threshold is None else threshold)
+            risk = 1 - correct[new][answered].mean() if any(answered) else NAN
+            decided.append((answered.mean(), risk, any(answered)))
+        np.testing.assert_allclose(row, [*np.nanmean(decided, axis=0)])
+    assert len(np.unique(found[:, 0])) > 1
+    assert 0 < found[:, 2].mean() < 1
+    np.testing.assert_array_equal(
+        tried(confidence[1:2], correct, splits=2, generator=same, **options), [[0, NAN, 0]] * 2
+    )
