@@ -129,7 +129,7 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
         ({"tokens": ["a", "b"]}, "sample 3: field 'tokens' is not a list of token ids"),
         (
             {"tokens": [1, 2, 999_999, 2], "response_length": 2, "loss_mask": None, "rollout_log_probs": None},
-            "response token 0 is 999999, outside the checkpoint's vocabulary",
+            "response token 0 is 999999, outside the model's vocabulary",
         ),
         ({"rollout_log_probs": [0.0]}, "sample 3: field 'rollout_log_probs' has 1 values"),
         ({"loss_mask": [0, 1, 1] * 9}, "sample 3: loss_mask has 27 values for"),
@@ -283,7 +283,7 @@ def test_questions_are_found_in_prompts():
     index = QuestionIndex(frame)
 
     def found(prompt):
-        return frame["question_id"].iloc[index.find(Sample("here", 0, prompt=prompt))]
+        return frame["question_id"].iloc[index.find(Sample(where="here", group=0, prompt=prompt))]
 
     assert found("<user>\nWhat  is 2 + 3?</user>") == "a"
     assert found("Please: what is 2 + 3? Give the answer") == "b"
@@ -293,11 +293,11 @@ def test_questions_are_found_in_prompts():
         with pytest.raises(ContractError, match="here: its prompt holds no question"):
             found(prompt)
     doubled = pd.concat([frame, frame.iloc[:1].assign(question_id="f")], ignore_index=True)
-    assert QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0])) == 0
+    assert QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0])) == 0
     doubled.loc[5, "answer"] = "7"
     with pytest.raises(ContractError, match="here: a, f are the same text with different answers"):
-        QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0]))
-    assert QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0], question_id="f")) == 5
+        QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0]))
+    assert QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0], question_id="f")) == 5
 
 
 def test_vocabulary_of_a_checkpoint(micro_checkpoint, micro_policy, tmp_path):

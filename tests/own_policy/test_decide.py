@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cocal.metrics.abstention import candidates, certified
-from cocal.own_policy.deciding import Reading, read_pools
+from cocal.own_policy.scored import Reading, read_scored
 from own_rollouts import read_lines, run
 
 
@@ -149,7 +149,7 @@ def test_bounds_are_those_of_the_flags(tmp_path, many, capsys):
         ({"question_id": "d", "confidence": 2}, "line 2: field 'confidence' is 2, not a confidence from 0 to 1"),
         ({"question_id": "d", "confidence": True}, "line 2: field 'confidence' is True, not a confidence from 0 to 1"),
         ({"confidence": 0.5}, "line 2: nothing tells which question was answered; give a question_id or a prompt"),
-        ({"question_id": "d", "confidence": 0.5}, "line 2: the response has no label, but others have one; add it"),
+        ({"question_id": "d", "confidence": 0.5}, "line 2: the response has no label; give `correct` or a reward"),
         (
             {"question_id": "d", "confidence": 0.5, "correct": "so"},
             "line 2: field 'correct' is 'so', neither true nor false",
@@ -206,7 +206,7 @@ def test_a_response_that_is_not_read_is_told_with_the_remedy(tmp_path, capsys):
 
 def test_prompts_tell_questions_apart_where_there_are_no_ids(tmp_path):
     lines = [{"prompt": text, "output": "x", "confidence": 0.5, "score": -1.0} for text in ("p", "q", "p")]
-    pools = read_pools(written(tmp_path, [*lines, lines[0] | {"score": 1.0}]), Reading({}), answers=True)
+    pools = read_scored(written(tmp_path, [*lines, lines[0] | {"score": 1.0}]), Reading({}), answers=True)
     assert pools.question.tolist() == [0, 1, 0, 0]
     assert pools.correct.tolist() == [False, False, False, True]
     assert pools.answers == [None] * 4

@@ -20,10 +20,10 @@ from cocal.errors import ConfigError, ContractError
 from cocal.integrations import jsonl, prime_rl
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
+from cocal.own_policy import evaluation
 from cocal.own_policy.about import About
-from cocal.own_policy.deciding import Reading, read_pools
-from cocal.own_policy.evaluation import read_scored
 from cocal.own_policy.formats import find
+from cocal.own_policy.scored import Reading, read_scored
 from cocal.own_policy.scoring import Wanted, check
 from cocal.questions.files import load_files
 from cocal.store import parquet, read_frame, rows
@@ -131,8 +131,12 @@ READERS = {
     "lines of texts": (of_lines("mine.jsonl"), TEXT, samples),
     "lines to score": (of_lines("in.jsonl"), LINE | TEXT, lambda path: check(Wanted(path, {}), ABOUT)),
     "lines to import": (of_lines("1.jsonl"), FIXED, lambda path: jsonl.read(path, "reward")),
-    "scored lines": (of_lines("out.jsonl"), SCORED, lambda path: read_scored(path, {})),
-    "lines to decide": (of_lines("out.jsonl"), SCORED, lambda path: read_pools(path, Reading({}), answers=True)),
+    "scored lines": (of_lines("out.jsonl"), SCORED, lambda path: evaluation.read(path, Reading({}))),
+    "lines to decide": (
+        of_lines("out.jsonl"),
+        SCORED,
+        lambda path: read_scored(path, Reading({}), ["question"], answers=True),
+    ),
     "prime-rl": (of_lines("traces.jsonl"), EPISODE, lambda path: list(prime_rl.read(path, None))),
     "slime": (dump, SLIME, lambda path: slime.read(path, "acc")),
     "questions": (

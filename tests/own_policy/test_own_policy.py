@@ -17,7 +17,7 @@ from cocal.commands.catalogue import OWN, STAGES
 from cocal.config.evaluation import MetricSettings
 from cocal.metrics.calibration import evaluate
 from cocal.own_policy import companion as companion_module
-from cocal.own_policy import fitting, scoring
+from cocal.own_policy import fitting, scoring, states
 from cocal.own_policy.formats import find
 from cocal.own_policy.quality import measured
 from cocal.store import write_frame
@@ -120,7 +120,7 @@ def test_texts_and_chats_are_scored_too(tmp_path, score):
 
 def test_a_killed_run_goes_on(tmp_path, score, rollouts, texts, monkeypatch):
     """It is killed in its third block; what it has written of it is written again."""
-    monkeypatch.setattr(companion_module, "BLOCK", 7)
+    monkeypatch.setattr(states, "BLOCK", 7)
     monkeypatch.setattr(scoring, "ROWS", 14)
     source = write_lines(tmp_path / "in.jsonl", rollouts, texts)
     assert score(source) == 0

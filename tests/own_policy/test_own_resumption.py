@@ -8,8 +8,7 @@ from safetensors.numpy import load_file, save_file
 
 from cocal import Companion
 from cocal.models.loading import load_tokenizer
-from cocal.own_policy import companion as companion_module
-from cocal.own_policy import fitting, scoring
+from cocal.own_policy import fitting, scoring, states
 from micro import own_copy
 from own_rollouts import read_lines, run, write_lines
 
@@ -110,7 +109,7 @@ def test_scoring_goes_on_only_with_confidences_of_its_own_inputs(
     tmp_path, own, model, source, monkeypatch, change, flags, blocks
 ):
     """It is killed in the second of five blocks."""
-    monkeypatch.setattr(companion_module, "BLOCK", 7)
+    monkeypatch.setattr(states, "BLOCK", 7)
     monkeypatch.setattr(scoring, "ROWS", 14)
     seen = killed_at(monkeypatch, Companion, "score_encoded", 2, 2)
     command = ("score", "--companion", own.companion, "--model", model, source, tmp_path / "out.jsonl")

@@ -14,10 +14,11 @@ from cocal.errors import ContractError
 from cocal.integrations import jsonl
 from cocal.integrations.sample import LABELS
 from cocal.integrations.slime import dumps as slime
+from cocal.own_policy import evaluation
 from cocal.own_policy.encoding import Encoder
-from cocal.own_policy.evaluation import read_scored
 from cocal.own_policy.experience import experience_of
 from cocal.own_policy.formats import find
+from cocal.own_policy.scored import Reading
 
 
 def row(**values):
@@ -37,8 +38,8 @@ def test_labels_are_read_in_words(tmp_path, field):
     given += [(True, 1.0), (False, 0.0), (1, 1.0), (0.0, 0.0)]
     rows = [{**TEXT, "reward": None, field: value, "confidence": 0.25} for value, _ in given]
     path = lines(tmp_path / "mine.jsonl", *rows)
-    assert [sample.reward for sample in samples(path)] == [label for _, label in given]
-    assert read_scored(path, {}).correct.tolist() == [label == 1 for _, label in given]
+    assert [sample.label for sample in samples(path)] == [label for _, label in given]
+    assert evaluation.read(path, Reading({})).correct.tolist() == [label == 1 for _, label in given]
 
 
 def test_another_word_is_answered_with_the_remedy(tmp_path):
@@ -126,7 +127,7 @@ def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):
         assert len({sample.group for sample in found}) == 1
         assert notes == [f"{count} rows left out: its prompt or completion has no text"]
         assert all(sample.step == 1 for sample in found)
-    assert (found[0].asked, found[0].text) == ("What is 3 + 8?", "11")
+    assert (found[0].asked, found[0].response) == ("What is 3 + 8?", "11")
 
 
 def test_files_that_are_named_one_by_one_are_read_as_their_folder_is(tmp_path):
@@ -173,7 +174,7 @@ def test_rows_of_any_form_reach_the_companion(tmp_path, own):
 
 def test_one_reader_serves_the_import_too(tmp_path):
     (found,) = jsonl.read(lines(tmp_path / "7.jsonl", FIXED), "reward")
-    assert (found.asked, found.group, found.truncated, found.reward) == ("What is 6 + 8?", 11, True, 1.0)
+    assert (found.asked, found.group, found.truncated, found.label) == ("What is 6 + 8?", 11, True, 1.0)
     np.testing.assert_array_equal(found.logprobs, np.float32(FIXED["logprobs"]))
     for name in ("prompt_ids", "response_ids", "truncated", "group"):
         said = sentence(jsonl.read, lines(tmp_path / "7.jsonl", FIXED | {name: None}), "reward")

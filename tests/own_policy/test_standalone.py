@@ -19,7 +19,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features import extract
 from cocal.features.store import open_features
 from cocal.methods import companion_scores
-from cocal.own_policy import companion
+from cocal.own_policy import states as states_module
 from cocal.own_policy.encoding import Encoder
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
@@ -130,9 +130,9 @@ def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, mi
 
 def test_blocks_are_as_large_as_those_of_the_workflow():
     """The last digits of a state depend on the responses that are passed through the model with it."""
-    assert companion.BLOCK == extract._ROWS_PER_WRITE
-    assert companion.ROWS == companion_scores._ROWS
-    assert companion.ROWS % companion.BLOCK == 0
+    assert states_module.BLOCK == extract._ROWS_PER_WRITE
+    assert states_module.ROWS == companion_scores._ROWS
+    assert states_module.ROWS % states_module.BLOCK == 0
 
 
 def test_states_need_rollouts_in_the_order_of_their_steps(micro_policy, table):
@@ -190,7 +190,7 @@ def test_a_companion_is_pushed_by_the_hub_s_own_client(fitted, monkeypatch):
 
 
 def test_states_are_scored_as_responses_are(fitted, micro_policy, table):
-    from cocal.own_policy.companion import states_of
+    from cocal.own_policy.states import states_of
 
     encoder = fitted.encoder(micro_policy)
     samples = [_sample(row) for row in table.head(7).itertuples()]
@@ -204,7 +204,7 @@ def test_states_are_scored_as_responses_are(fitted, micro_policy, table):
 def _sample(row):
     from cocal.integrations.sample import Sample
 
-    return Sample("row", group=0, prompt_ids=np.array(row.prompt_ids), response_ids=np.array(row.response_ids))
+    return Sample(where="row", group=0, prompt_ids=np.array(row.prompt_ids), response_ids=np.array(row.response_ids))
 
 
 @pytest.mark.parametrize(
@@ -351,10 +351,10 @@ def test_texts_get_the_ids_that_were_sampled(fitted, micro_policy, rollouts, gol
     found = encoder.encode(
         [
             Sample(
-                "row",
+                where="row",
                 group=0,
                 prompt=Prompts("tiny").message("answer", texts[row.question_id]),
-                text=row.text,
+                response=row.text,
                 truncated=row.truncated,
             )
             for row in rollouts.itertuples()

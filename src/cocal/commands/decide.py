@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from cocal.own_policy.deciding import Pools, Reading
+    from cocal.own_policy.scored import Reading, Scored
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -78,7 +78,7 @@ def _add_files(way: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
     from cocal.commands.flags import field_mapping
-    from cocal.own_policy.deciding import Reading
+    from cocal.own_policy.scored import Reading
 
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
@@ -91,11 +91,12 @@ def run(options: argparse.Namespace) -> None:
 def _choose(options: argparse.Namespace, reading: "Reading") -> None:
     import numpy as np
 
-    from cocal.own_policy.deciding import classes_of, read_pools, rules, vote_shares, write_decisions
+    from cocal.own_policy.deciding import classes_of, rules, vote_shares, write_decisions
+    from cocal.own_policy.scored import read_scored
 
     voting = options.way == "vote"
     added = ("responses", "vote_share") if voting else ("responses",)
-    pools = read_pools(options.input, reading, added, answers=True)
+    pools = read_scored(options.input, reading, ("question",), added, answers=True)
     compared = voting or (pools.correct is not None and any(pools.answers))
     classes = classes_of(pools, options.domain) if compared else None
     chosen = rules(pools, classes)
@@ -126,15 +127,16 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
     from cocal.integrations.lines import NEEDED
     from cocal.metrics.abstention import fewest_questions
     from cocal.metrics.choices import best_of_n
-    from cocal.own_policy.deciding import read_pools, threshold_for, write_decisions
+    from cocal.own_policy.deciding import threshold_for, write_decisions
+    from cocal.own_policy.scored import read_scored
 
     if options.threshold is not None and (options.max_risk or options.delta):
         raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
     max_risk, delta = options.max_risk or 0.1, options.delta or 0.1
-    pools = read_pools(options.input, reading, ("decision",))
+    pools = read_scored(options.input, reading, ("question",), ("decision",))
     threshold = options.threshold
     if options.calibration:
-        calibration = read_pools(options.calibration, reading)
+        calibration = read_scored(options.calibration, reading, ("question",))
         threshold = threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
     rows = best_of_n(pools.question, pools.confidence)
     answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
@@ -169,13 +171,13 @@ def _abstain(options: argparse.Namespace, reading: "Reading") -> None:
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
 
 
-def _say_read(pools: "Pools") -> None:
+def _say_read(pools: "Scored") -> None:
     print(f"{pools.source}: {len(pools.question):,} responses to {len(pools.names):,} questions")
     for note in pools.notes:
         print(f"  {note}")
 
 
-def _say_accuracies(pools: "Pools", chosen: "Mapping[str, np.ndarray]", resamples: int) -> None:
+def _say_accuracies(pools: "Scored", chosen: "Mapping[str, np.ndarray]", resamples: int) -> None:
     from cocal.config.evaluation import MetricSettings
     from cocal.config.load import validate
     from cocal.metrics.shown import metric_text

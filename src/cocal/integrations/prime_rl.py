@@ -135,7 +135,7 @@ def _useless(trace: _Trace) -> str | None:
 
 def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: str) -> Sample:
     if why := _useless(trace):
-        return Sample(where, None, left_out=why)
+        return Sample.read(where, left_out=why)
     (last,) = (place for place, node in enumerate(trace.nodes) if node.sampled)
     path = [trace.nodes[place] for place in _path(trace.nodes, last, where)]
     ids = [one for node in path for one in node.token_ids]
@@ -145,17 +145,16 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"
         )
-    question = trace.task.key or trace.task.hash
-    with reading(where, {"prompt_ids": "token_ids", "response_ids": "token_ids"}):
-        return Sample(
-            where,
-            group,
-            question_id=None if question is None else str(question),
-            prompt_ids=ids[:-length],
-            response_ids=ids[-length:],
-            truncated=_truncated(trace),
-            reward=_reward(trace, reward, where),
-        )
+    return Sample.read(
+        where,
+        {"prompt_ids": "token_ids", "response_ids": "token_ids"},
+        group=group,
+        question_id=trace.task.key or trace.task.hash,
+        prompt_ids=ids[:-length],
+        response_ids=ids[-length:],
+        truncated=_truncated(trace),
+        reward=_reward(trace, reward, where),
+    )
 
 
 def _path(nodes: Sequence[_Node], last: int, where: str) -> list[int]:
