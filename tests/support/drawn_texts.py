@@ -1,4 +1,4 @@
-"""What every figure's test asks of its texts."""
+"""The check of every figure's texts: none lies on another or beyond the page."""
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure

@@ -59,7 +59,7 @@ NEEDED = {
     "response": ("response", "response_ids"),
     "label": ("correct", "reward"),
 }
-"""What a line may have to have, and the meanings that would do."""
+"""The things that a line may need, and the meanings any of which would do."""
 _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
 """Meanings of which a line needs one; if it has several, the first one is read."""
 _SAME = {"messages": "prompt", "input": "prompt"}
@@ -167,7 +167,7 @@ class Fields:
         return found
 
     def question(self, entry: Mapping[str, Any]) -> str | None:
-        """What tells the questions of lines apart: the id, or the prompt in any form; None without them."""
+        """A text that tells the questions of lines apart: the id, or the prompt in any form; None without them."""
         for meaning in ("question_id", *NEEDED["prompt"]):
             found = entry.get(self.taken.get(meaning, ""))
             if found is not None:

@@ -28,16 +28,18 @@ _CUT = {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens"
 
 
 def holds_steps(folder: Path) -> bool:
-    """Whether a folder is prime-rl's folder of rollouts."""
+    """True if a folder is prime-rl's folder of rollouts."""
     return any(folder.glob("step_*/train"))
 
 
 def files(folder: Path) -> dict[int, Path]:
     """File of each training step; steps that were only evaluated are left out."""
-    steps = numbered(folder, _STEP, f"step_1/train/all/{_FILE}")
-    places = {step: [path / "train" / subset / _FILE for subset in _SUBSETS] for step, path in steps.items()}
-    found = {step: next((file for file in of_step if file.exists()), None) for step, of_step in places.items()}
-    return {step: file for step, file in found.items() if file is not None}
+    found = {}
+    for step, path in numbered(folder, _STEP, f"step_1/train/all/{_FILE}").items():
+        of_step = [file for subset in _SUBSETS if (file := path / "train" / subset / _FILE).exists()]
+        if of_step:
+            found[step] = of_step[0]
+    return found
 
 
 def step_of(file: Path) -> int | None:
@@ -47,7 +49,7 @@ def step_of(file: Path) -> int | None:
 
 
 def is_episode(entry: Mapping[str, Any]) -> bool:
-    """Whether a line is an episode."""
+    """True if a line is an episode."""
     return {"task", "traces"} <= {*entry}
 
 

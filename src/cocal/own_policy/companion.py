@@ -155,7 +155,7 @@ class Companion:
         return np.concatenate(found)
 
     def encoder(self, policy: Policy, max_response_length: int | None = None) -> Encoder:
-        """What turns prompts and responses into the token ids of a policy.
+        """The encoder that turns prompts and responses into the token ids of a policy.
 
         Args:
             policy: The language model.

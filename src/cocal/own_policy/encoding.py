@@ -24,12 +24,12 @@ ORIGINS: dict[Origin, str] = {
     "restored": "texts without chat markers, which were put back",
     "text": "texts without a chat, tokenised as they are",
 }
-"""What the ids of prompts come from, in words."""
+"""The sources of the ids of prompts, in words."""
 
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
 _MARKER = re.compile(r"<\|[A-Za-z][\w ]*\|>|<(?:start|end)_of_turn>")
-"""What markers of chats look like in the templates of any model."""
+"""The form of chat markers in the templates of any model."""
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 """A prompt of so many characters that stands again in a response, after so many others at most, is told, and so is one
 of more than so few tokens with which a response begins."""
@@ -232,7 +232,7 @@ class Encoder:
 
     @cached_property
     def _forms(self) -> list[tuple[re.Pattern, tuple[str, ...], bool]]:
-        """What prompts look like whose special tokens were left out, with the roles of their messages."""
+        """Patterns of prompts whose special tokens were left out, with the roles of their messages and the mode."""
         forms = []
         for thinking in (self._thinking, not self._thinking):
             for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):

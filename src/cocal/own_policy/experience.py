@@ -15,7 +15,7 @@ from cocal.own_policy.encoding import ORIGINS, Encoder
 _TOGETHER = 2048
 """Number of responses that are tokenised together."""
 NO_LABEL = "the response has no label; give `correct` or a reward, or delete the row"
-"""What is said of a row of learning or evaluation without one."""
+"""The sentence about a row of learning or evaluation that has no label."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def tells_cut(sample: Sample) -> bool:
 
 
 def _group(sample: Sample) -> str:
-    """What tells the groups of one step apart."""
+    """A text that tells the groups of one step apart."""
     if sample.group is not None:
         return f"group {sample.group}"
     if sample.question_id is not None:
@@ -167,8 +167,8 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
 
 
 def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndarray:
-    rewards = rows["label"].to_numpy(dtype=np.float64)
-    correct, note = correctness(rewards, lambda place: rows["where"].iloc[place], above)
+    labels = rows["label"].to_numpy(dtype=np.float64)
+    correct, note = correctness(labels, lambda place: rows["where"].iloc[place], above)
     if correct.all() or not correct.any():
         raise ContractError(
             f"{rows['where'].iloc[0]}: all {len(correct):,} responses are {'correct' if correct[0] else 'wrong'}; a "
@@ -194,8 +194,7 @@ def _steps(rows: pd.DataFrame, notes: Counter) -> np.ndarray:
 
 
 def _sizes(sizes: pd.Series) -> str:
-    counts = Counter(sizes.tolist())
-    size, number = counts.most_common(1)[0]
-    others = len(sizes) - number
-    odd = f"; {others:,} have another size" if others else ""
+    counts = sizes.value_counts(sort=False)
+    size, number = counts.idxmax(), counts.max()
+    odd = f"; {len(sizes) - number:,} have another size" if number < len(sizes) else ""
     return f"{number:,} groups have {size} response{'s' if size > 1 else ''}{odd}"

@@ -18,7 +18,7 @@ ANSWER, BOXED = "answer", "boxed"
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read of a file of scored responses, and under which names.
+    """The fields that are read of a file of scored responses, and under which names.
 
     Attributes:
         mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).

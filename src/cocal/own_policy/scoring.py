@@ -31,7 +31,7 @@ IDS = "confidence_ids"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is scored, and how.
+    """The file that is scored, and how.
 
     Attributes:
         source: File of JSON lines.
@@ -55,7 +55,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a file of responses holds, from a first reading that computes nothing.
+    """The content of a file of responses, from a first reading that computes nothing.
 
     Attributes:
         rows: Number of responses.
@@ -72,7 +72,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What scoring found in a file, in the parts that an earlier run has scored too.
+    """Facts that scoring found in a file, in the parts that an earlier run has scored too.
 
     Attributes:
         origins: Number of responses by what their prompts' ids come from.

@@ -1,4 +1,4 @@
-"""What a step of TRL's GRPO trainer has produced: captured with its pooled states, and recorded."""
+"""The rollouts of a step of TRL's GRPO trainer: captured with their pooled states, and recorded."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -36,13 +36,13 @@ class RolloutCapture:
     _recorder: StepWriter | None = None
     """Writer of rollouts and states in the main process; None in the others."""
     online: "OnlineLearner | None" = None
-    """What learns from the rollouts of each step, in the main process; None without it, and in the others."""
+    """The learner from the rollouts of each step, in the main process; None without one, and in the others."""
     states_seconds: float = 0.0
     """Seconds of the passes over states, and of companions that learn from them, since somebody set this to 0."""
 
     @property
     def _own_engine(self) -> bool:
-        """Whether raw log-probabilities came with the rollouts, so that no pass has to give them."""
+        """True if raw log-probabilities came with the rollouts, so that no pass has to give them."""
         return False
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
@@ -98,7 +98,7 @@ class RolloutCapture:
         return None if states is None else torch.from_numpy(states).to(self._states_dtype)
 
     def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
-        """What this process's rollouts of TRL's batch are: prompt_ids, completion, states and text of each."""
+        """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch."""
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
         responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
         states = logprobs = [None] * len(responses)

@@ -95,7 +95,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
 
     @property
     def _own_engine(self) -> bool:
-        """Whether our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
+        """True if our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
         return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     def create_optimizer(self, model=None):
@@ -185,7 +185,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             self._recorder.wait()
 
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
-        """What is recorded of this process's rollouts and, for DCPO, where their confidence statements start."""
+        """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
         confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
         starts = [0] * len(rows)

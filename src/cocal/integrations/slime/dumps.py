@@ -24,7 +24,7 @@ class _Metadata(BaseModel):
 
 
 class _Finished(_Status):
-    """What is read of slime's `Sample.to_dict`, once the sample is finished, but for what `Sample` checks itself."""
+    """The fields of slime's finished `Sample.to_dict` that our `Sample` does not check itself."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 

@@ -37,7 +37,7 @@ from cocal.store import provenance
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What is recorded of a training, and where.
+    """Settings of a recording: the rollouts, states and companions that are kept of a training, and their folder.
 
     Attributes:
         folder: Folder that gets `rollouts/step-00001.parquet` and so on, `features.zarr` and `online`.

@@ -13,14 +13,16 @@ from huggingface_hub import HfApi, ModelCard
 
 import dumps
 from cocal import Companion
+from cocal.cli import main
 from cocal.companion.companions import load_companions, save_companions
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features import extract
 from cocal.features.store import open_features
+from cocal.integrations.sample import Sample
 from cocal.methods import companion_scores
 from cocal.own_policy import states as states_module
-from cocal.own_policy.encoding import Encoder
+from cocal.questions.prompts import Prompts
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 
@@ -31,21 +33,19 @@ SETTINGS = CompanionSettings(
 FLOAT32 = '{"dtype":"float32"}'
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def golds(own):
     return own.questions
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rollouts(own):
     return own.rollouts
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def study(tmp_path_factory, rollouts, golds, micro_checkpoint):
-    """What the workflow's commands make of these rollouts: features and companions."""
-    from cocal.cli import main
-
+    """Features and companions that the workflow's commands make of these rollouts."""
     folder = tmp_path_factory.mktemp("study")
     for step, rows in rollouts.groupby("step"):
         write_frame(folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
@@ -71,7 +71,7 @@ def study(tmp_path_factory, rollouts, golds, micro_checkpoint):
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def table(rollouts, golds) -> pd.DataFrame:
     """The same rollouts as a table of one's own, with exact ids."""
     texts = golds.set_index("question_id")["question"]
@@ -88,7 +88,7 @@ def table(rollouts, golds) -> pd.DataFrame:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fitted(micro_policy, table, golds) -> Companion:
     return Companion.fit(*micro_policy, table, settings=SETTINGS, questions=golds["question"], number_format="float32")
 
@@ -190,21 +190,14 @@ def test_a_companion_is_pushed_by_the_hub_s_own_client(fitted, monkeypatch):
 
 
 def test_states_are_scored_as_responses_are(fitted, micro_policy, table):
-    from cocal.own_policy.states import states_of
-
-    encoder = fitted.encoder(micro_policy)
-    samples = [_sample(row) for row in table.head(7).itertuples()]
-    rows = encoder.encode(samples)
-    states = states_of(micro_policy, fitted.about, rows, 16384)
-    expected = fitted.score(*micro_policy, table["prompt_ids"][:7], table["response_ids"][:7], target="group")
+    given = table["prompt_ids"][:7], table["response_ids"][:7]
+    rows = fitted.encoder(micro_policy).encode(
+        [Sample.read("row", prompt_ids=prompt, response_ids=response) for prompt, response in zip(*given, strict=True)]
+    )
+    states = states_module.states_of(micro_policy, fitted.about, rows, 16384)
+    expected = fitted.score(*micro_policy, *given, target="group")
     np.testing.assert_array_equal(fitted.score_states(states, target="group"), expected)
     assert fitted.score_states(states[:0]).shape == (0,)
-
-
-def _sample(row):
-    from cocal.integrations.sample import Sample
-
-    return Sample(where="row", group=0, prompt_ids=np.array(row.prompt_ids), response_ids=np.array(row.response_ids))
 
 
 @pytest.mark.parametrize(
@@ -343,26 +336,18 @@ def test_a_companion_that_is_nowhere_is_refused(name):
 
 def test_texts_get_the_ids_that_were_sampled(fitted, micro_policy, rollouts, golds):
     """A question in the policy's chat, and a response as text: the same ids, where the text says all."""
-    from cocal.integrations.sample import Sample
-    from cocal.questions.prompts import Prompts
-
-    texts = golds.set_index("question_id")["question"]
-    encoder: Encoder = fitted.encoder(micro_policy)
-    found = encoder.encode(
-        [
-            Sample(
-                where="row",
-                group=0,
-                prompt=Prompts("tiny").message("answer", texts[row.question_id]),
-                response=row.text,
-                truncated=row.truncated,
-            )
-            for row in rollouts.itertuples()
-        ]
-    )
-    same = 0
+    texts, prompts = golds.set_index("question_id")["question"], Prompts("tiny")
+    given = [
+        {
+            "prompt": prompts.message("answer", texts[row.question_id]),
+            "response": row.text,
+            "truncated": row.truncated,
+        }
+        for row in rollouts.itertuples()
+    ]
+    found = fitted.encoder(micro_policy).encode([Sample.read("row", **one) for one in given])
     for one, row in zip(found, rollouts.itertuples(), strict=True):
         assert one.prompt.tolist() == list(row.prompt_ids)
         assert (one.origin, one.exact, one.truncated) == ("chat", False, row.truncated)
-        same += one.response.tolist() == list(row.response_ids)
-    assert same > 0.5 * len(rollouts)
+    same = [one.response.tolist() == list(ids) for one, ids in zip(found, rollouts["response_ids"], strict=True)]
+    assert np.mean(same) > 0.5
