@@ -1,6 +1,7 @@
 """Token ids of prompts and responses: rows that the model cannot have read are refused, odd ones warned of."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog, line, mess
 def test_another_tokenizer_than_the_model_s_is_warned_of(own, caplog):
     for rows, strange in ((384, False), (400, False), (383, True), (500, True)):
         caplog.clear()
-        Encoder(own.policy.tokenizer, rows, frozenset({2}))
+        Encoder(SimpleNamespace(tokenizer=own.policy.tokenizer, vocabulary=rows, ends=frozenset({2})))
         assert (f"the tokenizer has 384 tokens, but the model's embedding has {rows} rows" in caplog.text) == strange
 
 
@@ -65,7 +66,7 @@ def test_another_tokenizer_than_the_model_s_is_warned_of(own, caplog):
 def encoder(own):
     """An encoder whose template refuses a chat of one word."""
     template = "{% if messages[0].content == 'no' %}{{ raise_exception('never no') }}{% endif %}" + TEMPLATE
-    return Encoder(own.policy.tokenizer, 384, own.policy.ends, template=template)
+    return Encoder(own.policy, template=template)
 
 
 def _sample(line, place):

@@ -128,21 +128,6 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, rol
     assert facts.cut == table["truncated"][last].mean()
 
 
-def test_intervals_are_those_of_resampled_questions(companion, rollouts):
-    table, states = rollouts
-    held = held_out(table)
-    rows = table[held].assign(confidence=companion.score_states(states)[held])
-    groups = [one for _, one in rows.groupby("question")]
-    draw = np.random.default_rng(0)
-    drawn = [
-        np.mean(pd.concat([groups[k] for k in draw.integers(0, len(groups), len(groups))])["correct"])
-        for _ in range(600)
-    ]
-    numbers = {one.metric: one for one in companion.about.held_out_all_steps.metrics}
-    found = numbers["accuracy"].lower, numbers["accuracy"].upper
-    np.testing.assert_allclose(found, np.quantile(drawn, [0.025, 0.975]), atol=0.015)
-
-
 def test_rollouts_without_steps_end_in_a_last_stage_too(micro_policy, rollouts):
     """Their order is that of training: the last tenth of the held-out responses."""
     table, states = rollouts

@@ -209,7 +209,7 @@ def test_groups_that_a_step_shares_lie_in_any_file(tmp_path):
 
 def test_rows_of_any_form_reach_the_companion(tmp_path, own):
     """Labels in words, chats and ids become one table of experience."""
-    encoder = Encoder(own.policy.tokenizer, own.policy.model.config.vocab_size, own.policy.ends)
+    encoder = Encoder(own.policy)
     rows = [LINE | {"correct": "yes"}, LINE | {"correct": "no", "group": 12}, TEXT | {"correct": "wrong", "step": 3.0}]
     found = [*samples(lines(tmp_path / "1.jsonl", *rows[:2])), *samples(lines(tmp_path / "2.jsonl", rows[2]))]
     table = experience_of(iter(found), encoder).rows

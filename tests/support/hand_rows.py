@@ -4,8 +4,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import torch
-
 from cocal.errors import ConfigError, ContractError
 from cocal.own_policy.formats import find
 
@@ -39,6 +37,8 @@ def lines(path: Path, *given) -> Path:
 
 def dump(folder: Path, *given) -> Path:
     """slime's dump of the first step."""
+    import torch  # most rows need none
+
     torch.save({"rollout_id": 0, "samples": list(given)}, folder / "0.pt")
     return folder / "0.pt"
 

@@ -168,9 +168,7 @@ class Companion:
         self.about.base_model.check(BaseModelFacts.of(policy.model.config))
         about = self.about
         return Encoder(
-            policy.tokenizer,
-            policy.vocabulary,
-            policy.ends,
+            policy,
             template=about.template,
             thinking=about.thinking,
             max_response_length=max_response_length or about.max_response_length,

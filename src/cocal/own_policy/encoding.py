@@ -4,17 +4,15 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import Sample, check_vocabulary
+from cocal.models.loading import Policy
 from cocal.models.template import template_fault
 from cocal.models.text import render
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {
@@ -65,9 +63,7 @@ class Encoder:
     markers of another model, are warned of, the first of each `encode` by its name.
 
     Args:
-        tokenizer: Tokenizer of the policy.
-        vocabulary: Number of rows of the policy's embedding.
-        ends: Token ids that end a response.
+        policy: The language model, with its tokenizer.
         template: Chat template in place of the tokenizer's own; if empty, there is none, and prompts are plain text,
             which begins as the tokenizer begins texts.
         thinking: Whether chats are rendered in thinking mode, where the template knows it.
@@ -80,14 +76,13 @@ class Encoder:
 
     def __init__(
         self,
-        tokenizer: "PreTrainedTokenizerBase",
-        vocabulary: int,
-        ends: frozenset[int],
+        policy: Policy,
         *,
         template: str | None = None,
         thinking: bool = False,
         max_response_length: int | None = None,
     ):
+        tokenizer, vocabulary = policy.tokenizer, policy.vocabulary
         if template is None and tokenizer.chat_template is None:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
@@ -105,10 +100,11 @@ class Encoder:
         self._template = template
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
-        self._ends = ends
+        self._ends = policy.ends
         self._thinking = thinking
         self.max_response_length = max_response_length
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
+        self._tokens = {*tokenizer.get_vocab()}
 
     def encode(self, samples: Sequence[Sample]) -> list[Encoded]:
         """The ids of every sample.
@@ -146,8 +142,8 @@ class Encoder:
     def _strange(self, sample: Sample) -> str | None:
         """A marker in a text that is neither a token nor written by the template."""
         marks = {mark for text in (sample.asked, sample.response) for mark in _MARKER.findall(text or "")}
-        known = str(self._template or self._tokenizer.chat_template)
-        return next((m for m in sorted(marks) if m not in self._tokens and m not in known), None)
+        written = str(self._template or self._tokenizer.chat_template)
+        return min((mark for mark in marks if mark not in self._tokens and mark not in written), default=None)
 
     def _one(self, sample: Sample, response: Sequence[int]) -> Encoded:
         prompt, origin = self._prompt(sample)
@@ -212,10 +208,6 @@ class Encoder:
             raise ContractError(
                 f"{sample.where}: the chat template refuses the chat ({reason}); correct or delete the row"
             ) from None
-
-    @cached_property
-    def _tokens(self) -> set[str]:
-        return {*self._tokenizer.get_vocab()}
 
     @cached_property
     def _end(self) -> list[int]:

@@ -108,9 +108,7 @@ def fit(
     policy = Policy(model.eval(), tokenizer)
     template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
     encoder = Encoder(
-        tokenizer,
-        policy.vocabulary,
-        policy.ends,
+        policy,
         template=template,
         thinking=reading.thinking,
         max_response_length=reading.max_response_length,
