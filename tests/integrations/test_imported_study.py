@@ -84,8 +84,17 @@ def snakemake(repository, folder, *targets, dry=False):
     command = ["--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "2"]
     command += ["--workflow-profile", str(repository / "profiles/default"), "--configfile", str(folder / "study.yaml")]
     command += ["--dry-run"] if dry else []
-    environment = os.environ
-    return started.snakemake([*command, "--", *targets], repository, {**environment})
+    return started.snakemake([*command, "--", *targets], repository, dict(os.environ))
+
+
+@pytest.fixture(scope="module")
+def results(repository, folder) -> Path:
+    """The files that companions learn from, made by true jobs."""
+    names = ("features/micro/grpo/rollouts.zarr", "features/micro/grpo/prompts.zarr", "costs/micro/train-grpo.json")
+    targets = [f"results/{name}" for name in (*names, "rollouts/micro/postcal")]
+    done = snakemake(repository, folder, *targets)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "results"
 
 
 def test_only_what_is_not_imported_is_trained(repository, folder):
@@ -100,26 +109,19 @@ def test_only_what_is_not_imported_is_trained(repository, folder):
     assert jobs["train_dcpo"] == "1"  # DCPO
 
 
-def test_the_rules_give_what_companions_learn_from(repository, folder):
-    features = "results/features/micro/grpo"
-    targets = [f"{features}/rollouts.zarr", f"{features}/prompts.zarr", "results/costs/micro/train-grpo.json"]
-    done = snakemake(repository, folder, *targets)
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = folder / "results"
+def test_the_rules_give_what_companions_learn_from(results):
     rollouts = read_rollouts(results / "rollouts/micro/grpo", results / "questions/smoke-train.parquet", 3)
-    check_features(rollouts, open_features(folder / targets[0]))
-    assert len(open_features(folder / targets[1])) == 3 * dumps.SETTINGS.questions_per_step
-    cost = json.loads((folder / targets[2]).read_text())
+    features = results / "features/micro/grpo"
+    check_features(rollouts, open_features(features / "rollouts.zarr"))
+    assert len(open_features(features / "prompts.zarr")) == 3 * dumps.SETTINGS.questions_per_step
+    cost = json.loads((results / "costs/micro/train-grpo.json").read_text())
     assert cost == {"seconds": 60.0, "items": 3, "device": "8 B200"}
     assert (results / "policies/micro/grpo/step-3/model.safetensors").exists()
     assert not (results / "runs").exists() or not any((results / "runs").rglob("*.parquet"))
 
 
-def test_postcal_answers_the_questions_that_the_rollouts_answered(repository, folder):
+def test_postcal_answers_the_questions_that_the_rollouts_answered(results):
     """Step by step, whatever schedule the other engine had (appendix B.2); the check of the study agrees."""
-    done = snakemake(repository, folder, "results/rollouts/micro/postcal")
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = folder / "results"
     questions = results / "questions/smoke-train.parquet"
     rollouts, resampled = (read_table(results / f"rollouts/micro/{name}", questions) for name in ("grpo", "postcal"))
     assert resampled["question_id"].tolist() == rollouts["question_id"].tolist()

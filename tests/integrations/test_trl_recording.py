@@ -67,7 +67,8 @@ def make(micro_checkpoint, questions, verifier):
     """Makes a trainer of the micro policy that asks what a study would ask, in the same order."""
 
     def trainer(folder: Path, output: Path, kind=Trainer, **options):
-        policy = load_policy(micro_checkpoint, training=True)
+        policy, arguments = load_policy(micro_checkpoint, training=True), trl_arguments(SETTINGS, "grpo", output)
+        arguments.reward_weights = [0.0, 1.0]
         order = question_schedule(len(questions), STEPS, SETTINGS.questions_per_step, SETTINGS.seed).ravel()
         rows = questions.iloc[order]
         messages = [[{"role": "user", "content": Prompts("tiny").message("answer", q)}] for q in rows["question"]]
@@ -81,18 +82,12 @@ def make(micro_checkpoint, questions, verifier):
             model=policy.model,
             processing_class=policy.tokenizer,
             reward_funcs=[_length, _correctness(verifier)],
-            args=_arguments(output),
+            args=arguments,
             train_dataset=Dataset.from_dict(data),
             **options,
         )
 
     return trainer
-
-
-def _arguments(output: Path):
-    arguments = trl_arguments(SETTINGS, "grpo", output)
-    arguments.reward_weights = [0.0, 1.0]
-    return arguments
 
 
 def _length(completions, **_) -> list[float]:
@@ -111,7 +106,7 @@ def recorded(make, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def of_study(tmp_path_factory, micro_checkpoint, questions, verifier) -> Path:
-    """What our own trainer records where TRL samples."""
+    """The recording of our own trainer where TRL samples."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))

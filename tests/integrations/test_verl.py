@@ -69,4 +69,4 @@ def test_the_ids_that_verl_sampled_reach_the_companion(own, tmp_path):
         assert [getattr(one, name).tolist() for one in found] == [[*map(int, ids)] for ids in rollouts[column]]
     assert [one.truncated for one in found] == rollouts["truncated"].tolist()
     assert [one.group for one in samples] == [f"group {name}" for name in rollouts["question_id"]]
-    assert [one.reward for one in samples] == rollouts["correct"].astype(float).tolist()
+    assert [one.label for one in samples] == rollouts["correct"].astype(float).tolist()

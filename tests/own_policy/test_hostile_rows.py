@@ -1,10 +1,8 @@
 """Rows that somebody else wrote: each is read, or refused by one sentence that names file and row."""
 
-import json
 import os
 import re
 import zipfile
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,38 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cocal.config.data import FileSettings
-from cocal.errors import ConfigError, ContractError
+from cocal.errors import ContractError
 from cocal.integrations import jsonl, prime_rl
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
+from cocal.own_policy import evaluation
 from cocal.own_policy.about import About
-from cocal.own_policy.deciding import Reading, read_pools
-from cocal.own_policy.evaluation import read_scored
-from cocal.own_policy.formats import find
+from cocal.own_policy.scored import Reading, read_scored
 from cocal.own_policy.scoring import Wanted, check
 from cocal.questions.files import load_files
 from cocal.store import parquet, read_frame, rows
 from cocal.store.contracts import JUDGEMENTS, RESPONSES
 from cocal.store.rows import entries
+from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 
-IDS = {"question_id": "q7", "prompt_ids": [5, 6, 7], "response_ids": [8, 9], "truncated": True, "group": 11}
-LINE = IDS | {"prompt": "What is 2 + 3?", "correct": True, "step": 4}
-TEXT = {
-    "messages": [{"role": "user", "content": "What is 4 + 9?"}],
-    "response": "It is 13.",
-    "reward": -1.0,
-    "finish_reason": "length",
-}
-FIXED = IDS | {"question": "What is 6 + 8?", "logprobs": [-0.5, -0.25], "reward": 1}
 SCORED = {"question_id": 3, "response": "So \\boxed{12}", "confidence": 0.75, "correct": False, "answer": "12"}
-QUESTION = {
-    "question": "What is 5 + 11?",
-    "answer": 16,
-    "aliases": ["sixteen"],
-    "id": "q2",
-    "subject": "sums",
-    "level": 4,
-}
+QUESTION = {"question": "What is 5 + 11?", "answer": 16, "aliases": ["sixteen"], "id": "q2"}
+QUESTION |= {"subject": "sums", "level": 4}
 NODES = [
     {"token_ids": [4, 5], "mask": [False, False], "sampled": False},
     {"parent": 0, "token_ids": [6, 7, 8], "mask": [False, True, True], "sampled": True},
@@ -62,17 +45,6 @@ TRACE = {
     "stop_condition": "agent_completed",
 }
 EPISODE = {"task": {}, "group": {"id": "g3"}, "traces": [TRACE]}
-SLIME = {
-    "group_index": 6,
-    "prompt": "What is 7 + 10?",
-    "tokens": [3, 4, 5, 6, 7],
-    "response_length": 2,
-    "loss_mask": [1, 1],
-    "rollout_log_probs": [-0.125, -0.75],
-    "reward": {"acc": 1.0},
-    "status": "truncated",
-    "metadata": {"question_id": "q5"},
-}
 DEEP: list = []
 for _ in range(150):
     DEEP = [DEEP]
@@ -108,22 +80,8 @@ ABOUT = About.model_construct(fields={}, max_response_length=None)
 """The part of a companion that scoring asks before it reads rows."""
 
 
-def lines(path: Path, *given) -> Path:
-    path.write_bytes(b"".join((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in given))
-    return path
-
-
 def of_lines(name):
     return lambda folder, *given: lines(folder / name, *given)
-
-
-def dump(folder: Path, *given) -> Path:
-    torch.save({"rollout_id": 0, "samples": list(given)}, folder / "0.pt")
-    return folder / "0.pt"
-
-
-def samples(place: Path, **mapping) -> list:
-    return list(find([place]).samples(mapping, Counter()))
 
 
 READERS = {
@@ -131,8 +89,12 @@ READERS = {
     "lines of texts": (of_lines("mine.jsonl"), TEXT, samples),
     "lines to score": (of_lines("in.jsonl"), LINE | TEXT, lambda path: check(Wanted(path, {}), ABOUT)),
     "lines to import": (of_lines("1.jsonl"), FIXED, lambda path: jsonl.read(path, "reward")),
-    "scored lines": (of_lines("out.jsonl"), SCORED, lambda path: read_scored(path, {})),
-    "lines to decide": (of_lines("out.jsonl"), SCORED, lambda path: read_pools(path, Reading({}), answers=True)),
+    "scored lines": (of_lines("out.jsonl"), SCORED, lambda path: evaluation.read(path, Reading({}))),
+    "lines to decide": (
+        of_lines("out.jsonl"),
+        SCORED,
+        lambda path: read_scored(path, Reading({}), ["question"], answers=True),
+    ),
     "prime-rl": (of_lines("traces.jsonl"), EPISODE, lambda path: list(prime_rl.read(path, None))),
     "slime": (dump, SLIME, lambda path: slime.read(path, "acc")),
     "questions": (
@@ -171,15 +133,6 @@ def refusal(name: str, folder: Path, bad) -> str | None:
     said = sentence(read, path)
     assert said is None or (f"{path}: {ROW.get(name, 'line 2')}" in said and len(said) < 1_000)
     return said
-
-
-def sentence(read, *given) -> str | None:
-    """What is said about something that cannot be read; None if it can. Any other error is raised."""
-    try:
-        read(*given)
-    except (ContractError, ConfigError) as error:
-        return str(error)
-    return None
 
 
 @pytest.mark.parametrize("name", READERS)

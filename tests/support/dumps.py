@@ -49,31 +49,21 @@ def sampled(policy: Policy, questions: pd.DataFrame) -> pd.DataFrame:
 
 
 def slime_samples(frame: pd.DataFrame, tokenizer) -> list[dict]:
-    """One step as slime's samples (`Sample.to_dict`), all documented fields."""
+    """One step as slime's samples (`Sample.to_dict`): the fields that are read, and some of the others."""
     return [
         {
             "group_index": place // GROUP,
             "index": place,
             "prompt": tokenizer.decode(row.prompt_ids),
             "tokens": [*row.prompt_ids, *row.response_ids],
-            "multimodal_inputs": None,
             "response": tokenizer.decode(row.response_ids),
             "response_length": row.length,
             "label": "unused",
             "reward": {"acc": float(row.correct)},
             "loss_mask": [1] * row.length,
-            "weight_versions": ["1"],
             "rollout_log_probs": [float(value) for value in row.logprobs],
-            "rollout_routed_experts": None,
-            "remove_sample": False,
-            "teacher_log_probs": None,
             "status": "truncated" if row.truncated else "completed",
             "metadata": {},
-            "train_metadata": None,
-            "session_id": None,
-            "non_generation_time": 0.0,
-            "spec_info": {"spec_accept_token_num": 0},
-            "prefix_cache_info": {"cached_tokens": 0},
         }
         for place, row in enumerate(frame.itertuples())
     ]

@@ -15,16 +15,14 @@ from cocal.metrics.abstention import fewest_questions
 from cocal.metrics.choices import best_of_n
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.deciding import (
-    Pools,
-    Reading,
     accuracies,
     classes_of,
-    read_pools,
     rules,
     threshold_for,
     vote_shares,
     write_decisions,
 )
+from cocal.own_policy.scored import Reading, Scored, read_scored
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -47,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
 def _choose(options: argparse.Namespace, reading: Reading) -> None:
     voting = options.way == "vote"
     added = ("responses", "vote_share") if voting else ("responses",)
-    pools = read_pools(options.input, reading, added, answers=True)
+    pools = read_scored(options.input, reading, ("question",), added, answers=True)
     compared = voting or (pools.correct is not None and any(pools.answers))
     classes = classes_of(pools, options.domain) if compared else None
     chosen = rules(pools, classes)
@@ -74,10 +72,10 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     if options.threshold is not None and (options.max_risk or options.delta):
         raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
     max_risk, delta = options.max_risk or 0.1, options.delta or 0.1
-    pools = read_pools(options.input, reading, ("decision",))
+    pools = read_scored(options.input, reading, ("question",), ("decision",))
     threshold = options.threshold
     if options.calibration:
-        calibration = read_pools(options.calibration, reading)
+        calibration = read_scored(options.calibration, reading, ("question",))
         threshold = threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
     rows = best_of_n(pools.question, pools.confidence)
     answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
@@ -112,13 +110,13 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
 
 
-def _say_read(pools: Pools) -> None:
+def _say_read(pools: Scored) -> None:
     print(f"{pools.source}: {len(pools.question):,} responses to {len(pools.names):,} questions")
     for note in pools.notes:
         print(f"  {note}")
 
 
-def _say_accuracies(pools: Pools, chosen: Mapping[str, np.ndarray], resamples: int) -> None:
+def _say_accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], resamples: int) -> None:
     if pools.correct is None:
         print("  The lines have no labels, so the accuracy is unknown.")
         return

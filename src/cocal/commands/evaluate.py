@@ -6,15 +6,18 @@ from cocal.commands.words import field_mapping
 from cocal.config.evaluation import MetricSettings
 from cocal.config.load import validate
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.own_policy.evaluation import NAMES, read_scored, report
+from cocal.own_policy.evaluation import NAMES, read, report
+from cocal.own_policy.scored import Reading
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
     settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
-    scored = read_scored(options.input, field_mapping(options.field), options.name, options.correct_above)
+    scored = read(
+        options.input, Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
+    )
     numbers = report(scored, options.output, settings).set_index("metric")
-    print(f"{options.input}: {len(scored.correct):,} responses to {len({*scored.questions}):,} questions")
+    print(f"{options.input}: {len(scored.correct):,} responses to {len(scored.names):,} questions")
     for note in scored.notes:
         print(f"  {note}")
     for metric, (title, meaning) in NAMES.items():

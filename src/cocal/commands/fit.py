@@ -9,7 +9,7 @@ from cocal.config.load import validate
 from cocal.integrations.lines import NEEDED
 from cocal.models.template import read_template
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.fitting import Reading, fit
+from cocal.own_policy.fitting import Reading
 from cocal.own_policy.formats import find
 from cocal.own_policy.models import Checkpoint
 from cocal.runtime.machine import fix_threads
@@ -38,19 +38,17 @@ def run(options: argparse.Namespace) -> None:
     depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": options.batch_tokens}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
     policy = checkpoint.load()
-    companion = Companion(
-        *fit(
-            policy.model,
-            policy.tokenizer,
-            options.rollouts,
-            settings=settings,
-            reading=reading,
-            layer=options.layer,
-            number_format=options.states,
-            batch_tokens=options.batch_tokens,
-            base_model=checkpoint.facts(policy),
-            run=run_folder.path,
-        )
+    companion = Companion.fit(
+        policy.model,
+        policy.tokenizer,
+        options.rollouts,
+        settings=settings,
+        reading=reading,
+        layer=options.layer,
+        number_format=options.states,
+        batch_tokens=options.batch_tokens,
+        base_model=checkpoint.facts(policy),
+        run=run_folder.path,
     )
     companion.save_pretrained(options.output)
     run_folder.publish({})

@@ -62,14 +62,14 @@ def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: O
     Raises:
         ContractError: if a dump is invalid; the message names file and sample.
     """
-    steps = len(dumps.files)
+    steps, read = len(dumps.files), FORMATS[dumps.format].read
     recorder = RolloutRecorder(run, steps, outputs.attributes)
     todo = recorder.missing()
     progress = Progress("step", steps, done=steps - len(todo))
     with recorder:
         for step in todo:
             path = dumps.files[step]
-            frame = tables.table(step, FORMATS[dumps.format].read(path, dumps.reward_key), str(path))
+            frame = tables.table(step, read(path, dumps.reward_key), str(path))
             recorder.write(frame)
             accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
             progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")

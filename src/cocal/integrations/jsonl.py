@@ -20,7 +20,7 @@ from cocal.integrations.sample import Sample
 from cocal.store.rows import entries, numbered
 
 _NEEDED = ("prompt_ids", "response_ids", "truncated", "group")
-_NAMES = (*_NEEDED, "question_id", "logprobs")
+_FIELDS = {name: name for name in (*_NEEDED, "question_id", "logprobs", "prompt")} | {"input": "question"}
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -38,11 +38,10 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     Raises:
         ContractError: if a line is invalid; the message names file, line and field.
     """
-    names = {name: name for name in _NAMES} | {"reward": reward_key}
-    fields = {name: Fields(names | {"prompt": name}, ()) for name in ("question", "prompt")}
+    fields = Fields(_FIELDS | {"reward": reward_key})
     samples = []
     for where, _, entry in entries(path):
         if missing := [name for name in _NEEDED if entry.get(name) is None]:
             raise ContractError(f"{where}: field {missing[0]!r} is missing")
-        samples.append(fields["question" if entry.get("question") else "prompt"].sample(entry, where))
+        samples.append(fields.sample(entry, where))
     return samples

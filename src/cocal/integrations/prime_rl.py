@@ -27,16 +27,18 @@ _CUT = {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens"
 
 
 def holds_steps(folder: Path) -> bool:
-    """Whether a folder is prime-rl's folder of rollouts."""
+    """True if a folder is prime-rl's folder of rollouts."""
     return any(folder.glob("step_*/train"))
 
 
 def files(folder: Path) -> dict[int, Path]:
     """File of each training step; steps that were only evaluated are left out."""
-    steps = numbered(folder, _STEP, f"step_1/train/all/{_FILE}")
-    places = {step: [path / "train" / subset / _FILE for subset in _SUBSETS] for step, path in steps.items()}
-    found = {step: next((file for file in of_step if file.exists()), None) for step, of_step in places.items()}
-    return {step: file for step, file in found.items() if file is not None}
+    found = {}
+    for step, path in numbered(folder, _STEP, f"step_1/train/all/{_FILE}").items():
+        of_step = [file for subset in _SUBSETS if (file := path / "train" / subset / _FILE).exists()]
+        if of_step:
+            found[step] = of_step[0]
+    return found
 
 
 def step_of(file: Path) -> int | None:
@@ -46,7 +48,7 @@ def step_of(file: Path) -> int | None:
 
 
 def is_episode(entry: Mapping[str, Any]) -> bool:
-    """Whether a line is an episode."""
+    """True if a line is an episode."""
     return {"task", "traces"} <= {*entry}
 
 
@@ -134,7 +136,7 @@ def _useless(trace: _Trace) -> str | None:
 
 def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: str) -> Sample:
     if why := _useless(trace):
-        return Sample(where, None, left_out=why)
+        return Sample.read(where, left_out=why)
     (last,) = (place for place, node in enumerate(trace.nodes) if node.sampled)
     path = [trace.nodes[place] for place in _path(trace.nodes, last, where)]
     ids = [one for node in path for one in node.token_ids]
@@ -144,17 +146,16 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"
         )
-    question = trace.task.key or trace.task.hash
-    with reading(where, {"prompt_ids": "token_ids", "response_ids": "token_ids"}):
-        return Sample(
-            where,
-            group,
-            question_id=None if question is None else str(question),
-            prompt_ids=ids[:-length],
-            response_ids=ids[-length:],
-            truncated=_truncated(trace),
-            reward=_reward(trace, reward, where),
-        )
+    return Sample.read(
+        where,
+        {"prompt_ids": "token_ids", "response_ids": "token_ids"},
+        group=group,
+        question_id=trace.task.key or trace.task.hash,
+        prompt_ids=ids[:-length],
+        response_ids=ids[-length:],
+        truncated=_truncated(trace),
+        reward=_reward(trace, reward, where),
+    )
 
 
 def _path(nodes: Sequence[_Node], last: int, where: str) -> list[int]:

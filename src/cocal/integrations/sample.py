@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY
 from numbers import Integral, Real
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import ConfigDict, PlainValidator, ValidationInfo, field_validator
-from pydantic.dataclasses import dataclass
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
-from cocal.store.rows import shown
+from cocal.store.rows import reading, shown
 
 LONGEST = 2**20
 """Tokens of a prompt or of a response."""
@@ -21,6 +19,10 @@ LABELS = {
     **dict.fromkeys(("false", "incorrect", "wrong", "no", "0", "0.0"), 0.0),
 }
 """Words that are read as labels, whatever their capitals."""
+COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn", "completed", "finished")
+"""Finish reasons of a response that the policy ended itself."""
+CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
+"""Finish reasons of a response that was cut at the length limit."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 
 
@@ -35,9 +37,9 @@ def _token_ids(values: Any) -> np.ndarray:
         raise ValueError("is empty")
     if ids.size > LONGEST:
         raise ValueError(f"has {ids.size:,} token ids; at most {LONGEST:,} are read")
-    if ids.min() < 0 or ids.max() >= 2**31:
-        place = int(np.flatnonzero((ids < 0) | (ids >= 2**31))[0])
-        raise ValueError(f"is {ids[place]} at token {place}, which is no token id")
+    outside = np.flatnonzero((ids < 0) | (ids >= 2**31))
+    if outside.size:
+        raise ValueError(f"is {ids[outside[0]]} at token {outside[0]}, which is no token id")
     return ids.astype(np.int64, copy=False)
 
 
@@ -67,7 +69,9 @@ def _text(value: Any) -> str:
     return value
 
 
-def _chat(value: Any) -> tuple[Mapping[str, str], ...]:
+def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
+    if isinstance(value, str):
+        return _text(value)
     if not isinstance(value, (list, tuple, np.ndarray)) or not len(value):
         raise ValueError("is neither a text nor a list of messages")
     return tuple(_message(place, message) for place, message in enumerate(value))
@@ -80,8 +84,12 @@ def _message(place: int, message: Any) -> Mapping[str, str]:
         raise ValueError(f"has a message without a text as 'role' and 'content' (message {place})") from None
 
 
-def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
-    return _text(value) if isinstance(value, str) else _chat(value)
+def _joined(said: str | tuple[Mapping[str, str], ...]) -> str:
+    return said if isinstance(said, str) else "\n".join(message["content"] for message in said)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> float:
@@ -95,38 +103,50 @@ def _number(value: Any) -> float:
     raise ValueError(f"is not a finite number: {shown(value)}")
 
 
+def _truth(value: Any, words: Mapping[str, float]) -> float | None:
+    found = words.get(value.strip().lower()) if isinstance(value, str) else value
+    return float(found) if isinstance(found, (Real, np.bool_)) and found in (0, 1) else None
+
+
 def _label(value: Any) -> float:
-    word = value.strip().lower() if isinstance(value, str) else None
-    if word in LABELS:
-        return LABELS[word]
-    if isinstance(value, (Real, np.bool_)) and value in (0, 1):
-        return float(value)
-    raise ValueError(
-        f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
-    )
-
-
-def _reward(value: Any) -> float:
-    if isinstance(value, str):
-        word = value.strip().lower()
-        try:
-            return LABELS[word] if word in LABELS else _number(float(word))
-        except ValueError:
-            raise ValueError(f"is {shown(value)}, neither a finite number nor a label ({_WORDS})") from None
-    return _number(value)
+    if (found := _truth(value, LABELS)) is None:
+        raise ValueError(
+            f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
+        )
+    return found
 
 
 def _flag(value: Any) -> bool:
-    word = value.strip().lower() if isinstance(value, str) else None
-    if word in ("true", "false"):
-        return word == "true"
-    if isinstance(value, (Real, np.bool_)) and value in (0, 1):
-        return bool(value)
-    raise ValueError(f"is {shown(value)}, neither true nor false")
+    if (found := _truth(value, {"true": 1.0, "false": 0.0})) is None:
+        raise ValueError(f"is {shown(value)}, neither true nor false")
+    return bool(found)
+
+
+def _reward(value: Any) -> float:
+    if not isinstance(value, str):
+        return _number(value)
+    word = value.strip().lower()
+    try:
+        return LABELS[word] if word in LABELS else _number(float(word))
+    except ValueError:
+        raise ValueError(f"is {shown(value)}, neither a finite number nor a label ({_WORDS})") from None
+
+
+def _confidence(value: Any) -> float:
+    found = _number(value)
+    if isinstance(value, bool) or not 0 <= found <= 1:
+        raise ValueError(f"is {shown(value)}, not a confidence from 0 to 1")
+    return found
+
+
+def _answer(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"is {shown(value)}, neither a text nor a number")
+    return str(value).strip() or None
 
 
 def _step(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 2**31 or value != int(value):
+    if not _is_number(value) or not 0 <= value < 2**31 or value != int(value):
         raise ValueError(f"is {shown(value)}, not the number of a rollout step")
     return int(value)
 
@@ -134,23 +154,26 @@ def _step(value: Any) -> int:
 def _name(value: Any) -> int | str:
     if isinstance(value, str):
         return _text(value)
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+    if not _is_number(value) or not (isinstance(value, Integral) or math.isfinite(value)):
         raise ValueError(f"is {shown(value)}, neither a number nor a text")
-    return int(value) if float(value).is_integer() else str(value)
+    return int(value) if value == int(value) else str(value)
+
+
+def _finish_reason(value: Any) -> str | None:
+    found = value.get("type") if isinstance(value, Mapping) else value  # SGLang: {"type": "stop", "matched": 151645}
+    if not isinstance(found, str):
+        raise ValueError("is no text, such as stop or length")
+    return found.strip().lower() or None
 
 
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
 LogProbabilities = Annotated[np.ndarray, PlainValidator(_log_probabilities)]
 """Raw log-probabilities, float32 (n,); what is above 0 by rounding becomes 0."""
-Text = Annotated[str, PlainValidator(_text)]
-"""A text that can be encoded."""
-Chat = Annotated[tuple[Mapping[str, str], ...], PlainValidator(_chat)]
-"""At least one message, each with `role` and `content`."""
 Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_said)]
-"""A text or a chat."""
+"""A text that can be encoded, or a chat: at least one message, each with `role` and `content`."""
+Text = Annotated[str, PlainValidator(lambda value: _joined(_said(value)))]
+"""A text that can be encoded; of a chat, the texts of its messages."""
 Number = Annotated[float, PlainValidator(_number)]
 """A finite number."""
 Label = Annotated[float, PlainValidator(_label)]
@@ -159,51 +182,71 @@ Reward = Annotated[float, PlainValidator(_reward)]
 """A finite number, also as a text, or a label in words (`LABELS`)."""
 Flag = Annotated[bool, PlainValidator(_flag)]
 """true or false, also as 1 or 0 or as these words."""
-Step = Annotated[int, PlainValidator(_step)]
-"""The number of a rollout step."""
 Name = Annotated[int | str, PlainValidator(_name)]
 """A number or a text that tells one thing from others."""
 
 
-@dataclass(frozen=True, config=ConfigDict(arbitrary_types_allowed=True))
-class Sample:
-    """One response of a dump. Readers make it within `cocal.store.rows.reading`, which names the row of a wrong value.
+class Sample(BaseModel):
+    """One response of a dump. `Sample.read` makes it and names the row of a wrong value.
 
     Attributes:
         where: File and place in it, for error messages.
         group: Number or name of the group, equal for the responses to one question of the step; None where the dump
             does not say.
-        prompt: Text that holds the question, where the dump gives it as a text.
-        messages: The prompt as a chat, each message with `role` and `content`, where the dump has it so.
-        question_id: Id of the question, or None.
+        prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
+        question_id: Id of the question, or None.
+        response: Text of the response; of a chat, the texts of its messages.
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
             text.
-        text: Text of the response, where the dump has no ids.
-        truncated: Whether the response was cut at the length limit; None where the dump does not say.
         logprobs: Raw log-probabilities, float32 (length,), or None.
+        correct: 1 or 0 by the dump's verifier, or None.
         reward: Reward from the dump's verifier, or None.
-        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
         step: Rollout step, where the dump says it for every response.
+        finish_reason: How the engine says that the response ended, in small letters.
+        truncated: Whether the response was cut at the length limit; by default as the finish reason says, and None
+            where the dump does not say.
         left_out: Why this is no response to learn from, such as "its status is 'aborted'"; None if it is one. Such a
             sample may lack all else.
+        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
+        confidence: Confidence of a scored response in [0, 1], or None.
+        answer: Final answer, where it stands in a field of its own.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
     where: str
-    group: Name | None
-    _: KW_ONLY
-    prompt: Text | None = None
-    messages: Chat | None = None
-    question_id: str | None = None
+    group: Name | None = None
+    prompt: Said | None = None
     prompt_ids: TokenIds | None = None
+    question_id: Annotated[str, PlainValidator(lambda value: str(_name(value)))] | None = None
+    response: Text | None = None
     response_ids: TokenIds | None = None
-    text: Text | None = None
-    truncated: bool | None = None
     logprobs: LogProbabilities | None = None
-    reward: Number | None = None
+    correct: Label | None = None
+    reward: Reward | None = None
+    step: Annotated[int, PlainValidator(_step)] | None = None
+    finish_reason: Annotated[str | None, PlainValidator(_finish_reason)] | None = None
+    truncated: Flag | None = Field(None, validate_default=True)
+    left_out: str | None = Field(None, validate_default=True)
     raw: bool = False
-    step: Step | None = None
-    left_out: str | None = None
+    confidence: Annotated[float, PlainValidator(_confidence)] | None = None
+    answer: Annotated[str | None, PlainValidator(_answer)] | None = None
+
+    @classmethod
+    def read(cls, where: str, names: Mapping[str, str] | None = None, **values: Any) -> "Sample":
+        """The sample with these values; None and what is missing count alike.
+
+        Args:
+            where: File and row.
+            names: Names of the fields in the file, by those of the sample where they differ.
+            values: The row's values by the names of the sample.
+
+        Raises:
+            ContractError: if a value has the wrong form; the message names file, row, field and remedy.
+        """
+        with reading(where, names):
+            return cls(where=where, **values)
 
     @field_validator("logprobs")
     @classmethod
@@ -213,19 +256,24 @@ class Sample:
             raise ValueError(f"has {len(values)} values for {len(ids)} response tokens")
         return values
 
+    @field_validator("truncated")
+    @classmethod
+    def _as_it_ended(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        reason = info.data.get("finish_reason")
+        return reason not in COMPLETE if value is None and reason else value
+
+    @field_validator("left_out")
+    @classmethod
+    def _if_it_ended_otherwise(cls, value: str | None, info: ValidationInfo) -> str | None:
+        reason = info.data.get("finish_reason")
+        return f"it ended by {reason!r}" if value is None and reason not in (None, *COMPLETE, *CUT) else value
+
+    @property
+    def label(self) -> float | None:
+        """1 or 0 of a verdict, or a reward; None without one."""
+        return self.reward if self.correct is None else self.correct
+
     @property
     def asked(self) -> str | None:
         """The prompt as a text, of a chat the texts of its messages; None where the dump has only ids."""
-        if self.messages is not None:
-            return joined(self.messages)
-        return self.prompt
-
-
-def joined(said: str | tuple[Mapping[str, str], ...]) -> str:
-    """The text itself, or those of a chat's messages."""
-    return said if isinstance(said, str) else "\n".join(message["content"] for message in said)
-
-
-def as_prompt(said: str | tuple[Mapping[str, str], ...] | None) -> dict[str, Any]:
-    """What was said to the policy, as the field of `Sample` that it belongs to."""
-    return {"prompt" if said is None or isinstance(said, str) else "messages": said}
+        return None if self.prompt is None else _joined(self.prompt)

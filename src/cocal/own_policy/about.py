@@ -1,4 +1,4 @@
-"""What a saved companion says of itself: its `config.json`, and its model card."""
+"""The facts that a saved companion states: its `config.json`, and its model card."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -47,13 +47,8 @@ class BaseModelFacts(Model):
         Raises:
             ContractError: if a property differs; the message names it.
         """
-        words = {
-            "model_type": "type",
-            "hidden": "hidden width",
-            "blocks": "number of blocks",
-            "vocabulary": "vocabulary",
-        }
-        for name, word in words.items():
+        words = {"model_type": "type", "hidden": "hidden width", "blocks": "number of blocks"}
+        for name, word in (words | {"vocabulary": "vocabulary"}).items():
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
                 raise ContractError(
@@ -73,11 +68,11 @@ class About(Model):
     """Number format to which hidden states are rounded before they are read."""
     base_model: BaseModelFacts
     thinking: bool = False
-    """Whether chats are put into the template in thinking mode."""
+    """True if chats are put into the template in thinking mode."""
     template: str | None = None
     """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text."""
     notes: tuple[str, ...] = ()
-    """What the rollouts were, and what was assumed of them."""
+    """Sentences about the rollouts, and about what was assumed of them."""
     fields: dict[str, str] = {}
     """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
     correct_above: float | None = None

@@ -1,50 +1,30 @@
 """`Companion`: fitted companions in one object that scores responses, and is saved in the Hub's convention."""
 
 import hashlib
-import json
-import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
-from cocal.companion.companions import Companions, load_companions, with_weights
+from cocal.companion.companions import Companions, load_companions
 from cocal.config.evaluation import CompanionSettings, Target
-from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import pooled_states
-from cocal.features.formats import NumberFormat, decoded, encoded
-from cocal.features.store import Layout
+from cocal.errors import ContractError
+from cocal.features.formats import NumberFormat
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy
+from cocal.own_policy import saved
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.encoding import Encoded, Encoder
+from cocal.own_policy.fitting import fit
+from cocal.own_policy.states import ROWS, confidences, states_of
 from cocal.runtime.machine import best_device
-from cocal.store import read_document, read_provenance, write_document
-from cocal.store.atomic import atomic_path, usual_mode, write_text
-from cocal.store.damage import remedy, unreadable
-from cocal.store.provenance import file_digest
-from cocal.store.rows import reading
-from cocal.store.seal import stated_seal
 
 if TYPE_CHECKING:
     import pandas as pd
     from huggingface_hub import ModelCard
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-"""Files of a saved companion."""
-_DIGEST = "weights"
-"""Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
-BLOCK = 2048
-"""Number of responses whose states are computed together, as `cocal features` does."""
-ROWS = 4096
-"""Number of responses that are scored together, as `cocal predictions` does; a multiple of `BLOCK`. With the same
-numbers the same responses get the same confidences, to the last bit."""
 
 Prompt = str | Sequence[Mapping[str, str]] | Sequence[int] | np.ndarray
 """A prompt: the message of a user, a chat (messages with role and content), or exact token ids."""
@@ -92,8 +72,6 @@ class Companion:
         Raises:
             ContractError: if the rollouts are not usable; the message names file, row and remedy.
         """
-        from cocal.own_policy.fitting import fit
-
         return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
     @classmethod
@@ -110,9 +88,14 @@ class Companion:
         """
         companions = load_companions(folder)
         base = BaseModelFacts.of(model.config)
-        _check_width(companions, base)
+        spec, width = companions.spec, len(companions.spec.poolings) * base.hidden
+        if spec.inputs != width:
+            raise ContractError(
+                f"{base.name}: its states have width {base.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+                f"the companions read {spec.inputs}; give the model that they were fitted for"
+            )
         notes = (f"companions of a study ({Path(folder).name})",)
-        return cls(companions, About(spec=companions.spec, states=states, base_model=base, notes=notes))
+        return cls(companions, About(spec=spec, states=states, base_model=base, notes=notes))
 
     @property
     def members(self) -> list[tuple[Target, int]]:
@@ -126,12 +109,6 @@ class Companion:
         for name, tensor in sorted(self.companions.model.state_dict().items()):
             found.update(name.encode() + tensor.cpu().numpy().tobytes())
         return found.hexdigest()
-
-    @property
-    def default_target(self) -> Target:
-        """The target that is scored where none is named: binary, if it was fitted."""
-        targets = self.about.spec.settings.targets
-        return "binary" if "binary" in targets else targets[0]
 
     def score(
         self,
@@ -178,7 +155,7 @@ class Companion:
         return np.concatenate(found)
 
     def encoder(self, policy: Policy, max_response_length: int | None = None) -> Encoder:
-        """What turns prompts and responses into the token ids of a policy.
+        """The encoder that turns prompts and responses into the token ids of a policy.
 
         Args:
             policy: The language model.
@@ -191,9 +168,7 @@ class Companion:
         self.about.base_model.check(BaseModelFacts.of(policy.model.config))
         about = self.about
         return Encoder(
-            policy.tokenizer,
-            policy.vocabulary,
-            policy.ends,
+            policy,
             template=about.template,
             thinking=about.thinking,
             max_response_length=max_response_length or about.max_response_length,
@@ -209,11 +184,7 @@ class Companion:
         batch_tokens: int = 16384,
     ) -> np.ndarray:
         """Score at most `ROWS` responses whose ids are known, float64 (n,); see `score`."""
-        states = [
-            states_of(policy, self.about, rows[start : start + BLOCK], batch_tokens)
-            for start in range(0, len(rows), BLOCK)
-        ]
-        return self.score_states(np.concatenate(states), target=target, seed=seed)
+        return self.score_states(states_of(policy, self.about, rows, batch_tokens), target=target, seed=seed)
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere.
@@ -230,21 +201,7 @@ class Companion:
             ConfigError: if there is no such target or seed.
             ContractError: if the states have another width.
         """
-        chosen = self._chosen(target, seed)
-        states = np.ascontiguousarray(states, dtype=np.float32)
-        rounded = decoded(encoded(states, self.about.states), self.about.states)
-        parts = [self.companions.predict(rounded[k : k + ROWS])[chosen] for k in range(0, len(rounded), ROWS)]
-        return np.concatenate([np.empty((len(chosen), 0)), *parts], axis=1).mean(axis=0)
-
-    def _chosen(self, target: Target | None, seed: int | None) -> list[int]:
-        """Places of the members of a target, or of one seed of it."""
-        targets, seeds = self.about.spec.settings.targets, self.about.spec.settings.seeds
-        target = target or self.default_target
-        if target not in targets:
-            raise ConfigError(f"the companion has no target {target!r}; it was fitted for {', '.join(targets)}")
-        if seed is not None and seed not in seeds:
-            raise ConfigError(f"the companion has no seed {seed}; it has {', '.join(map(str, seeds))}")
-        return [k for k, member in enumerate(self.members) if member[0] == target and seed in (None, member[1])]
+        return confidences(self.companions, self.about, states, target, seed)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
@@ -258,41 +215,7 @@ class Companion:
             ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
                 not a companion's.
         """
-        from huggingface_hub import errors, hf_hub_download
-
-        name, folder = str(pretrained_model_name_or_path), Path(pretrained_model_name_or_path)
-        try:
-            files = {
-                file: folder / file if folder.is_dir() else Path(hf_hub_download(name, file, **options))
-                for file in (CONFIG, WEIGHTS)
-            }
-        except errors.HFValidationError:
-            reason = "there is no such folder, and it is no name on the Hub (owner/name)"
-        except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-            reason = f"neither a folder nor a companion that the Hub gives ({str(error).strip().splitlines()[0]})"
-        else:
-            return cls._of_files(name, files)
-        raise ContractError(f"{name}: {reason}; make one by `cocal fit`, or check the name")
-
-    @classmethod
-    def _of_files(cls, name: str, files: Mapping[str, Path]) -> Self:
-        """Read and check the files of a saved companion."""
-        for file in files.values():
-            if not file.exists():
-                raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
-        content = read_document(files[CONFIG], maker="`cocal fit`")
-        _check_digests(files[CONFIG], files[WEIGHTS])
-        try:
-            about = About.model_validate(content)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "content"
-            raise ContractError(f"{files[CONFIG]}: not a companion's settings ({place}: {first['msg']})") from None
-        try:
-            weights = load_file(files[WEIGHTS])
-        except (SafetensorError, OSError) as error:
-            raise ContractError(unreadable(files[WEIGHTS], "safetensors file", error)) from None
-        return cls(with_weights(about.spec, weights, files[WEIGHTS]), about)
+        return cls(*saved.read(str(pretrained_model_name_or_path), options))
 
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.
@@ -302,17 +225,7 @@ class Companion:
         Raises:
             ContractError: if the folder holds such files of something else than a companion.
         """
-        folder = Path(save_directory)
-        found = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
-        if found and not is_companion(folder):
-            raise ContractError(f"{folder}: its {found[0]} is not a companion's; save in a folder of its own")
-        with atomic_path(folder / WEIGHTS) as partial:
-            weights = {name: tensor.cpu().contiguous() for name, tensor in self.companions.model.state_dict().items()}
-            save_file(weights, partial, {"format": "pt"})
-            usual_mode(partial)
-        written = {_DIGEST: file_digest(folder / WEIGHTS)}
-        write_document(folder / CONFIG, self.about.model_dump(mode="json"), written)
-        write_text(folder / CARD, str(self.generate_model_card()))
+        saved.write(Path(save_directory), self.companions, self.about)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
         """Upload the companion to the Hub, in one commit to a repository that is made if need be.
@@ -341,60 +254,13 @@ class Companion:
         return ModelCard(self.about.card())
 
 
-def is_companion(folder: Path) -> bool:
-    """Whether a folder says that it is a saved companion."""
-    try:
-        found = json.loads((folder / CONFIG).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("model_type") == About.model_fields["model_type"].default
-
-
-def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_tokens: int) -> np.ndarray:
-    """Pooled states of responses, float32 (n, inputs), from one teacher-forced pass."""
-    spec = about.spec
-    layout = Layout(len(rows), (spec.layer,), spec.poolings, policy.hidden, len(rows), about.states)
-    found = pooled_states(policy, layout, [row.prompt for row in rows], [row.response for row in rows], batch_tokens)
-    return found.reshape(len(rows), -1)
-
-
 def _sample(where: str, prompt: Prompt, response: Response) -> Sample:
     """A prompt and a response of `Companion.score` as they would stand in a file."""
-    chat = isinstance(prompt, Sequence) and not isinstance(prompt, str) and prompt and isinstance(prompt[0], Mapping)
-    if isinstance(prompt, str) and not prompt.strip():
-        raise ContractError(f"{where}: the prompt is empty")
-    if isinstance(response, str) and not response:
-        raise ContractError(f"{where}: the response is empty")
-    of_prompt = "prompt" if isinstance(prompt, str) else "messages" if chat else "prompt_ids"
-    of_response = "text" if isinstance(response, str) else "response_ids"
-    with reading(where, {of_prompt: "prompt", of_response: "response"}):
-        return Sample(where, None, **{of_prompt: prompt, of_response: response})
-
-
-def _check_digests(config: Path, weights: Path) -> None:
-    """Compare the weights with the digest that the settings state; companions of older versions state none.
-
-    Raises:
-        ContractError: if the weights, or the settings' own seal, have changed since they were saved.
-    """
-    written = read_provenance(config).get(_DIGEST)
-    if written is None:
-        logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
-    elif stated_seal(config) is None:
-        raise ContractError(
-            f"{config}: the file has changed since it was saved (it has lost its seal); {remedy(config)}"
-        )
-    elif file_digest(weights) != written:
-        raise ContractError(
-            f"{weights}: the file has changed since it was saved (its digest is not the one in {CONFIG}); "
-            f"{remedy(weights)}"
-        )
-
-
-def _check_width(companions: Companions, base: BaseModelFacts) -> None:
-    width = len(companions.spec.poolings) * base.hidden
-    if companions.spec.inputs != width:
-        raise ContractError(
-            f"{base.name}: its states have width {base.hidden}, {width} with {' and '.join(companions.spec.poolings)}, "
-            f"but the companions read {companions.spec.inputs}; give the model that they were fitted for"
-        )
+    values, names = {}, {}
+    for what, given in (("prompt", prompt), ("response", response)):
+        if isinstance(given, str) and not (given.strip() or (given and what == "response")):
+            raise ContractError(f"{where}: the {what} is empty")
+        chat = isinstance(given, Sequence) and given and isinstance(given[0], Mapping)
+        field = what if isinstance(given, str) or chat else f"{what}_ids"
+        values[field], names[field] = given, what
+    return Sample.read(where, names, **values)

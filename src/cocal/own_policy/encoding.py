@@ -4,17 +4,15 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import Sample
+from cocal.models.loading import Policy
 from cocal.models.template import template_fault
 from cocal.models.text import check_tokens, render
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {
@@ -24,12 +22,12 @@ ORIGINS: dict[Origin, str] = {
     "restored": "texts without chat markers, which were put back",
     "text": "texts without a chat, tokenised as they are",
 }
-"""What the ids of prompts come from, in words."""
+"""The sources of the ids of prompts, in words."""
 
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
 _MARKER = re.compile(r"<\|[A-Za-z][\w ]*\|>|<(?:start|end)_of_turn>")
-"""What markers of chats look like in the templates of any model."""
+"""The form of chat markers in the templates of any model."""
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 """A prompt of so many characters that stands again in a response, after so many others at most, is told, and so is one
 of more than so few tokens with which a response begins."""
@@ -65,9 +63,7 @@ class Encoder:
     markers of another model, are warned of, the first of each `encode` by its name.
 
     Args:
-        tokenizer: Tokenizer of the policy.
-        vocabulary: Number of rows of the policy's embedding.
-        ends: Token ids that end a response.
+        policy: The language model, with its tokenizer.
         template: Chat template in place of the tokenizer's own; if empty, there is none, and prompts are plain text,
             which begins as the tokenizer begins texts.
         thinking: Whether chats are rendered in thinking mode, where the template knows it.
@@ -80,14 +76,13 @@ class Encoder:
 
     def __init__(
         self,
-        tokenizer: "PreTrainedTokenizerBase",
-        vocabulary: int,
-        ends: frozenset[int],
+        policy: Policy,
         *,
         template: str | None = None,
         thinking: bool = False,
         max_response_length: int | None = None,
     ):
+        tokenizer, vocabulary = policy.tokenizer, policy.vocabulary
         if template is None and tokenizer.chat_template is None:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
@@ -105,10 +100,11 @@ class Encoder:
         self._template = template
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
-        self._ends = ends
+        self._ends = policy.ends
         self._thinking = thinking
         self.max_response_length = max_response_length
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
+        self._tokens = {*tokenizer.get_vocab()}
 
     def encode(self, samples: Sequence[Sample]) -> list[Encoded]:
         """The ids of every sample.
@@ -118,7 +114,7 @@ class Encoder:
                 reply or cannot be put into the template; the message names file and row.
         """
         self._known.clear()  # the responses to one prompt lie near each other
-        texts = [sample.text for sample in samples if sample.response_ids is None]
+        texts = [sample.response for sample in samples if sample.response_ids is None]
         tokenised = iter(self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
         found = [
             self._one(sample, next(tokenised) if sample.response_ids is None else sample.response_ids)
@@ -145,33 +141,29 @@ class Encoder:
 
     def _strange(self, sample: Sample) -> str | None:
         """A marker in a text that is neither a token nor written by the template."""
-        chat = (message["content"] for message in sample.messages or ())
-        texts = (text for text in (sample.prompt, sample.text, *chat) if text and ("<" in text))
-        marks = {mark for text in texts for mark in _MARKER.findall(text)}
-        known = str(self._template or self._tokenizer.chat_template)
-        return next((m for m in sorted(marks) if m not in self._tokens and m not in known), None)
+        marks = {mark for text in (sample.asked, sample.response) for mark in _MARKER.findall(text or "")}
+        written = str(self._template or self._tokenizer.chat_template)
+        return min((mark for mark in marks if mark not in self._tokens and mark not in written), default=None)
 
     def _one(self, sample: Sample, response: Sequence[int]) -> Encoded:
         prompt, origin = self._prompt(sample)
         ids = np.asarray(response)
         if not len(ids):
             raise ContractError(f"{sample.where}: the response has no token; correct or delete the row")
-        ended, truncated = int(ids[-1]) in self._ends, sample.truncated
+        given, ended, truncated = sample.response_ids is not None, int(ids[-1]) in self._ends, sample.truncated
         if truncated is None:
             limit = self.max_response_length is not None and len(ids) >= self.max_response_length
-            truncated = not ended and (limit or sample.response_ids is not None)
-        if sample.response_ids is None and not truncated and not ended:
+            truncated = not ended and (limit or given)
+        if not (given or truncated or ended):
             ids = np.append(ids, self._end)
         check_tokens(sample.where, prompt, ids, self._vocabulary)
-        exact = origin == "ids" and sample.response_ids is not None
         prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
-        return Encoded(prompt, ids, bool(truncated), origin, exact)
+        return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids")
 
     def _prompt(self, sample: Sample) -> tuple[np.ndarray, Origin]:
         if sample.prompt_ids is not None:
-            return np.asarray(sample.prompt_ids), "ids"
-        chat = sample.messages and tuple((message["role"], message["content"]) for message in sample.messages)
-        key = (chat or sample.prompt, sample.raw)
+            return sample.prompt_ids, "ids"
+        key = (repr(sample.prompt), sample.raw)
         if key not in self._known:
             text, origin = self._text(sample)
             ids = np.asarray(self._ids(text, whole=self._template == ""), dtype=np.int32)
@@ -182,22 +174,21 @@ class Encoder:
 
     def _text(self, sample: Sample) -> tuple[str, Origin]:
         """The whole text of a prompt, and what it comes from."""
-        if sample.messages is not None:
-            return self._chat(sample), "chat"
         prompt = sample.prompt
+        if not isinstance(prompt, str):
+            return self._chat(sample), "chat"
         if self._template == "":
             return prompt, "text"
         if self._markers and self._markers.search(prompt):
             return prompt, "template"
         for pattern, roles, thinking in self._forms:
             if match := pattern.fullmatch(prompt):
-                chat = [{"role": role, "content": text} for role, text in zip(roles, match.groups(), strict=True)]
-                text = self._rendered(chat, thinking)
+                text = self._rendered(_messages(roles, match.groups()), thinking)
                 if self._plain(text) == prompt:
                     return text, "restored"
         if sample.raw:
             return prompt, "text"
-        return self._rendered([{"role": "user", "content": prompt}], self._thinking), "chat"
+        return self._rendered(_messages(["user"], [prompt]), self._thinking), "chat"
 
     def _chat(self, sample: Sample) -> str:
         if self._template == "":
@@ -205,22 +196,18 @@ class Encoder:
                 f"{sample.where}: the prompt is a chat, but there is no chat template; give prompts that are texts, or "
                 "a template when the companion is fitted (--template FILE)"
             )
-        if sample.messages[-1]["role"] == "assistant":
+        if sample.prompt[-1]["role"] == "assistant":
             raise ContractError(
                 f"{sample.where}: the chat ends with the assistant's reply; give the messages before it as the prompt, "
                 "and the reply as the response"
             )
         try:
-            return self._rendered(sample.messages, self._thinking)
+            return self._rendered(sample.prompt, self._thinking)
         except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ContractError(
                 f"{sample.where}: the chat template refuses the chat ({reason}); correct or delete the row"
             ) from None
-
-    @cached_property
-    def _tokens(self) -> set[str]:
-        return {*self._tokenizer.get_vocab()}
 
     @cached_property
     def _end(self) -> list[int]:
@@ -231,26 +218,22 @@ class Encoder:
     @cached_property
     def _markers(self) -> re.Pattern | None:
         """The special tokens that open and close the messages of the template."""
-        text = self._rendered([{"role": "user", "content": _USER}], self._thinking)
+        text = self._rendered(_messages(["user"], [_USER]), self._thinking)
         found = [token for token in self._tokenizer.all_special_tokens if token in text]
         return re.compile("|".join(map(re.escape, found))) if found else None
 
     @cached_property
     def _forms(self) -> list[tuple[re.Pattern, tuple[str, ...], bool]]:
-        """What prompts look like whose special tokens were left out, with the roles of their messages."""
+        """Patterns of prompts whose special tokens were left out, with the roles of their messages and the mode."""
         forms = []
         for thinking in (self._thinking, not self._thinking):
-            for roles in (("user",), ("system", "user")):
-                contents = [_SYSTEM, _USER][-len(roles) :]
-                chat = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
+            for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):
                 try:
-                    plain = self._plain(self._rendered(chat, thinking))
+                    plain = self._plain(self._rendered(_messages(roles, contents), thinking))
                 except Exception:  # templates are programs: some refuse a system message
                     continue
-                pattern = re.escape(plain)
-                for content in contents:
-                    pattern = pattern.replace(content, "(.*?)" if content == _SYSTEM else "(.*)")
                 if all(content in plain for content in contents):
+                    pattern = re.escape(plain).replace(_SYSTEM, "(.*?)").replace(_USER, "(.*)")
                     forms.append((re.compile(pattern, re.DOTALL), roles, thinking))
         return forms
 
@@ -266,10 +249,14 @@ class Encoder:
         return self._tokenizer.decode(self._ids(text), skip_special_tokens=True)
 
 
+def _messages(roles: Sequence[str], contents: Sequence[str]) -> list[dict[str, str]]:
+    return [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
+
+
 def _repeats(sample: Sample, found: Encoded) -> bool:
-    """Whether a response has its whole prompt near the beginning, which the policy would hardly have written."""
-    asked = sample.messages[-1]["content"] if sample.messages else sample.prompt
-    if sample.text and asked and len(asked) >= _SENTENCE and asked in sample.text[: len(asked) + _BEFORE]:
+    """True if a response has its whole prompt near the beginning, which the policy would hardly have written."""
+    asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
+    if sample.response and asked and len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]:
         return True
     prompt = found.prompt
     return _FEW < len(prompt) < len(found.response) and np.array_equal(found.response[: len(prompt)], prompt)

@@ -1,8 +1,7 @@
 """Quality of the confidences in a file: numbers with intervals, two plots, one page."""
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +13,13 @@ from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits.drawing.reliability import legend_entries, plot_reliability
 from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
-from cocal.integrations.lines import Fields, confidence
 from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.shown import csv_text, metric_text
-from cocal.own_policy.experience import correctness
 from cocal.own_policy.measures import LEAST_QUESTIONS
 from cocal.own_policy.quality import measured
+from cocal.own_policy.scored import Reading, Scored, read_scored
 from cocal.store import write_text
-from cocal.store.rows import entries
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,62 +52,21 @@ th, td { padding: 0.25em 0.8em 0.25em 0; text-align: left; border-bottom: 1px so
 td.number { text-align: right; white-space: nowrap; } .note { color: #5a5a5a; }"""
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Confidences and labels of a file.
-
-    Attributes:
-        source: The file.
-        questions: What tells the question of each response.
-        confidence: float64 (n,), NaN where there is none.
-        correct: bool (n,).
-        notes: What was read for what.
-    """
-
-    source: Path
-    questions: list[str]
-    confidence: np.ndarray
-    correct: np.ndarray
-    notes: tuple[str, ...]
-
-
-def read_scored(
-    source: Path, mapping: Mapping[str, str], field: str = "confidence", correct_above: float | None = None
-) -> Scored:
+def read(source: Path, reading: Reading) -> Scored:
     """Read confidences and labels.
 
-    Args:
-        source: JSON lines.
-        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
-        field: Name of the field of the confidence; null means that there is no valid one.
-        correct_above: A reward above this number is a correct response.
-
     Raises:
-        ContractError: if a row has no label, or its confidence is not from 0 to 1; the message names file and row.
+        ContractError: if a row has no label, its confidence is not from 0 to 1, or no row has one; the message names
+            file and row.
     """
-    fields, wheres, questions, confidences, rewards = None, [], [], [], []
-    for where, _, entry in entries(source):
-        if fields is None:
-            fields = Fields.of(entry, mapping, where, ("label",))
-        confidences.append(confidence(entry, field, where))
-        reward = fields.label(entry, where)
-        if reward is None:
-            raise ContractError(f"{where}: the response has no label; give `correct` or a reward, or delete the row")
-        wheres.append(int(where.rpartition(" ")[2]))
-        questions.append(fields.question(entry))
-        rewards.append(reward)
-    correct, note = correctness(np.array(rewards), lambda place: f"{source}: line {wheres[place]}", correct_above)
-    found = np.array(confidences)
-    if np.isnan(found).all():
-        raise ContractError(f"{source}: no response has a valid confidence in {field!r}; there is nothing to evaluate")
-    fields = replace(fields, unknown=tuple(name for name in fields.unknown if name != field))
-    notes = [f"fields: {fields}", f"labels: {note}"]
-    if len({*questions} - {None}) in range(1, LEAST_QUESTIONS):
-        notes.append(f"fewer than {LEAST_QUESTIONS} questions give no interval")
-    if None in questions:
-        notes.append("the lines name no question, so each counts as one; intervals are too narrow if questions repeat")
-        questions = [f"line {place}" for place in wheres]
-    return Scored(source, questions, found, correct, tuple(notes))
+    scored = read_scored(source, reading, ["label"])
+    if np.isnan(scored.confidence).all():
+        raise ContractError(
+            f"{source}: no response has a valid confidence in {reading.field!r}; there is nothing to evaluate"
+        )
+    if len(scored.names) < LEAST_QUESTIONS:
+        return replace(scored, notes=(*scored.notes, f"fewer than {LEAST_QUESTIONS} questions give no interval"))
+    return scored
 
 
 def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:
@@ -120,7 +76,8 @@ def report(scored: Scored, output: Path, settings: MetricSettings | None = None)
         The numbers (`cocal.own_policy.quality.measured`).
     """
     settings = settings or MetricSettings()
-    numbers = measured(scored.questions, scored.confidence, scored.correct, settings)
+    questions = np.array(scored.names, dtype=object)[scored.question]
+    numbers = measured(questions, scored.confidence, scored.correct, settings)
     bins = _bins(scored, settings.bins)
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / "numbers.csv", csv_text(numbers))
@@ -171,7 +128,7 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
     )
     handles = [*legend_entries(), *(Line2D([], [], label=name, **look) for name, (_, look) in curves.items())]
     figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.17 / height), ncols=3, **LEGEND)
-    rest = f"{int(valid.sum()):,} responses to {len({*scored.questions}):,} questions"
+    rest = f"{int(valid.sum()):,} responses to {len(scored.names):,} questions"
     figure.text(0.5, 0.04 / height, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
     return figure
 
@@ -202,7 +159,7 @@ def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> 
         )
     invalid = int(np.isnan(scored.confidence).sum())
     without = f" {invalid:,} of them have no valid confidence and count for the accuracy alone." if invalid else ""
-    head = f"{len(scored.correct):,} responses to {len({*scored.questions}):,} questions.{without}"
+    head = f"{len(scored.correct):,} responses to {len(scored.names):,} questions.{without}"
     title = escape(f"Quality of the confidences in {scored.source.name}")
     return "\n".join(
         [

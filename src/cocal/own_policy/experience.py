@@ -14,6 +14,8 @@ from cocal.own_policy.encoding import ORIGINS, Encoder
 
 _TOGETHER = 2048
 """Number of responses that are tokenised together."""
+NO_LABEL = "the response has no label; give `correct` or a reward, or delete the row"
+"""The sentence about a row of learning or evaluation that has no label."""
 
 
 @dataclass(frozen=True)
@@ -70,35 +72,22 @@ def experience_of(
             correct or all are wrong; the message names file and row.
     """
     notes = Counter() if notes is None else notes
-    gathered: list[dict] = []
-    origins: Counter = Counter()
+    gathered, origins = [], Counter()
     samples = iter(samples)
     while part := list(islice(samples, _TOGETHER)):
         for sample, encoded in zip(part, encoder.encode(part), strict=True):
-            if sample.reward is None:
-                raise ContractError(
-                    f"{sample.where}: the response has no label; give `correct` or a reward, or delete it"
-                )
+            if sample.label is None:
+                raise ContractError(f"{sample.where}: {NO_LABEL}")
             origins[encoded.origin, encoded.exact] += 1
-            gathered.append(
-                {
-                    "where": sample.where,
-                    "step": sample.step,
-                    "group": _group(sample),
-                    "question": _question(sample, encoded.prompt),
-                    "question_id": sample.question_id,
-                    "prompt_ids": encoded.prompt,
-                    "response_ids": encoded.response,
-                    "truncated": encoded.truncated,
-                    "known": tells_cut(sample),
-                    "reward": sample.reward,
-                }
-            )
+            row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "label")}
+            row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
+            row |= {"group": _group(sample), "question": _question(sample), "tells_cut": tells_cut(sample)}
+            gathered.append(row)
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
     rows["correct"] = _correct(rows, correct_above, notes)
-    has_steps = rows["step"].notna().any()
+    has_steps = bool(rows["step"].notna().any())
     rows["step"] = _steps(rows, notes)
     as_given = rows["step"].is_monotonic_increasing
     rows = rows.sort_values("step", kind="stable", ignore_index=True)
@@ -109,41 +98,45 @@ def experience_of(
     rows["length"] = rows["response_ids"].map(len)
     rows["response_id"] = np.arange(len(rows))
     said = [f"{count:,} prompts are {ORIGINS[origin]}" for (origin, _), count in origins.items()]
-    anew = sum(count for (_, exact), count in origins.items() if not exact)
-    if anew:
+    if anew := sum(count for (_, exact), count in origins.items() if not exact):
         said.append(
             f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
             "were sampled"
         )
-    if not rows["known"].all():
-        said.append(_cut(encoder.max_response_length, int(rows["truncated"].sum())))
+    told, limit = bool(rows["tells_cut"].all()), encoder.max_response_length
+    if not told and limit is None:
+        said.append(
+            "the files do not say which responses were cut at the limit, so none counts as cut (--max-response-length)"
+        )
+    elif not told:
+        said.append(
+            f"the files do not say which responses were cut: those without an end within {limit:,} tokens are, "
+            f"{rows['truncated'].sum():,}"
+        )
     said.append(_sizes(groups.size()))
-    known = encoder.max_response_length is not None or bool(rows["known"].all())
-    learnt = rows.drop(columns=["where", "group", "known", "reward"])
-    return Experience(learnt, (*notes, *said), as_given, bool(has_steps), known)
+    learnt = rows.drop(columns=["where", "group", "tells_cut", "label"])
+    return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
 
 
 def tells_cut(sample: Sample) -> bool:
-    """Whether a response says if it was cut at the length limit: in a field, or by the end token of its ids."""
+    """True if a response says whether it was cut at the length limit: in a field, or by the end token of its ids."""
     return sample.truncated is not None or sample.response_ids is not None
 
 
 def _group(sample: Sample) -> str:
-    """What tells the groups of one step apart."""
+    """A text that tells the groups of one step apart."""
     if sample.group is not None:
         return f"group {sample.group}"
     if sample.question_id is not None:
         return f"question {sample.question_id}"
-    if sample.messages is not None:
-        return repr([(message["role"], message["content"]) for message in sample.messages])
-    return sample.prompt if sample.prompt is not None else np.asarray(sample.prompt_ids).tobytes().hex()
+    return repr(sample.prompt) if sample.prompt is not None else sample.prompt_ids.tobytes().hex()
 
 
-def _question(sample: Sample, prompt: np.ndarray) -> str:
+def _question(sample: Sample) -> str:
     """The text by which training and validation are split."""
     if sample.asked is not None:
         return sample.asked
-    return sample.question_id if sample.question_id is not None else " ".join(map(str, prompt))
+    return sample.question_id if sample.question_id is not None else " ".join(map(str, sample.prompt_ids))
 
 
 def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:
@@ -174,8 +167,8 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
 
 
 def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndarray:
-    rewards = rows["reward"].to_numpy(dtype=np.float64)
-    correct, note = correctness(rewards, lambda place: rows["where"].iloc[place], above)
+    labels = rows["label"].to_numpy(dtype=np.float64)
+    correct, note = correctness(labels, lambda place: rows["where"].iloc[place], above)
     if correct.all() or not correct.any():
         raise ContractError(
             f"{rows['where'].iloc[0]}: all {len(correct):,} responses are {'correct' if correct[0] else 'wrong'}; a "
@@ -200,17 +193,8 @@ def _steps(rows: pd.DataFrame, notes: Counter) -> np.ndarray:
     return steps
 
 
-def _cut(limit: int | None, count: int) -> str:
-    if limit is None:
-        return (
-            "the files do not say which responses were cut at the limit, so none counts as cut (--max-response-length)"
-        )
-    return f"the files do not say which responses were cut: those without an end within {limit:,} tokens are, {count:,}"
-
-
 def _sizes(sizes: pd.Series) -> str:
-    counts = Counter(sizes.tolist())
-    size, number = counts.most_common(1)[0]
-    others = len(sizes) - number
-    odd = f"; {others:,} have another size" if others else ""
+    counts = sizes.value_counts(sort=False)
+    size, number = counts.idxmax(), counts.max()
+    odd = f"; {len(sizes) - number:,} have another size" if number < len(sizes) else ""
     return f"{number:,} groups have {size} response{'s' if size > 1 else ''}{odd}"

@@ -3,7 +3,7 @@
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -22,16 +22,16 @@ from cocal.features.extract import pooled_states
 from cocal.features.formats import NumberFormat, decoded
 from cocal.features.store import FeatureReader, open_features
 from cocal.features.writer import create_features
-from cocal.integrations.lines import Fields
-from cocal.integrations.sample import Sample
+from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.companion import BLOCK, Companion
 from cocal.own_policy.encoding import Encoder
 from cocal.own_policy.experience import Experience, experience_of
 from cocal.own_policy.formats import find
 from cocal.own_policy.measures import HeldOut, ResponseFacts
 from cocal.own_policy.quality import measured
+from cocal.own_policy.states import BLOCK, confidences, default_target
+from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.study.prefix import Prefix
 
@@ -108,9 +108,7 @@ def fit(
     policy = Policy(model.eval(), tokenizer)
     template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
     encoder = Encoder(
-        tokenizer,
-        policy.vocabulary,
-        policy.ends,
+        policy,
         template=template,
         thinking=reading.thinking,
         max_response_length=reading.max_response_length,
@@ -122,18 +120,18 @@ def fit(
         raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
     if states is not None and not experience.as_given:
         raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
-    texts = list(dict.fromkeys(experience.rows["question"])) if questions is None else list(questions)
-    held_out = in_validation(experience.rows["question"], texts, settings.validation_share, settings.split_seed)
-    _check_parts(experience.rows, held_out)
+    rows = experience.rows
+    texts = list(dict.fromkeys(rows["question"])) if questions is None else list(questions)
+    held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
+    _check_parts(rows, held_out)
+    at_layer = policy.blocks - 1 if layer is None else layer
+    if not 0 <= at_layer < policy.blocks:
+        raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
-        folder = run or Path(temporary)
-        at_layer = policy.blocks - 1 if layer is None else layer
-        if not 0 <= at_layer < policy.blocks:
-            raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
-        store = _states(policy, experience, at_layer, number_format, batch_tokens, folder / "states.zarr", states)
-        ((companions, _),) = fit_companions(
-            settings, store, experience.rows, texts, [Prefix(experience.last_step, experience.last_step)]
-        )
+        path = (run or Path(temporary)) / "states.zarr"
+        store = _states(policy, rows, at_layer, number_format, batch_tokens, path, states)
+        prefix = Prefix(experience.last_step, experience.last_step)
+        ((companions, _),) = fit_companions(settings, store, rows, texts, [prefix])
         about = About(
             spec=companions.spec,
             states=number_format,
@@ -145,8 +143,9 @@ def fit(
             correct_above=reading.correct_above,
             max_response_length=reading.max_response_length,
         )
-        found = _measured(Companion(companions, about), experience, store, held_out)
-    return companions, about.model_copy(update=found)
+        found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
+        scored = confidences(companions.to(best_device()), about, found)
+    return companions, about.model_copy(update=_measured(about, experience, held_out, scored))
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
@@ -157,30 +156,21 @@ def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: En
     """
     notes: Counter = Counter()
     if isinstance(rollouts, pd.DataFrame):
-        samples = _of_table(rollouts, reading.mapping, notes)
+        notes["a table"] += 1
+        given = rollouts.astype(object).where(rollouts.notna(), None).to_dict("records")
+        found = samples(((f"row {place}", row) for place, row in enumerate(given)), reading.mapping, notes)
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
-        found = find([Path(place) for place in places])
-        count = len(found.files)
-        notes[f"{count:,} file{'s' if count > 1 else ''} of {found.format}"] += 1
-        samples = found.samples(reading.mapping, notes)
-    return experience_of(samples, encoder, correct_above=reading.correct_above, notes=notes)
-
-
-def _of_table(table: pd.DataFrame, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
-    fields = None
-    for place, row in enumerate(table.to_dict("records")):
-        entry = {name: value for name, value in row.items() if not (np.isscalar(value) and pd.isna(value))}
-        where = f"row {place}"
-        if fields is None:
-            fields = Fields.of(row, mapping, where)
-            notes[f"a table; fields: {fields}"] += 1
-        yield fields.sample(entry, where)
+        files = find([Path(place) for place in places])
+        count = len(files.files)
+        notes[f"{count:,} file{'s' if count > 1 else ''} of {files.format}"] += 1
+        found = files.samples(reading.mapping, notes)
+    return experience_of(found, encoder, correct_above=reading.correct_above, notes=notes)
 
 
 def _states(
     policy: Policy,
-    experience: Experience,
+    rows: pd.DataFrame,
     layer: int,
     number_format: NumberFormat,
     batch_tokens: int,
@@ -192,13 +182,13 @@ def _states(
     A block is a rollout step where all have the same size: `cocal replay` reads step by step too, and the last digits
     of a state depend on what is passed through the model with it.
     """
-    rows, count = experience.rows, len(experience.rows)
-    sizes = {len(step) for _, step in rows.groupby("step")}
-    block_size = sizes.pop() if len(sizes) == 1 and rows["step"].nunique() > 1 else min(BLOCK, count)
-    if given is not None and given.shape != (count, len(RESPONSE_POOLINGS) * policy.hidden):
+    count, sizes = len(rows), rows["step"].value_counts()
+    block_size = int(sizes.iloc[0]) if len(sizes) > 1 and sizes.nunique() == 1 else min(BLOCK, count)
+    width = len(RESPONSE_POOLINGS) * policy.hidden
+    if given is not None and given.shape != (count, width):
         raise ContractError(
             f"states have shape {given.shape}, but {count} responses of a model of width {policy.hidden} need "
-            f"({count}, {len(RESPONSE_POOLINGS) * policy.hidden})"
+            f"({count}, {width})"
         )
     writer = create_features(
         path,
@@ -227,11 +217,7 @@ def _states(
 
 
 def _check_parts(rows: pd.DataFrame, held_out: np.ndarray) -> None:
-    """Refuse rollouts without a complete response on either side of the split, before hours of computing.
-
-    Raises:
-        ContractError: if there is none.
-    """
+    """Refuse rollouts without a complete response on either side of the split, before hours of computing."""
     complete = ~rows["truncated"].to_numpy()
     for side, purpose in ((~held_out, "to learn from"), (held_out, "to questions that are held out")):
         if not (side & complete).any():
@@ -243,7 +229,7 @@ def _check_parts(rows: pd.DataFrame, held_out: np.ndarray) -> None:
 
 
 def _measured(
-    companion: Companion, experience: Experience, store: FeatureReader, held_out: np.ndarray
+    about: About, experience: Experience, held_out: np.ndarray, scored: np.ndarray
 ) -> dict[str, HeldOut | ResponseFacts | None]:
     """Quality on the responses to validation questions, truncated ones included: of the last stage, and of all steps.
 
@@ -251,19 +237,20 @@ def _measured(
     name no steps, it is the last tenth of the responses.
 
     Args:
+        about: Settings of the companion.
+        experience: All responses.
         held_out: bool (n,), which responses answer validation questions.
+        scored: Confidences of the responses that are held out.
 
     Returns:
         The fields of `About`.
     """
-    spec, rows = companion.about.spec, experience.rows
+    settings, rows = about.spec.settings, experience.rows
     moment = rows["step" if experience.has_steps else "response_id"].to_numpy()
     moments = np.unique(moment[held_out])
     last = moment >= moments[-ceil(len(moments) / LAST_STAGE)]
-    places = np.flatnonzero(held_out)
-    found = decoded(store.take(places, spec.layer, spec.poolings), store.dtype)
     confidence = np.full(len(rows), np.nan)
-    confidence[places] = companion.score_states(found)
+    confidence[held_out] = scored
 
     def quality(chosen: np.ndarray) -> HeldOut:
         held = rows[chosen]
@@ -273,8 +260,8 @@ def _measured(
             responses=len(held),
             questions=held["question"].nunique(),
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
-            seeds=spec.settings.seeds,
-            target=companion.default_target,
+            seeds=settings.seeds,
+            target=default_target(settings),
         )
 
     stage = rows[last]

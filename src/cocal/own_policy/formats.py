@@ -3,27 +3,28 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import NamedTuple
 
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations import prime_rl
-from cocal.integrations.lines import Fields
+from cocal.integrations.lines import samples
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.store.parquet import columns_of
-from cocal.store.rows import entries, is_file, listed
+from cocal.store.rows import entries, is_file
 
-_KNOWN_COLUMNS = {"step", "prompt", "completion", "advantage", "mode"}
-"""Columns of TRL's completions that are no rewards."""
-
-
-_PRIME_RL = "prime-rl's traces"
+_PRIME_RL, _SLIME = "prime-rl's traces", "slime's dumps"
 _METADATA = "_metadata"
 """End of the name of the file in which open-instruct describes a run, beside its rollouts."""
+
+
+class _File(NamedTuple):
+    kind: str
+    path: Path
+    step: int | None
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,25 @@ class Found:
 
     def _of_file(self, path: Path, step: int | None, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
         if path.suffix == ".jsonl" and self.format != _PRIME_RL:
-            yield from _lines(path, mapping, notes)
+            for sample in samples(((where, entry) for where, _, entry in entries(path)), mapping, notes):
+                yield _in_file(sample, path) if sample.step is None else sample
             return
         if wrong := [meaning for meaning in mapping if meaning != "reward"]:
             raise ConfigError(f"--field {wrong[0]}=...: {self.format} have fields of their own; only reward fits")
+        reward = mapping.get("reward")
         if self.format == _PRIME_RL:
-            for sample in prime_rl.read(path, mapping.get("reward")):
-                yield replace(sample, step=step)
-            return
-        read = slime.read if path.suffix == ".pt" else trl.read
-        found = read(path, _reward_key(path, mapping, notes))
-        if not found:
-            raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
-        yield from (replace(sample, step=step, group=f"{path} {sample.group}") for sample in found)
+            found = prime_rl.read(path, reward)
+        elif self.format == _SLIME:
+            found = slime.read(path, reward or "reward")
+        else:
+            if reward is None and (reward := trl.reward_of(path)):
+                notes[f"fields: {reward} as reward"] += 1
+            found = trl.read(path, reward or "reward")
+            if not found:
+                raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
+        for sample in found:
+            dated = sample.model_copy(update={"step": step})
+            yield dated if self.format == _PRIME_RL else _in_file(dated, path)
 
 
 def find(places: Sequence[Path]) -> Found:
@@ -93,34 +100,32 @@ def find(places: Sequence[Path]) -> Found:
         folders = list(dict.fromkeys(place.parent for place in places))
         places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place)))
     found = [one for place in places for one in _in(place)]
-    kinds = list(dict.fromkeys(kind for kind, _, _ in found))
+    kinds = list(dict.fromkeys(one.kind for one in found))
     if len(kinds) > 1:
-        raise ContractError(f"{found[0][1].parent}: holds {' and '.join(kinds)}; give files of one format")
-    files = Counter(path.resolve() for _, path, _ in found)
+        raise ContractError(f"{found[0].path.parent}: holds {' and '.join(kinds)}; give files of one format")
+    files = Counter(one.path.resolve() for one in found)
     if twice := [path for path, count in files.items() if count > 1]:
         raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
-    return Found(kinds[0], tuple((path, step) for _, path, step in found))
+    return Found(kinds[0], tuple((one.path, one.step) for one in found))
 
 
-def _in(place: Path) -> list[tuple[str, Path, int | None]]:
-    """Format, file and step of each file of a folder, or of a file by itself."""
+def _in(place: Path) -> list[_File]:
+    """The files of a folder, or a file by itself."""
     if is_file(place):
         kind = _kind(place)
-        return [(kind, place, _step_of(place, kind))]
+        return [_File(kind, place, _step_of(place, kind))]
     if len(place.name) > 255 or not place.is_dir():
         raise ContractError(f"{place}: there is no such file or folder of rollouts")
     if prime_rl.holds_steps(place / "rollouts"):
         place /= "rollouts"
     if prime_rl.holds_steps(place):
-        return [(_PRIME_RL, path, step) for step, path in prime_rl.files(place).items()]
+        return [_File(_PRIME_RL, path, step) for step, path in prime_rl.files(place).items()]
     if any(place.glob("*.pt")):
-        return [("slime's dumps", path, step) for step, path in slime.files(place).items()]
+        return [_File(_SLIME, path, step) for step, path in slime.files(place).items()]
     if any(place.glob("*.parquet")):
-        files = trl.files(place)
-        return [(_kind(path), path, step) for step, path in files.items()]
-    lines_of = [path for path in place.glob("*.jsonl") if not path.stem.endswith(_METADATA)]
-    if files := sorted(lines_of, key=_by_number):
-        return [(_kind(path), path, None) for path in files]
+        return [_File(_kind(path), path, step) for step, path in trl.files(place).items()]
+    if lines := [path for path in place.glob("*.jsonl") if not path.stem.endswith(_METADATA)]:
+        return [_File(_kind(path), path, None) for path in sorted(lines, key=_by_number)]
     within = sorted({file.parent.name for ending in ("jsonl", "parquet", "pt") for file in place.glob(f"*/*.{ending}")})
     hint = f"; there are some in {', '.join(within[:3])}" if within else ""
     raise ContractError(f"{place}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
@@ -132,7 +137,7 @@ def _step_of(file: Path, kind: str) -> int | None:
         return prime_rl.step_of(file)
     if file.suffix == ".jsonl" or not any(character.isdecimal() for character in file.stem):
         return None
-    numbered = (slime if file.suffix == ".pt" else trl).files(file.parent)
+    numbered = (slime if kind == _SLIME else trl).files(file.parent)
     return next((step for step, path in numbered.items() if path.name == file.name), None)
 
 
@@ -141,11 +146,16 @@ def _by_number(path: Path) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path.name)]
 
 
+def _in_file(sample: Sample, path: Path) -> Sample:
+    """The sample with a group of this file alone, since groups are numbered anew in every file."""
+    return sample if sample.group is None else sample.model_copy(update={"group": f"{path} {sample.group}"})
+
+
 def _kind(path: Path) -> str:
     if path.suffix == ".pt":
         if not path.stem.isdecimal():
             raise ContractError(f"{path}: slime names its dumps by the number of the rollout (0.pt); rename the file")
-        return "slime's dumps"
+        return _SLIME
     if path.suffix == ".jsonl":
         _, _, entry = next(entries(path))
         if prime_rl.is_episode(entry):
@@ -156,38 +166,3 @@ def _kind(path: Path) -> str:
     if path.suffix == ".parquet":
         return "rollout tables of CoCal" if "response_ids" in columns_of(path).names else "TRL's completions"
     raise ContractError(f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime)")
-
-
-def _lines(path: Path, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
-    fields = None
-    for where, _, entry in entries(path):
-        if fields is None:
-            fields = Fields.of(entry, mapping, where)
-            notes[f"fields: {fields}"] += 1
-        sample = fields.sample(entry, where)
-        if sample.step is None and sample.group is not None:  # groups are numbered anew in every file
-            sample = replace(sample, group=f"{path} {sample.group}")
-        yield sample
-
-
-def _reward_key(path: Path, mapping: Mapping[str, str], notes: Counter) -> str:
-    """Name of the reward: the one that is given, or the only one of TRL's table; slime's dict needs a name."""
-    if "reward" in mapping:
-        return mapping["reward"]
-    if path.suffix == ".pt":
-        return "reward"
-    schema = columns_of(path)
-    if "response_ids" in schema.names:
-        return "reward"
-    numeric = [name for name in schema.names if _is_number(schema.field(name).type) and name not in _KNOWN_COLUMNS]
-    if len(numeric) != 1:
-        raise ContractError(
-            f"{path}: which column is the verifier's reward ({listed(numeric) or 'none'})? Name it by "
-            "--field reward=NAME"
-        )
-    notes[f"fields: {numeric[0]} as reward"] += 1
-    return numeric[0]
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)

@@ -1,4 +1,4 @@
-"""What a companion's files say of its quality, and of the responses that it was measured on."""
+"""The quality that a companion's files state, and the facts of the responses that it was measured on."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -49,39 +49,39 @@ class HeldOut(Model):
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
 
-    def basis(self) -> str:
-        """The responses, the questions and the share that was cut, in words."""
-        cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
-        return f"{_count(self.responses, 'response')}{cut} to {_count(self.questions, 'held-out question')}"
-
-    def when(self) -> str:
-        """The steps in words, after a space; empty where the responses name none."""
-        if self.steps is None:
-            return ""
-        first, last = self.steps
-        return f" of step {last}" if first == last else f" of steps {first} to {last}"
-
     def in_words(self, stage: str) -> str:
         """The metrics in one sentence."""
-        values = ", ".join(f"{_SHOWN[m.metric]} {_interval(m)}" for m in self.metrics if m.metric in _SHOWN)
-        return f"On {self.basis()}{self.when()}{stage}: {values}{self.doubt()}."
-
-    def doubt(self) -> str:
-        """A clause about missing intervals; empty where there are enough questions."""
-        return f"; fewer than {LEAST_QUESTIONS} questions give no interval" if self.questions < LEAST_QUESTIONS else ""
+        values = ", ".join(f"{_SHOWN[m.metric]} {_interval(m)}" for m in self._shown)
+        return f"On {self._basis}{stage}: {values}{self._doubt}."
 
     def table(self, title: str) -> list[str]:
         """The section of the model card."""
-        rows = [m for m in self.metrics if m.metric in _SHOWN]
-        lines = [f"### {title}", "", f"{self.basis()}{self.when()}{self.doubt()}.", ""]
-        if self.questions < LEAST_QUESTIONS:
-            lines += ["| metric | value |", "|---|---|"]
-            return [*lines, *(f"| {_SHOWN[m.metric]} | {_text(m.metric, m.value)} |" for m in rows), ""]
-        lines += ["| metric | value | 95 % interval |", "|---|---|---|"]
-        for m in rows:
+        lines = [f"### {title}", "", f"{self._basis}{self._doubt}.", ""]
+        heads = ["metric", "value"] if self._doubt else ["metric", "value", "95 % interval"]
+        lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        for m in self._shown:
             value, lower, upper = (_text(m.metric, number) for number in (m.value, m.lower, m.upper))
-            lines.append(f"| {_SHOWN[m.metric]} | {value} | {lower} to {upper} |")
+            cells = [_SHOWN[m.metric], value] + ([] if self._doubt else [f"{lower} to {upper}"])
+            lines.append(f"| {' | '.join(cells)} |")
         return [*lines, ""]
+
+    @property
+    def _shown(self) -> list[Metric]:
+        return [m for m in self.metrics if m.metric in _SHOWN]
+
+    @property
+    def _basis(self) -> str:
+        """The responses, the questions, the share that was cut and the steps, in words."""
+        cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
+        when = ""
+        if self.steps is not None:
+            first, last = self.steps
+            when = f" of step {last}" if first == last else f" of steps {first} to {last}"
+        return f"{_count(self.responses, 'response')}{cut} to {_count(self.questions, 'held-out question')}{when}"
+
+    @property
+    def _doubt(self) -> str:
+        return f"; fewer than {LEAST_QUESTIONS} questions give no interval" if self.questions < LEAST_QUESTIONS else ""
 
 
 class ResponseFacts(Model):

@@ -51,7 +51,7 @@ class Checkpoint:
         return load_policy(self.folder, plain=True)
 
     def facts(self, policy: Policy) -> BaseModelFacts:
-        """What a saved companion says of its model."""
+        """The facts that a saved companion states of its model."""
         found = BaseModelFacts.of(policy.model.config, self.name)
         return found.model_copy(update={"revision": self.revision, "step": self.step})
 
@@ -65,9 +65,8 @@ class Checkpoint:
     def warn_of_other(self, about: About) -> None:
         """Log a warning if this is another checkpoint of its training, or another commit, than the companion's."""
         base = about.base_model
-        pairs = {"commit": (base.revision, self.revision)}
-        pairs["step"] = (about.spec.steps if base.step is None else base.step, self.step)
-        for word, (ours, theirs) in pairs.items():
+        step = about.spec.steps if base.step is None else base.step
+        for word, ours, theirs in (("commit", base.revision, self.revision), ("step", step, self.step)):
             if None not in (ours, theirs) and ours != theirs:
                 logging.warning(
                     "%s: is %s %s of the policy, but the companion was fitted for %s %s; its confidences may be worse "

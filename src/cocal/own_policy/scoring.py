@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,13 +12,13 @@ import numpy as np
 
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
-from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About
-from cocal.own_policy.companion import ROWS, Companion
+from cocal.own_policy.companion import Companion
 from cocal.own_policy.encoding import ORIGINS
 from cocal.own_policy.experience import tells_cut
 from cocal.own_policy.measures import ResponseFacts
+from cocal.own_policy.states import ROWS
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended
 from cocal.store.run_folder import RunFolder
@@ -31,7 +31,7 @@ IDS = "confidence_ids"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is scored, and how.
+    """The file that is scored, and how.
 
     Attributes:
         source: File of JSON lines.
@@ -55,7 +55,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a file of responses holds, from a first reading that computes nothing.
+    """The content of a file of responses, from a first reading that computes nothing.
 
     Attributes:
         rows: Number of responses.
@@ -72,7 +72,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What scoring found in a file, in the parts that an earlier run has scored too.
+    """Facts that scoring found in a file, in the parts that an earlier run has scored too.
 
     Attributes:
         origins: Number of responses by what their prompts' ids come from.
@@ -99,11 +99,10 @@ def check(wanted: Wanted, about: About) -> Checked:
             fields = Fields.of(entry, read, where, ("prompt", "response"))
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
-        taken = next((name for name in (wanted.field, IDS) if name in entry), None)
-        if taken is not None:
+        if taken := [name for name in (wanted.field, IDS) if name in entry]:
             raise ContractError(
-                f"{where}: there is a field {taken!r} already; give the confidences another name (--name), and score "
-                "the original file rather than a scored one"
+                f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
+                "score the original file rather than a scored one"
             )
         fields.sample(entry, where)
         count += 1
@@ -125,35 +124,29 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
     if done:
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
-    origins: Counter = Counter()
-    lengths, cut, tells = [], [], []
-    lines = _samples(wanted, checked.fields)
+    origins, lengths, cut, known = Counter(), [], [], True
+    lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
     with path.open("ab") as output:
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block])
             origins.update(ORIGINS[row.origin] for row in rows)
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows]))
-            tells.append(all(tells_cut(sample) for _, sample in block))
+            known = known and all(tells_cut(sample) for _, sample in block)
             if done:
                 done -= len(block)
                 continue
-            confidences = companion.score_encoded(
+            found = companion.score_encoded(
                 policy, rows, target=wanted.target, seed=wanted.seed, batch_tokens=wanted.batch_tokens
             )
-            for (text, _), row, confidence in zip(block, rows, confidences.tolist(), strict=True):
+            for (text, _), row, confidence in zip(block, rows, found.tolist(), strict=True):
                 added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
                 output.write(extended(text, added).encode())
             output.flush()
             os.fsync(output.fileno())
-            progress.add(len(block), detail=f"mean confidence {confidences.mean():.3f}")
-    known = encoder.max_response_length is not None or all(tells)
+            progress.add(len(block), detail=f"mean confidence {found.mean():.3f}")
+    known = known or encoder.max_response_length is not None
     return Outcome(origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None))
-
-
-def _samples(wanted: Wanted, fields: Fields) -> Iterator[tuple[str, Sample]]:
-    for where, text, entry in entries(wanted.source):
-        yield text, fields.sample(entry, where)
 
 
 def _whole_blocks(path: Path) -> int:

@@ -1,22 +1,31 @@
-"""What a step of TRL's GRPO trainer has produced: exact token ids, log-probabilities and pooled states."""
+"""The rollouts of a step of TRL's GRPO trainer: captured with their pooled states, and recorded."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from cocal.answers.judge import Verdicts
 from cocal.features.forward import score
 from cocal.generation.engine import Completion
+from cocal.generation.rows import sampled_rows
 from cocal.models.batches import batches_of_rows
 from cocal.models.text import plain_texts
+from cocal.policy.recorder import StepWriter, rollout_rows
+from cocal.policy.rewards import Rewards
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cocal.policy.online import OnlineLearner
 
 
 class RolloutCapture:
     """Mixin for TRL's `GRPOTrainer`, before which it stands among the bases of a class.
 
     Where `_layers` names blocks, one teacher-forced pass over the exact token ids, under the policy that produced them
-    and in the precision of its update, gives the pooled states of the rollouts.
+    and in the precision of its update, gives the pooled states of the rollouts. The main process writes them.
     """
 
     _layers: tuple[int, ...] = ()
@@ -24,12 +33,16 @@ class RolloutCapture:
     _states_dtype: torch.dtype = torch.float32
     """Number format in which these states will be stored."""
     _rewards_of_step: torch.Tensor | None = None
+    _recorder: StepWriter | None = None
+    """Writer of rollouts and states in the main process; None in the others."""
+    online: "OnlineLearner | None" = None
+    """The learner from the rollouts of each step, in the main process; None without one, and in the others."""
     states_seconds: float = 0.0
     """Seconds of the passes over states, and of companions that learn from them, since somebody set this to 0."""
 
     @property
     def _own_engine(self) -> bool:
-        """Whether raw log-probabilities came with the rollouts, so that no pass has to give them."""
+        """True if raw log-probabilities came with the rollouts, so that no pass has to give them."""
         return False
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
@@ -49,11 +62,43 @@ class RolloutCapture:
         gathered = [row for part in parts or () for row in part]
         return [row | {"states": None if row["states"] is None else row["states"].float().numpy()} for row in gathered]
 
+    def _recorded(
+        self,
+        rows: list[dict],
+        verdicts: Verdicts,
+        rewards: Rewards,
+        *,
+        step: int,
+        dataset: str,
+        prompt_format: str = "answer",
+    ) -> "pd.DataFrame":
+        """The table of a step's gathered rollouts, which also name their questions, once it is being written and the
+        companions have learnt from it."""
+        sampled = sampled_rows(
+            [row["completion"] for row in rows],
+            [row["text"] for row in rows],
+            prompt_format,
+            dataset=dataset,
+            question_ids=[row["question_id"] for row in rows],
+            prompt_ids=[row["prompt_ids"] for row in rows],
+            group_size=self.num_generations,
+            step=step,
+            first=(step - 1) * len(rows),
+        )
+        frame = rollout_rows(sampled, verdicts, rewards, self.num_generations)
+        states = np.stack([row["states"] for row in rows]) if self._layers else None
+        self._recorder.write(frame, states)
+        if self.online is not None:
+            began = time.monotonic()
+            self.online.learn(frame, states)
+            self.states_seconds += time.monotonic() - began
+        return frame
+
     def _packed(self, states: np.ndarray | None) -> torch.Tensor | None:
         return None if states is None else torch.from_numpy(states).to(self._states_dtype)
 
     def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
-        """What this process's rollouts of TRL's batch are: prompt_ids, completion, states and text of each."""
+        """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch."""
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
         responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
         states = logprobs = [None] * len(responses)

@@ -73,39 +73,25 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
     )
 
 
-class RolloutRecorder:
-    """Writes the rollouts of a run, each step's while the next is computed.
+class StepWriter:
+    """Writes rollouts and their states, each step's while the next is computed.
 
-    A step that a resumed run writes again replaces the earlier one. As a context manager it waits at the end for the
-    last write, whether the work in it succeeded or not.
+    A step that a resumed training writes again replaces the earlier one.
 
     Args:
-        run: Working folder; it gets `rollouts` with `step-00001.parquet` and so on, and `seconds.json`.
-        steps: Number of rollout steps.
+        folder: Folder that gets `rollouts` with `step-00001.parquet` and so on.
         attributes: Provenance of the tables.
-        features: Writer of a store that holds all steps; None where no companion learns from the rollouts.
+        features: Writer of a store that holds all steps; None where no states are kept.
 
     Attributes:
         features: The writer given.
-        seconds: Recorded time of each step.
     """
 
-    def __init__(
-        self, run: RunFolder, steps: int, attributes: Mapping[str, str], features: FeatureWriter | None = None
-    ):
-        self._run = run
-        self._steps = range(1, steps + 1)
+    def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
+        self._folder = folder / "rollouts"
         self._attributes = dict(attributes)
         self.features = features
-        self.seconds = StepSeconds(run.path / "seconds.json")
         self._behind = WriteBehind()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_) -> None:
-        """Wait, after an error too, so that the steps given before it are there when the work is resumed."""
-        self.wait()
 
     def write(self, frame: pd.DataFrame, features: np.ndarray | None = None) -> None:
         """Begin to record the rollouts of one step; all steps have the same number of rollouts.
@@ -132,11 +118,46 @@ class RolloutRecorder:
     def _write(self, frame: pd.DataFrame, features: np.ndarray | None) -> None:
         if self.features is not None:
             self.features.write_rows(int(frame["response_id"].iloc[0]), frame, features)
-        write_frame(self._file(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
+        write_frame(self.table(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
+
+    def table(self, step: int) -> Path:
+        """Table of a step; names sort in the order of the steps."""
+        return self._folder / f"step-{step:05d}.parquet"
+
+
+class RolloutRecorder(StepWriter):
+    """Writes the rollouts of a run, and publishes them with its other results.
+
+    As a context manager it waits at the end for the last write, whether the work in it succeeded or not.
+
+    Args:
+        run: Working folder; it gets what `StepWriter` writes, and `seconds.json`.
+        steps: Number of rollout steps.
+        attributes: Provenance of the tables.
+        features: Writer of a store that holds all steps; None where no companion learns from the rollouts.
+
+    Attributes:
+        seconds: Recorded time of each step.
+    """
+
+    def __init__(
+        self, run: RunFolder, steps: int, attributes: Mapping[str, str], features: FeatureWriter | None = None
+    ):
+        super().__init__(run.path, attributes, features)
+        self._run = run
+        self._steps = range(1, steps + 1)
+        self.seconds = StepSeconds(run.path / "seconds.json")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        """Wait, after an error too, so that the steps given before it are there when the work is resumed."""
+        self.wait()
 
     def missing(self) -> list[int]:
         """Steps without a table."""
-        return [step for step in self._steps if not self._file(step).exists()]
+        return [step for step in self._steps if not self.table(step).exists()]
 
     def publish(self, outputs: Outputs, items: int) -> None:
         """Move all results to their places, and remove the working folder.
@@ -152,8 +173,7 @@ class RolloutRecorder:
         """
         self.wait()
         if missing := self.missing():
-            folder = self._run.path / "rollouts"
-            raise ContractError(f"{folder}: rollouts of step {missing[0]} are missing; {remedy(folder)}")
+            raise ContractError(f"{self._folder}: rollouts of step {missing[0]} are missing; {remedy(self._folder)}")
         places = {"rollouts": outputs.rollouts}
         if self.features is not None:
             open_features(self.features.path)  # raises an error if the store has gaps
@@ -163,10 +183,6 @@ class RolloutRecorder:
         if outputs.cost is not None:
             write_cost(outputs.cost, self.seconds.cost(items), outputs.of(outputs.cost))
         self._run.publish(places | {f"step-{step}": folder for step, folder in outputs.stages.items()})
-
-    def _file(self, step: int) -> Path:
-        """Table of a step; names sort in the order of the steps."""
-        return self._run.path / "rollouts" / f"step-{step:05d}.parquet"
 
 
 def open_recorder(

@@ -17,7 +17,7 @@ from cocal.answers.judge import Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
-from cocal.generation.rows import sampled_rows, stated_confidences
+from cocal.generation.rows import stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import cast_weights
 from cocal.models.resumable import complete, make_room
@@ -26,7 +26,7 @@ from cocal.policy.capture import RolloutCapture
 from cocal.policy.micro_batches import sorted_by_length
 from cocal.policy.moments import HostAdamW
 from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
-from cocal.policy.recorder import RolloutRecorder, rollout_rows
+from cocal.policy.recorder import RolloutRecorder
 from cocal.policy.seconds import StepSeconds
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
@@ -94,7 +94,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
 
     @property
     def _own_engine(self) -> bool:
-        """Whether our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
+        """True if our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
         return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     def create_optimizer(self, model=None):
@@ -184,7 +184,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             self._recorder.wait()
 
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
-        """What is recorded of this process's rollouts and, for DCPO, where their confidence statements start."""
+        """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
         confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
         starts = [0] * len(rows)
@@ -199,24 +199,14 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         ]
 
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
-        sampled = sampled_rows(
-            [row["completion"] for row in rows],
-            [row["text"] for row in rows],
-            PROMPT_FORMATS[self._algorithm],
-            dataset=self._policy.dataset,
-            question_ids=[row["question_id"] for row in rows],
-            prompt_ids=[row["prompt_ids"] for row in rows],
-            group_size=self.num_generations,
+        frame = self._recorded(
+            rows,
+            verdicts,
+            rewards,
             step=self._rollout_step,
-            first=(self._rollout_step - 1) * len(rows),
+            dataset=self._policy.dataset,
+            prompt_format=PROMPT_FORMATS[self._algorithm],
         )
-        frame = rollout_rows(sampled, verdicts, rewards, self.num_generations)
-        states = np.stack([row["states"] for row in rows]) if self._layers else None
-        self._recorder.write(frame, states)
-        if self.online is not None:
-            began = time.monotonic()
-            self.online.learn(frame, states)
-            self.states_seconds += time.monotonic() - began
         self.summary = (
             f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "
             f"accuracy {verdicts.values.mean():.3f}, "

@@ -30,7 +30,7 @@ def function(path: str):
 
 
 def holds_lock(run: Path) -> bool:
-    """Whether this process, which writes into the run folder, has been given the folder's lock."""
+    """True if this process, which writes into the run folder, has been given the folder's lock."""
     lock = run.with_name(f".{run.name}.lock").stat()
     opened = [file.stat() for file in Path("/proc/self/fd").iterdir() if file.exists()]
     return any(os.path.samestat(lock, one) for one in opened)

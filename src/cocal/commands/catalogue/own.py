@@ -8,7 +8,7 @@ from cocal.commands.outputs import FOLDER, Kind
 
 
 def _is_companion(folder: Path) -> bool:
-    from cocal.own_policy.companion import is_companion  # loads torch
+    from cocal.own_policy.saved import is_companion  # loads torch
 
     return is_companion(folder)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import LogProbabilities, Name, Reward, Said, Sample, TokenIds, as_prompt
+from cocal.integrations.sample import Name, Said, Sample, TokenIds
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
 _UNFINISHED = ("pending", "aborted", "failed")
@@ -23,7 +23,7 @@ class _Metadata(BaseModel):
 
 
 class _Finished(_Status):
-    """What is read of slime's `Sample.to_dict`, once the sample is finished."""
+    """The fields of slime's finished `Sample.to_dict` that our `Sample` does not check itself."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -32,8 +32,6 @@ class _Finished(_Status):
     tokens: TokenIds
     response_length: Annotated[int, Strict()]
     loss_mask: list[bool] | None = None
-    rollout_log_probs: LogProbabilities | None = None
-    reward: Reward | None = None
     metadata: _Metadata | None = None
 
 
@@ -92,31 +90,29 @@ def _sample(entry: Any, where: str, reward_key: str) -> Sample:
     with reading(where):
         status = _Status.model_validate(entry).status
         if status in _UNFINISHED:
-            return Sample(where, None, left_out=f"its status is {status!r}")
-        found = _Finished.model_validate({**entry, "reward": _reward(entry.get("reward"), where, reward_key)})
-        tokens, length = found.tokens, found.response_length
-        if not 0 < length < len(tokens):
-            raise ContractError(
-                f"{where}: response_length is {length} of {len(tokens)} tokens; neither prompt nor response may be "
-                "empty: correct or delete the sample"
-            )
-        if found.loss_mask is not None and len(found.loss_mask) != length:
-            raise ContractError(f"{where}: loss_mask has {len(found.loss_mask)} values for {length} response tokens")
-        masked = found.loss_mask is not None and len({*found.loss_mask}) > 1
-        question = found.metadata and found.metadata.question_id
-    with reading(where, {"logprobs": "rollout_log_probs"}):
-        return Sample(
-            where,
-            found.group_index,
-            **as_prompt(found.prompt),
-            question_id=None if question is None else str(question),
-            prompt_ids=tokens[:-length],
-            response_ids=tokens[-length:],
-            truncated=status == "truncated",
-            logprobs=found.rollout_log_probs,
-            reward=found.reward,
-            left_out="its loss_mask excludes tokens that the policy did not write" if masked else None,
+            return Sample.read(where, left_out=f"its status is {status!r}")
+        found = _Finished.model_validate(entry)
+    tokens, length, mask = found.tokens, found.response_length, found.loss_mask
+    if not 0 < length < len(tokens):
+        raise ContractError(
+            f"{where}: response_length is {length} of {len(tokens)} tokens; neither prompt nor response may be "
+            "empty: correct or delete the sample"
         )
+    if mask is not None and len(mask) != length:
+        raise ContractError(f"{where}: loss_mask has {len(mask)} values for {length} response tokens")
+    return Sample.read(
+        where,
+        {"logprobs": "rollout_log_probs"},
+        group=found.group_index,
+        prompt=found.prompt,
+        question_id=found.metadata and found.metadata.question_id,
+        prompt_ids=tokens[:-length],
+        response_ids=tokens[-length:],
+        truncated=status == "truncated",
+        logprobs=entry.get("rollout_log_probs"),
+        reward=_reward(entry.get("reward"), where, reward_key),
+        left_out="its loss_mask excludes tokens that the policy did not write" if mask and len({*mask}) > 1 else None,
+    )
 
 
 def _reward(reward: Any, where: str, key: str) -> Any:

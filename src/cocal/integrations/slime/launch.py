@@ -144,9 +144,8 @@ def model_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
         "--kv-channels": config["head_dim"],
         "--qk-layernorm": None,
     }
-    return (
-        arguments if config.get("tie_word_embeddings") else arguments | {"--untie-embeddings-and-output-weights": None}
-    )
+    untied = {} if config.get("tie_word_embeddings") else {"--untie-embeddings-and-output-weights": None}
+    return arguments | untied
 
 
 def launch_command(settings: PolicySettings, command: list[str], per_node: str) -> list[str]:

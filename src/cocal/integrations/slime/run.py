@@ -125,8 +125,7 @@ def _write_questions(
 
 
 def _finished(settings: PolicySettings, paths: SlimePaths) -> bool:
-    """Whether all dumps and the last checkpoint are there."""
+    """True if all dumps and the last checkpoint are there."""
     if not paths.dumps.is_dir() or not (paths.export(settings.steps) / "config.json").exists():
         return False
-    dumps = FORMATS["slime"].files(paths.dumps)
-    return all(step in dumps for step in range(1, settings.steps + 1))
+    return {*range(1, settings.steps + 1)} <= {*FORMATS["slime"].files(paths.dumps)}

@@ -8,22 +8,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+import pyarrow as pa
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Reward, Said, Sample, as_prompt, joined
+from cocal.integrations.sample import Sample
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.parquet import batches, columns_of
-from cocal.store.rows import numbered, reading
+from cocal.store.rows import listed, numbered
 
-
-class _Completion(BaseModel):
-    """What is read of a row of TRL's own tables."""
-
-    prompt: Said
-    completion: Said
-    reward: Reward | None = None
+_NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
+"""Columns of TRL's completions that are no rewards."""
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -62,30 +57,35 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     return _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
 
 
+def reward_of(path: Path) -> str | None:
+    """The only column of TRL's own table that can be a reward; None in a table that our trainer recorded.
+
+    Raises:
+        ContractError: if there are several, or none.
+    """
+    schema = columns_of(path)
+    if "response_ids" in schema.names:
+        return None
+    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
+    found = [one.name for one in schema if any(kind(one.type) for kind in kinds) and one.name not in _NO_REWARDS]
+    if len(found) != 1:
+        raise ContractError(
+            f"{path}: which column is the verifier's reward ({listed(found) or 'none'})? Name it by --field reward=NAME"
+        )
+    return found[0]
+
+
 def _recorded(path: Path) -> list[Sample]:
     columns = ["question_id", "sample", "prompt_ids", "response_ids", "logprobs", "length", "truncated"]
     frame = read_frame(path, RESPONSES, ["step", *columns, "finish_reason", "correct"])
     named = re.fullmatch(r"step-(\d+)", path.stem)
     if named and not (frame["step"] == int(named[1])).all():
-        held = sorted(frame["step"].unique())
-        raise ContractError(f"{path}: holds rollouts of step {held[0]}, which its name denies; give each file its step")
-    groups = (frame["sample"] == 0).cumsum().tolist()
-    samples = []
-    for place, (row, group) in enumerate(zip(frame.itertuples(), groups, strict=True)):
-        where = f"{path}: row {place}"
-        with reading(where):
-            sample = Sample(
-                where,
-                group,
-                question_id=row.question_id,
-                prompt_ids=row.prompt_ids,
-                response_ids=row.response_ids,
-                truncated=row.truncated,
-                logprobs=row.logprobs,
-                reward=row.correct,
-            )
-        samples.append(sample)
-    return samples
+        held = frame["step"].min()
+        raise ContractError(f"{path}: holds rollouts of step {held}, which its name denies; give each file its step")
+    frame["group"] = (frame["sample"] == 0).cumsum()
+    kept = ["group", "question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "correct"]
+    rows = frame[kept].to_dict("records")
+    return [Sample.read(f"{path}: row {place}", **row) for place, row in enumerate(rows)]
 
 
 def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
@@ -96,26 +96,25 @@ def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample
     for place, row in enumerate(rows):
         where = f"{path}: row {place}"
         if not (_has_text(row["prompt"]) and _has_text(row["completion"])):
-            samples.append(Sample(where, None, left_out="its prompt or completion has no text"))
+            samples.append(Sample.read(where, left_out="its prompt or completion has no text"))
             continue
-        with reading(where, {"reward": reward_key}):
-            found = _Completion(**{**row, "reward": row.get(reward_key)})
-            if found.prompt != before:
-                group, before = group + 1, found.prompt
-            sample = Sample(
+        if row["prompt"] != before:
+            group, before = group + 1, row["prompt"]
+        samples.append(
+            Sample.read(
                 where,
-                group,
-                **as_prompt(found.prompt),
-                raw=isinstance(found.prompt, str),
-                text=joined(found.completion),
-                reward=found.reward,
+                {"reward": reward_key, "response": "completion"},
+                group=group,
+                prompt=row["prompt"],
+                raw=isinstance(row["prompt"], str),
+                response=row["completion"],
+                reward=row.get(reward_key),
             )
-        samples.append(sample)
+        )
     return samples
 
 
 def _has_text(said: Any) -> bool:
-    """Whether a text, or every message of a chat, says something."""
     if isinstance(said, list):
         return bool(said) and all(not isinstance(message, dict) or message.get("content") for message in said)
     return said is not None and said != ""

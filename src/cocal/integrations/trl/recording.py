@@ -27,20 +27,17 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.capture import resolve_layers
 from cocal.features.formats import NumberFormat
 from cocal.features.writer import FeatureWriter, create_features
-from cocal.generation.rows import sampled_rows
 from cocal.models.decoder import text_config
 from cocal.policy.capture import RolloutCapture
 from cocal.policy.learner import OnlineLearner
 from cocal.policy.objectives import Rewards
-from cocal.policy.recorder import rollout_rows
-from cocal.store import provenance, write_frame
-from cocal.store.contracts import RESPONSES
-from cocal.store.run_folder import WriteBehind
+from cocal.policy.recorder import StepWriter
+from cocal.store import provenance
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What is recorded of a training, and where.
+    """Settings of a recording: the rollouts, states and companions that are kept of a training, and their folder.
 
     Attributes:
         folder: Folder that gets `rollouts/step-00001.parquet` and so on, `features.zarr` and `online`.
@@ -92,15 +89,13 @@ class RolloutRecording(RolloutCapture):
                 "within an update; change one of them"
             )
         self._updates = generated // self.args.gradient_accumulation_steps
-        blocks = text_config(self.model.config).num_hidden_layers
+        text = text_config(self.model.config)
+        self._hidden = text.hidden_size
         if recording.states:
-            self._layers = resolve_layers(recording.layers, blocks)
+            self._layers = resolve_layers(recording.layers, text.num_hidden_layers)
         elif recording.online is not None:
-            self._layers = (blocks - 1,)
+            self._layers = (text.num_hidden_layers - 1,)
         self._states_dtype = getattr(torch, recording.number_format)
-        self._store: FeatureWriter | None = None
-        self._behind = WriteBehind()
-        self._learner: OnlineLearner | None = None
         settings = {name: value for name, value in vars(recording).items() if name != "folder"}
         self._attributes = provenance("record", settings, experience="rollouts")
         self.add_callback(_Recorder(self))
@@ -117,78 +112,48 @@ class RolloutRecording(RolloutCapture):
         """TRL's batch, unchanged; in training, its rollouts are recorded."""
         batch = super()._generate_and_score_completions(inputs)
         if self.model.training:
-            rows = [row | {"question": _question(one)} for row, one in zip(self._captured(batch), inputs, strict=True)]
+            captured = zip(self._captured(batch), inputs, strict=True)
+            rows = self._gathered([row | {"question_id": _question(one)[0]} for row, one in captured])
             rewards = self._rewards_of_step[:, self._reward_place].cpu().numpy().astype(np.float64)
-            rows = self._gathered(rows)
             if self.accelerator.is_main_process:
-                self._record(rows, rewards)
+                step, dataset = self.state.global_step // self._updates + 1, self._recording.dataset
+                verdicts = Verdicts(rewards > self._recording.correct_above, ~np.isnan(rewards))
+                self._recorded(rows, verdicts, Rewards(rewards, None), step=step, dataset=dataset)
+                if self.online is not None and self.online.summary:
+                    logging.info("rollout step %d: companion %s", step, self.online.summary)
         return batch
 
-    def _record(self, rows: list[dict[str, Any]], rewards: np.ndarray) -> None:
-        step = self.state.global_step // self._updates + 1
-        first = (step - 1) * len(rows)
-        sampled = sampled_rows(
-            [row["completion"] for row in rows],
-            [row["text"] for row in rows],
-            "answer",
-            dataset=self._recording.dataset,
-            question_ids=[row["question"][0] for row in rows],
-            prompt_ids=[row["prompt_ids"] for row in rows],
-            group_size=self.num_generations,
-            step=step,
-            first=first,
-        )
-        verdicts = Verdicts(rewards > self._recording.correct_above, ~np.isnan(rewards))
-        frame = rollout_rows(sampled, verdicts, Rewards(rewards, None), self.num_generations)
-        states = np.stack([row["states"] for row in rows]) if self._layers else None
-        store = self._opened(len(rows)) if self._recording.states else None
-        self._behind.start(lambda: self._write(step, frame, store, states))
-        if self._learner is not None:
-            self._learner.learn(frame, states)
-            if self._learner.summary:
-                logging.info("rollout step %d: companion %s", step, self._learner.summary)
-
-    def _write(self, step: int, frame: pd.DataFrame, store: FeatureWriter | None, states: np.ndarray | None) -> None:
-        if store is not None:
-            store.write_rows(int(frame["response_id"].iloc[0]), frame, states)
-        write_frame(self._folder / "rollouts" / f"step-{step:05d}.parquet", frame, RESPONSES, self._attributes)
-
-    def _opened(self, rows: int) -> FeatureWriter:
-        """The feature store of all rollout steps; a resumed training goes on with the one that it began."""
-        if self._store is None:
-            path = self._folder / "features.zarr"
-            self._store = create_features(
-                path,
-                responses=-(-self.state.max_steps // self._updates) * rows,
-                rows_per_chunk=rows,
-                layers=self._layers,
-                hidden=text_config(self.model.config).hidden_size,
-                dtype=self._recording.number_format,
-                attributes=self._attributes,
-                resume=path.exists(),
-            )
-        return self._store
-
     def _begin(self) -> None:
-        """Refuse rollouts of another training, and open or restore the companion; in the main process."""
+        """Refuse rollouts of another training, and open or restore what records and learns; in the main process."""
+        recording, resumed = self._recording, self.state.global_step > 0
         found = sorted((self._folder / "rollouts").glob("step-*.parquet"))
-        if found and not self.state.global_step:
+        if found and not resumed:
             raise ContractError(
                 f"{found[0]}: the folder holds the rollouts of another training; give an empty folder, or resume that "
                 "training (resume_from_checkpoint)"
             )
-        if self._recording.online is not None:
+        self._recorder = StepWriter(self._folder, self._attributes, self._store() if recording.states else None)
+        if recording.online is not None:
             asked = [_question(row) for row in self.train_dataset]
             questions = pd.DataFrame(asked, columns=["question_id", "question"]).drop_duplicates()
-            self._learner = OnlineLearner(
-                self._recording.online,
-                questions,
-                self._layers[-1],
-                text_config(self.model.config).hidden_size,
-                self._recording.number_format,
-            )
-            if self.state.global_step:
-                self._learner.restore(self._checkpoint())
+            form = recording.number_format
+            self.online = OnlineLearner(recording.online, questions, self._layers[-1], self._hidden, form)
+            if resumed:
+                self.online.restore(self._checkpoint())
+
+    def _store(self) -> FeatureWriter:
+        """The feature store of all rollout steps; a resumed training goes on with the one that it began."""
+        path, rows = self._folder / "features.zarr", self.args.generation_batch_size
+        return create_features(
+            path,
+            responses=-(-self.state.max_steps // self._updates) * rows,
+            rows_per_chunk=rows,
+            layers=self._layers,
+            hidden=self._hidden,
+            dtype=self._recording.number_format,
+            attributes=self._attributes,
+            resume=path.exists(),
+        )
 
     def _checkpoint(self) -> Path:
         return Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
@@ -205,15 +170,16 @@ class _Recorder(TrainerCallback):
             self._trainer._begin()
 
     def on_step_end(self, args, state, control, **kwargs):
-        self._trainer._behind.wait()  # before a checkpoint can be saved, from which a training is resumed
+        if state.is_world_process_zero:  # before a checkpoint can be saved, from which a training is resumed
+            self._trainer._recorder.wait()
 
     def on_save(self, args, state, control, **kwargs):
-        if self._trainer._learner is not None:
-            self._trainer._learner.save(self._trainer._checkpoint())
+        if self._trainer.online is not None:
+            self._trainer.online.save(self._trainer._checkpoint())
 
     def on_train_end(self, args, state, control, **kwargs):
-        if self._trainer._learner is not None:
-            self._trainer._learner.write(self._trainer._folder / "online", self._trainer._attributes)
+        if self._trainer.online is not None:
+            self._trainer.online.write(self._trainer._folder / "online", self._trainer._attributes)
 
 
 def _question(row: dict[str, Any]) -> tuple[str, str]:

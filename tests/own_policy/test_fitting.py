@@ -1,8 +1,8 @@
-"""The numbers of a model card, recomputed from its held-out rows by code of its own, and what a card says of them."""
+"""`cocal fit`: what is learnt from, what its card says (recomputed by code of its own), how a killed fit goes on."""
 
+import argparse
 import hashlib
 import re
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,9 +10,14 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
+from cocal.commands.fit import add_arguments
 from cocal.config.evaluation import CompanionSettings
+from cocal.own_policy import fitting
 from cocal.own_policy.measures import ResponseFacts
-from own_rollouts import write_lines
+from hand_rows import lines
+from interrupted import CHANGES, killed_at
+from micro import own_copy
+from own_rollouts import SMALL, read_lines, run, write_lines
 
 SETTINGS = CompanionSettings(
     targets=("binary",), widths=(16, 8), dropout=(0.1, 0.05), batch_size=32, passes=3, seeds=(42, 137), split_seed=9
@@ -123,21 +128,6 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, rol
     assert facts.cut == table["truncated"][last].mean()
 
 
-def test_intervals_are_those_of_resampled_questions(companion, rollouts):
-    table, states = rollouts
-    held = held_out(table)
-    rows = table[held].assign(confidence=companion.score_states(states)[held])
-    groups = [one for _, one in rows.groupby("question")]
-    draw = np.random.default_rng(0)
-    drawn = [
-        np.mean(pd.concat([groups[k] for k in draw.integers(0, len(groups), len(groups))])["correct"])
-        for _ in range(600)
-    ]
-    numbers = {one.metric: one for one in companion.about.held_out_all_steps.metrics}
-    found = numbers["accuracy"].lower, numbers["accuracy"].upper
-    np.testing.assert_allclose(found, np.quantile(drawn, [0.025, 0.975]), atol=0.015)
-
-
 def test_rollouts_without_steps_end_in_a_last_stage_too(micro_policy, rollouts):
     """Their order is that of training: the last tenth of the held-out responses."""
     table, states = rollouts
@@ -186,20 +176,95 @@ def test_other_responses_than_those_that_were_learnt_from_are_told(lengths, cut,
     assert not words or ("cut at the limit" in said) is any("cut" in word for word in words)
 
 
-def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, capsys, own):
-    """All are cut to one token: their length and their share of cut ones are others than the last stage's."""
-    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
-    assert own.fit(source, tmp_path / "companion") == 0
-    score = partial(own.score, companion=tmp_path / "companion")
-    about = Companion.from_pretrained(tmp_path / "companion").about
-    last = own.rollouts[own.rollouts["step"] >= about.held_out.steps[0]]
-    quartiles = np.quantile(last["response_ids"].map(len), [0.25, 0.5, 0.75])
-    assert score(source, tmp_path / "all.jsonl") == 0
-    assert "These responses differ" not in capsys.readouterr().out
-    short = own.rollouts.assign(response_ids=own.rollouts["response_ids"].map(lambda ids: ids[:1]), truncated=True)
-    assert score(write_lines(tmp_path / "short.jsonl", short, own.texts), tmp_path / "out.jsonl") == 0
-    low, middle, high = quartiles
-    assert (
-        f"a median length of 1 tokens instead of {middle:.0f} (half of those have {low:.0f} to {high:.0f}), and 100.0 %"
-        f" of them cut at the limit instead of {100 * last['truncated'].mean():.1f} %"
-    ) in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("change", "flags", "steps"),
+    [
+        (None, (), 2),
+        (None, ("--seeds", "7"), 2),  # states are the same for all companions
+        *((name, (), 3) for name in CHANGES),
+        (None, ("--field", "correct=other"), 3),
+        (None, ("--correct-above", "0.5"), 3),
+        (None, ("--max-response-length", "19"), 3),
+        (None, ("--thinking",), 3),
+        (None, ("--layer", "0"), 3),
+        (None, ("--states", "float32"), 3),
+        (None, ("--batch-tokens", "900"), 3),
+    ],
+)
+def test_a_fit_goes_on_only_with_states_of_its_own_inputs(tmp_path, own, monkeypatch, change, flags, steps):
+    """It is killed in the second of three steps."""
+    model = own_copy(own.checkpoint, tmp_path / "model")
+    other = own.rollouts["correct"].astype(int).tolist()
+    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts, other=other)
+    whole, companion = tmp_path / "whole", tmp_path / "companion"
+    command = ("fit", "--model", model, "--rollouts", source, *SMALL)
+    if not (change or flags):
+        assert run(*command, "--output", whole) == 0
+    seen = killed_at(monkeypatch, fitting, "pooled_states", 2, 2)
+    with pytest.raises(KeyboardInterrupt):
+        run(*command, "--output", companion)
+    if change:
+        CHANGES[change](model, source)
+    assert run(*command, "--output", companion, *flags) == 0
+    assert seen[2:] == [20] * steps
+    if whole.exists():
+        assert (companion / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_steps_may_lie_in_any_order(tmp_path, own, fit, source):
+    """Responses are learnt in the order of their steps."""
+    assert fit(source, to="in order") == 0
+    later_first = pd.concat([own.rollouts[own.rollouts["step"] == step] for step in (3, 1, 2)])
+    assert fit(write_lines(source, later_first, own.texts)) == 0
+    weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("in order", "companion")]
+    assert weights[0] == weights[1]
+
+
+def test_a_field_of_another_name_is_mapped(capsys, fit, source):
+    lines(source, *(row | {"verdict": int(row.pop("correct"))} for row in read_lines(source)))
+    assert fit(source) == 2
+    assert "no field is a label (correct, reward)" in capsys.readouterr().err
+    assert fit(source, "--field", "correct=verdict") == 0
+    assert "verdict as correct" in capsys.readouterr().out
+    refused = {"x=verdict": "no such meaning", "correct=no": "no such field", "a": "not MEANING=NAME"}
+    for words, message in refused.items():
+        assert fit(source, "--field", words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_labels_of_one_class_are_refused(capsys, own, fit, source):
+    assert fit(write_lines(source, own.rollouts.assign(correct=True), own.texts)) == 2
+    assert f"{source}: line 1: all 60 responses are correct; a companion learns from both" in capsys.readouterr().err
+
+
+def test_rewards_need_a_threshold_unless_they_are_of_two_kinds(tmp_path, capsys, fit, source):
+    rows = read_lines(source)
+
+    def rewarded(right, wrong):
+        labelled = ((row, right if row.pop("correct") else wrong) for row in map(dict, rows))
+        return lines(source, *(row | {"reward": reward} for row, reward in labelled))
+
+    assert fit(rewarded(0.7, 0.1)) == 2
+    assert "is neither 1 (correct) nor -1 (wrong), and so are 60 of 60; say from where on" in capsys.readouterr().err
+    assert fit(source, "--correct-above", "0.5", to="above") == 0
+    assert fit(rewarded(1, -1)) == 0
+    weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("above", "companion")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "flags"),
+    [(slice(0, 4), ()), (slice(0, 60), ("--max-response-length", "1")), (slice(0, 60), ("--field", "correct=no"))],
+)
+def test_advice_about_few_rollouts_names_flags_that_exist(capsys, fit, source, rows, flags):
+    """One question, none complete, all wrong; nothing is computed before."""
+    few = read_lines(source)[rows]
+    for place, row in enumerate(few):
+        row |= {"correct": place % 2 == 0, "response_ids": [7, 7], "no": False}
+        del row["truncated"]
+    assert fit(lines(source, *few), *flags) == 2
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    named = {*re.findall(r"--[a-z][a-z-]+", capsys.readouterr().err)}
+    assert named
+    assert named <= {*parser._option_string_actions}

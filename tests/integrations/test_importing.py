@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,27 +23,29 @@ from cocal.store.contracts import QUESTIONS, RESPONSES
 
 
 @pytest.fixture(scope="module")
-def questions_file(tmp_path_factory, micro_policy, micro_questions):
+def questions_file(tmp_path_factory, own):
     """The training set, with golds that the micro policy sometimes gives."""
-    frame = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
-    drawn = dumps.sampled(micro_policy, frame).dropna(subset="answer")
-    frame["answer"] = frame["question_id"].map(drawn.groupby("question_id")["answer"].first()).fillna(frame["answer"])
     path = tmp_path_factory.mktemp("questions") / "micro-train.parquet"
-    write_frame(path, frame, QUESTIONS, {})
+    write_frame(path, own.questions, QUESTIONS, {})
     return path
 
 
 @pytest.fixture(scope="module")
-def questions(questions_file) -> pd.DataFrame:
-    return read_frame(questions_file, QUESTIONS)
+def rollouts(own) -> pd.DataFrame:
+    return own.rollouts
 
 
-@pytest.fixture(scope="module")
-def rollouts(micro_policy, questions) -> pd.DataFrame:
-    found = dumps.sampled(micro_policy, questions)
-    assert 0 < found["correct"].mean() < 1
-    assert 0 < found["truncated"].mean() < 1
-    return found
+@pytest.fixture
+def slime_dumps(tmp_path, own) -> Path:
+    """The rollouts as slime's dumps."""
+    return dumps.write_slime(tmp_path / "dumps", own.rollouts, own.policy.tokenizer)
+
+
+def edited(file: Path, edit) -> None:
+    """Change the samples of one of slime's dumps."""
+    content = torch.load(file, weights_only=True)
+    content["samples"] = edit(content["samples"]) or content["samples"]
+    torch.save(content, file)
 
 
 @pytest.fixture
@@ -50,16 +53,8 @@ def run(tmp_path, questions_file, micro_checkpoint):
     """`cocal import-rollouts`; returns the exit code."""
 
     def start(name, folder, *more):
-        command = [
-            "import-rollouts",
-            "--settings",
-            dumps.SETTINGS.model_dump_json(),
-            "--algorithm",
-            "grpo",
-            "--format",
-            name,
-        ]
-        command += ["--dumps", folder, "--questions", questions_file, "--policy", micro_checkpoint]
+        command = ["import-rollouts", "--settings", dumps.SETTINGS.model_dump_json(), "--algorithm", "grpo"]
+        command += ["--format", name, "--dumps", folder, "--questions", questions_file, "--policy", micro_checkpoint]
         command += ["--run-folder", tmp_path / "run", "--output", tmp_path / "rollouts", *more]
         return main([str(word) for word in command])
 
@@ -102,12 +97,9 @@ def test_verdicts_are_ours_unless_those_of_the_dump_are_asked_for(tmp_path, run,
     np.testing.assert_array_equal(found["group_accuracy"], groups.repeat(dumps.GROUP))
 
 
-def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollouts, micro_policy):
-    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
-    content = torch.load(folder / "1.pt", weights_only=True)
-    first, rest = content["samples"][:1], content["samples"][1:]
-    torch.save({"rollout_id": 1, "samples": [*first, *rest[::-1]]}, folder / "1.pt")
-    assert run("slime", folder, "--reward-key", "acc") == 0
+def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollouts, slime_dumps):
+    edited(slime_dumps / "1.pt", lambda samples: [samples[0], *samples[:0:-1]])
+    assert run("slime", slime_dumps, "--reward-key", "acc") == 0
     found = read_frame(tmp_path / "rollouts", RESPONSES)
     for column in ("question_id", "group_accuracy"):
         groups = found[column].to_numpy().reshape(-1, dumps.GROUP)
@@ -148,37 +140,31 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
         ({"prompt": "Say hello."}, "sample 3: its prompt holds no question of the question set: 'Say hello.'"),
     ],
 )
-def test_what_a_dump_lacks_is_named(tmp_path, run, rollouts, micro_policy, capsys, change, message):
-    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
-    content = torch.load(folder / "0.pt", weights_only=True)
-    content["samples"][3] |= change
-    torch.save(content, folder / "0.pt")
-    assert run("slime", folder, "--reward-key", "acc") == 2
+def test_what_a_dump_lacks_is_named(tmp_path, run, slime_dumps, capsys, change, message):
+    edited(slime_dumps / "0.pt", lambda samples: samples[3].update(change))
+    assert run("slime", slime_dumps, "--reward-key", "acc") == 2
     error = capsys.readouterr().err
-    assert str(folder / "0.pt") in error
+    assert str(slime_dumps / "0.pt") in error
     assert message in error
     assert not (tmp_path / "rollouts").exists()
 
 
-def test_a_log_probability_that_is_none_is_refused(tmp_path, run, rollouts, micro_policy, capsys):
-    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
-    content = torch.load(folder / "0.pt", weights_only=True)
+def test_a_log_probability_that_is_none_is_refused(run, slime_dumps, capsys):
     for value in (float("nan"), 0.5):
-        content["samples"][0]["rollout_log_probs"][1] = value
-        torch.save(content, folder / "0.pt")
-        assert run("slime", folder, "--reward-key", "acc") == 2
+        edited(slime_dumps / "0.pt", lambda samples, new=value: samples[0]["rollout_log_probs"].__setitem__(1, new))
+        assert run("slime", slime_dumps, "--reward-key", "acc") == 2
         assert f"'rollout_log_probs' is {value} at token 1" in capsys.readouterr().err
 
 
-def test_a_complete_response_needs_its_end(tmp_path, run, rollouts, micro_policy, capsys):
-    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
-    content = torch.load(folder / "0.pt", weights_only=True)
-    sample = next(s for s in content["samples"] if s["status"] == "completed" and s["response_length"] > 1)
-    for name in ("tokens", "rollout_log_probs", "loss_mask"):
-        sample[name] = sample[name][:-1]
-    sample["response_length"] -= 1
-    torch.save(content, folder / "0.pt")
-    assert run("slime", folder, "--reward-key", "acc") == 2
+def test_a_complete_response_needs_its_end(run, slime_dumps, capsys):
+    def shorten(samples):
+        sample = next(s for s in samples if s["status"] == "completed" and s["response_length"] > 1)
+        for name in ("tokens", "rollout_log_probs", "loss_mask"):
+            sample[name] = sample[name][:-1]
+        sample["response_length"] -= 1
+
+    edited(slime_dumps / "0.pt", shorten)
+    assert run("slime", slime_dumps, "--reward-key", "acc") == 2
     assert "a complete response ends with token" in capsys.readouterr().err
 
 
@@ -196,21 +182,18 @@ def test_pickled_objects_are_never_loaded(tmp_path):
     assert not (tmp_path / "owned").exists()
 
 
-def test_a_group_with_two_questions_is_refused(tmp_path, run, rollouts, micro_policy, capsys):
-    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
-    content = torch.load(folder / "0.pt", weights_only=True)
+def test_a_group_with_two_questions_is_refused(run, rollouts, slime_dumps, capsys):
     ids = rollouts["question_id"]
-    content["samples"][3]["metadata"] = {"question_id": ids[ids != ids.iloc[0]].iloc[0]}
-    torch.save(content, folder / "0.pt")
-    assert run("slime", folder, "--reward-key", "acc") == 2
+    other = {"question_id": ids[ids != ids.iloc[0]].iloc[0]}
+    edited(slime_dumps / "0.pt", lambda samples: samples[3].update(metadata=other))
+    assert run("slime", slime_dumps, "--reward-key", "acc") == 2
     assert "sample 0: the responses of its group answer different questions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("step", [2, 3])
-def test_a_missing_step_is_named(tmp_path, run, rollouts, micro_policy, capsys, step):
-    folder = dumps.write_slime(tmp_path / "dumps", rollouts, micro_policy[1])
-    (folder / f"{step - 1}.pt").unlink()
-    assert run("slime", folder) == 2
+def test_a_missing_step_is_named(run, slime_dumps, capsys, step):
+    (slime_dumps / f"{step - 1}.pt").unlink()
+    assert run("slime", slime_dumps) == 2
     assert f"no dump of rollout step {step}; steps 1 to 3 are needed" in capsys.readouterr().err
 
 
@@ -255,8 +238,8 @@ def test_missing_log_probabilities_are_computed_by_checkpoints(tmp_path, run, ro
         np.testing.assert_allclose(mine, engines, atol=1e-4)
 
 
-def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, questions, micro_checkpoint, capsys):
-    folder = dumps.write_completions(tmp_path / "dumps", rollouts, questions, spacing=2)
+def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, own, micro_checkpoint, capsys):
+    folder = dumps.write_completions(tmp_path / "dumps", rollouts, own.questions, spacing=2)
     assert run("trl", folder) == 2
     assert "row 0: holds text without token ids" in capsys.readouterr().err
     (tmp_path / "step-3").symlink_to(micro_checkpoint)
@@ -283,7 +266,7 @@ def test_questions_are_found_in_prompts():
     index = QuestionIndex(frame)
 
     def found(prompt):
-        return frame["question_id"].iloc[index.find(Sample("here", 0, prompt=prompt))]
+        return frame["question_id"].iloc[index.find(Sample(where="here", group=0, prompt=prompt))]
 
     assert found("<user>\nWhat  is 2 + 3?</user>") == "a"
     assert found("Please: what is 2 + 3? Give the answer") == "b"
@@ -293,17 +276,16 @@ def test_questions_are_found_in_prompts():
         with pytest.raises(ContractError, match="here: its prompt holds no question"):
             found(prompt)
     doubled = pd.concat([frame, frame.iloc[:1].assign(question_id="f")], ignore_index=True)
-    assert QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0])) == 0
+    assert QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0])) == 0
     doubled.loc[5, "answer"] = "7"
     with pytest.raises(ContractError, match="here: a, f are the same text with different answers"):
-        QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0]))
-    assert QuestionIndex(doubled).find(Sample("here", 0, prompt=texts[0], question_id="f")) == 5
+        QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0]))
+    assert QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0], question_id="f")) == 5
 
 
 def test_vocabulary_of_a_checkpoint(micro_checkpoint, micro_policy, tmp_path):
-    model, tokenizer = micro_policy
     found = read_vocabulary(micro_checkpoint)
-    assert found.size == model.config.vocab_size
-    assert tokenizer.eos_token_id in found.ends
+    assert found.size == micro_policy.model.config.vocab_size
+    assert micro_policy.tokenizer.eos_token_id in found.ends
     with pytest.raises(ContractError, match="not a complete checkpoint"):
         read_vocabulary(tmp_path)

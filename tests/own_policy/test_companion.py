@@ -2,8 +2,11 @@
 
 import copy
 import json
+import shutil
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,14 +16,16 @@ from huggingface_hub import HfApi, ModelCard
 
 import dumps
 from cocal import Companion
+from cocal.cli import main
 from cocal.companion.companions import load_companions, save_companions
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features import extract
 from cocal.features.store import open_features
+from cocal.integrations.sample import Sample
 from cocal.methods import companion_scores
-from cocal.own_policy import companion
-from cocal.own_policy.encoding import Encoder
+from cocal.own_policy import states as states_module
+from cocal.questions.prompts import Prompts
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 
@@ -31,21 +36,19 @@ SETTINGS = CompanionSettings(
 FLOAT32 = '{"dtype":"float32"}'
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def golds(own):
     return own.questions
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rollouts(own):
     return own.rollouts
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def study(tmp_path_factory, rollouts, golds, micro_checkpoint):
-    """What the workflow's commands make of these rollouts: features and companions."""
-    from cocal.cli import main
-
+    """Features and companions that the workflow's commands make of these rollouts."""
     folder = tmp_path_factory.mktemp("study")
     for step, rows in rollouts.groupby("step"):
         write_frame(folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
@@ -71,7 +74,7 @@ def study(tmp_path_factory, rollouts, golds, micro_checkpoint):
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def table(rollouts, golds) -> pd.DataFrame:
     """The same rollouts as a table of one's own, with exact ids."""
     texts = golds.set_index("question_id")["question"]
@@ -88,7 +91,7 @@ def table(rollouts, golds) -> pd.DataFrame:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fitted(micro_policy, table, golds) -> Companion:
     return Companion.fit(*micro_policy, table, settings=SETTINGS, questions=golds["question"], number_format="float32")
 
@@ -130,9 +133,9 @@ def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, mi
 
 def test_blocks_are_as_large_as_those_of_the_workflow():
     """The last digits of a state depend on the responses that are passed through the model with it."""
-    assert companion.BLOCK == extract._ROWS_PER_WRITE
-    assert companion.ROWS == companion_scores._ROWS
-    assert companion.ROWS % companion.BLOCK == 0
+    assert states_module.BLOCK == extract._ROWS_PER_WRITE
+    assert states_module.ROWS == companion_scores._ROWS
+    assert states_module.ROWS % states_module.BLOCK == 0
 
 
 def test_states_need_rollouts_in_the_order_of_their_steps(micro_policy, table):
@@ -145,10 +148,9 @@ def test_states_need_rollouts_in_the_order_of_their_steps(micro_policy, table):
 
 def test_a_study_s_companions_score_the_same(study, micro_policy, table, fitted):
     own = Companion.from_study(study / "companions/steps-3", micro_policy[0], "float32")
-    found = own.score(*micro_policy, table["prompt_ids"][:9], table["response_ids"][:9], seed=42)
-    np.testing.assert_array_equal(
-        found, fitted.score(*micro_policy, table["prompt_ids"][:9], table["response_ids"][:9], seed=42)
-    )
+    given = table["prompt_ids"][:9], table["response_ids"][:9]
+    expected = fitted.score(*micro_policy, *given, seed=42)
+    np.testing.assert_array_equal(own.score(*micro_policy, *given, seed=42), expected)
 
 
 def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy, table):
@@ -159,20 +161,12 @@ def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy,
     given = table["prompt_ids"], table["response_ids"]
     np.testing.assert_array_equal(loaded.score(*micro_policy, *given), fitted.score(*micro_policy, *given))
     loaded.save_pretrained(tmp_path / "again")
-    for file in ("model.safetensors", "config.json", "README.md"):
-        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "saved" / file).read_bytes()
-
-
-def test_the_model_card_states_what_was_measured(tmp_path, fitted, rollouts):
-    fitted.save_pretrained(tmp_path)
-    card = ModelCard.load(tmp_path / "README.md")
+    for file in (tmp_path / "saved").iterdir():
+        assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()
+    card, spec = ModelCard.load(tmp_path / "saved/README.md"), fitted.about.spec
     assert card.data.library_name == "cocal"
-    measured = {one.metric: one for one in fitted.about.held_out.metrics}
-    assert f"| ECE | {measured['ece'].value:.3f} |" in card.text
-    spec = fitted.about.spec
     assert f"{spec.training_responses} responses of rollout steps 1 to 3" in card.text
-    assert fitted.about.held_out.responses >= spec.validation_responses
-    assert json.loads((tmp_path / "config.json").read_text())["spec"]["layer"] == 1
+    assert json.loads((tmp_path / "saved/config.json").read_text())["spec"]["layer"] == 1
 
 
 def test_a_companion_is_pushed_by_the_hub_s_own_client(fitted, monkeypatch):
@@ -190,98 +184,92 @@ def test_a_companion_is_pushed_by_the_hub_s_own_client(fitted, monkeypatch):
 
 
 def test_states_are_scored_as_responses_are(fitted, micro_policy, table):
-    from cocal.own_policy.companion import states_of
-
-    encoder = fitted.encoder(micro_policy)
-    samples = [_sample(row) for row in table.head(7).itertuples()]
-    rows = encoder.encode(samples)
-    states = states_of(micro_policy, fitted.about, rows, 16384)
-    expected = fitted.score(*micro_policy, table["prompt_ids"][:7], table["response_ids"][:7], target="group")
+    given = table["prompt_ids"][:7], table["response_ids"][:7]
+    rows = fitted.encoder(micro_policy).encode(
+        [Sample.read("row", prompt_ids=prompt, response_ids=response) for prompt, response in zip(*given, strict=True)]
+    )
+    states = states_module.states_of(micro_policy, fitted.about, rows, 16384)
+    expected = fitted.score(*micro_policy, *given, target="group")
     np.testing.assert_array_equal(fitted.score_states(states, target="group"), expected)
     assert fitted.score_states(states[:0]).shape == (0,)
 
 
-def _sample(row):
-    from cocal.integrations.sample import Sample
-
-    return Sample("row", group=0, prompt_ids=np.array(row.prompt_ids), response_ids=np.array(row.response_ids))
-
-
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("width", "given", "error", "message"),
     [
-        ({"target": "question"}, "no target 'question'; it was fitted for group, binary"),
-        ({"seed": 7}, "no seed 7; it has 42, 137"),
+        (64, {"target": "question"}, ConfigError, "no target 'question'; it was fitted for group, binary"),
+        (64, {"seed": 7}, ConfigError, "no seed 7; it has 42, 137"),
+        (10, {}, ContractError, r"features have shape \(3, 10\), but the companions need width 64"),
     ],
 )
-def test_a_member_that_was_not_fitted_is_refused(fitted, given, message):
-    with pytest.raises(ConfigError, match=message):
-        fitted.score_states(np.zeros((1, 64), dtype=np.float32), **given)
-
-
-def test_states_of_another_width_are_refused(fitted):
-    with pytest.raises(ContractError, match=r"features have shape \(3, 10\), but the companions need width 64"):
-        fitted.score_states(np.zeros((3, 10), dtype=np.float32))
+def test_states_that_no_member_reads_are_refused(fitted, width, given, error, message):
+    with pytest.raises(error, match=message):
+        fitted.score_states(np.zeros((3, width), dtype=np.float32), **given)
 
 
 def test_a_companion_of_another_model_is_refused(fitted, micro_policy):
     base = fitted.about.base_model.model_copy(update={"name": "other", "hidden": 48})
     other = Companion(fitted.companions, fitted.about.model_copy(update={"base_model": base}))
-    with pytest.raises(
-        ContractError, match=r"the model's hidden width is 32, but the companion reads .* of other, where"
-    ):
+    message = r"the model's hidden width is 32, but the companion reads .* of other, where"
+    with pytest.raises(ContractError, match=message):
         other.score(*micro_policy, ["1 + 1"], ["2"])
 
 
-@pytest.mark.parametrize(
-    ("name", "damage", "message"),
-    [
-        ("config.json", lambda file: file.unlink(), "the file is missing; is"),
-        ("model.safetensors", lambda file: file.unlink(), "model.safetensors: the file is missing"),
-        ("config.json", lambda file: file.write_text("{}"), "not a companion's settings .spec: Field required"),
-        (
-            "model.safetensors",
-            lambda file: file.write_bytes(file.read_bytes()[:900]),
-            "has changed since it was saved",
-        ),
-    ],
-)
-def test_a_folder_that_is_no_companion_is_refused(tmp_path, fitted, name, damage, message):
-    fitted.save_pretrained(tmp_path)
-    damage(tmp_path / name)
-    with pytest.raises(ContractError, match=message):
-        Companion.from_pretrained(tmp_path)
+@pytest.mark.parametrize("given", [("", "2"), (" ", "2"), ("1 + 1", ""), ([5, 900], [6]), ([], [6]), ([5], ["a"])])
+def test_a_prompt_or_response_that_is_none_is_refused(fitted, micro_policy, given):
+    with pytest.raises(ContractError, match=r"^response 1: "):
+        fitted.score(*micro_policy, ["1 + 1", given[0]], ["2", given[1]])
 
 
-@pytest.mark.parametrize(
-    ("name", "marker", "bit"),
-    [
-        ("model.safetensors", b"", -1),
-        ("model.safetensors", b"data_offsets", 1),
-        ("config.json", b'"dropout": [', 1),
-        ("config.json", b'"seal": "', 1),
-        ("config.json", b'"weights": "', 1),
-    ],
-)
+def _folder(tmp_path, place) -> tuple[Path, object, dict]:
+    """A folder to save in, and how it is loaded: as a folder, or as the Hub's client finds it in its cache."""
+    if place == "folder":
+        return tmp_path / "folder", tmp_path / "folder", {}
+    cached = tmp_path / "cache/models--me--companion"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs/main").write_text("0123abc")
+    return cached / "snapshots/0123abc", "me/companion", {"cache_dir": tmp_path / "cache", "local_files_only": True}
+
+
+def _flip(file: Path, after: bytes, bit: int = 1) -> None:
+    """Flip a bit of the fourth byte after a text, or of the last but two."""
+    content = bytearray(file.read_bytes())
+    content[content.rindex(after) + len(after) + 3 if after else len(content) - 3] ^= bit
+    file.write_bytes(content)
+
+
+DAMAGES = {
+    "no settings": ("config.json", Path.unlink, "the file is missing; is"),
+    "no weights": ("model.safetensors", Path.unlink, "model.safetensors: the file is missing"),
+    "no fields": ("config.json", lambda file: file.write_text("{}"), "a companion's settings .spec: Field required"),
+    "half the weights": (
+        "model.safetensors",
+        lambda file: file.write_bytes(file.read_bytes()[:900]),
+        "has changed since it was saved",
+    ),
+    **{
+        f"a bit of {name} after {text}": (name, partial(_flip, after=text), rf"{name}: (the file has|not a readable)")
+        for name, text in (
+            ("model.safetensors", b""),
+            ("model.safetensors", b"data_offsets"),
+            ("config.json", b'"dropout": ['),
+            ("config.json", b'"seal": "'),
+            ("config.json", b'"weights": "'),
+        )
+    },
+}
+
+
 @pytest.mark.parametrize("place", ["folder", "hub"])
-def test_a_flipped_bit_is_noticed(tmp_path, fitted, name, marker, bit, place):
-    """The Hub's copy is one that its client has downloaded: it is loaded from the client's cache."""
-    folder = tmp_path / "folder"
-    options = {}
-    if place == "hub":
-        cached = tmp_path / "cache/models--me--companion"
-        folder = cached / "snapshots/0123abc"
-        (cached / "refs").mkdir(parents=True)
-        (cached / "refs/main").write_text("0123abc")
-        options = {"cache_dir": tmp_path / "cache", "local_files_only": True}
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_noticed(tmp_path, fitted, name, place):
+    file, damage, message = DAMAGES[name]
+    folder, source, options = _folder(tmp_path, place)
     fitted.save_pretrained(folder)
-    source = "me/companion" if place == "hub" else folder
     assert Companion.from_pretrained(source, **options).about == fitted.about
-    content = bytearray((folder / name).read_bytes())
-    at = len(content) - 3 if bit < 0 else content.rindex(marker) + len(marker) + 3
-    content[at] ^= abs(bit)
-    (folder / name).write_bytes(content)
-    with pytest.raises(ContractError, match=rf"{name}: (the file has|not a readable)"):
+    damage(folder / file)
+    gone = place == "hub" and name in ("no settings", "no weights")
+    with pytest.raises(ContractError, match="make one by `cocal fit`" if gone else message):
         Companion.from_pretrained(source, **options)
 
 
@@ -328,9 +316,8 @@ def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, fitted, study,
 
 
 def test_a_flipped_bit_of_a_study_s_companions_is_noticed(tmp_path, study, micro_policy):
-    content = bytearray((study / "companions/steps-3/companions.safetensors").read_bytes())
-    content[-3] ^= 1
-    (tmp_path / "companions.safetensors").write_bytes(content)
+    shutil.copy(study / "companions/steps-3/companions.safetensors", tmp_path)
+    _flip(tmp_path / "companions.safetensors", b"")
     with pytest.raises(ContractError, match=r"companions.safetensors: the file has changed since it was written"):
         Companion.from_study(tmp_path, micro_policy[0], "float32")
 
@@ -343,26 +330,18 @@ def test_a_companion_that_is_nowhere_is_refused(name):
 
 def test_texts_get_the_ids_that_were_sampled(fitted, micro_policy, rollouts, golds):
     """A question in the policy's chat, and a response as text: the same ids, where the text says all."""
-    from cocal.integrations.sample import Sample
-    from cocal.questions.prompts import Prompts
-
-    texts = golds.set_index("question_id")["question"]
-    encoder: Encoder = fitted.encoder(micro_policy)
-    found = encoder.encode(
-        [
-            Sample(
-                "row",
-                group=0,
-                prompt=Prompts("tiny").message("answer", texts[row.question_id]),
-                text=row.text,
-                truncated=row.truncated,
-            )
-            for row in rollouts.itertuples()
-        ]
-    )
-    same = 0
+    texts, prompts = golds.set_index("question_id")["question"], Prompts("tiny")
+    given = [
+        {
+            "prompt": prompts.message("answer", texts[row.question_id]),
+            "response": row.text,
+            "truncated": row.truncated,
+        }
+        for row in rollouts.itertuples()
+    ]
+    found = fitted.encoder(micro_policy).encode([Sample.read("row", **one) for one in given])
     for one, row in zip(found, rollouts.itertuples(), strict=True):
         assert one.prompt.tolist() == list(row.prompt_ids)
         assert (one.origin, one.exact, one.truncated) == ("chat", False, row.truncated)
-        same += one.response.tolist() == list(row.response_ids)
-    assert same > 0.5 * len(rollouts)
+    same = [one.response.tolist() == list(ids) for one, ids in zip(found, rollouts["response_ids"], strict=True)]
+    assert np.mean(same) > 0.5

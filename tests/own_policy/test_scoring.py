@@ -1,0 +1,274 @@
+"""`cocal fit` and `cocal score` as the owner of a policy types them: from verl's lines to confidences."""
+
+import json
+import runpy
+import shlex
+import sys
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from cocal import Companion
+from cocal.models.loading import load_tokenizer
+from cocal.own_policy import scoring, states
+from cocal.own_policy.formats import find
+from hand_rows import lines
+from interrupted import CHANGES, killed_at
+from micro import own_copy
+from own_rollouts import read_lines, run, write_lines
+
+
+def without_confidences(path):
+    return [{name: value for name, value in line.items() if "confidence" not in name} for line in read_lines(path)]
+
+
+def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, score):
+    about = Companion.from_pretrained(own.companion).about
+    said = " ".join(about.notes)
+    for words in (
+        "3 files of verl's JSON lines",
+        "not read: gts, request_id",
+        "60 prompts are texts without chat markers, which were put back",
+        "ids were made anew",
+        "15 groups have 4 responses",
+    ):
+        assert words in said
+    assert about.spec.training_responses + about.spec.validation_responses == (~own.rollouts["truncated"]).sum()
+    assert not list(own.companion.parent.glob(".*.fit"))
+    assert score(own.verl / "2.jsonl") == 0
+    assert without_confidences(tmp_path / "scored.jsonl") == read_lines(own.verl / "2.jsonl")
+    scored = read_lines(tmp_path / "scored.jsonl")
+    assert {line["confidence_ids"] for line in scored} == {"tokenised"}
+    assert all(0 < line["confidence"] < 1 for line in scored)
+
+
+def test_the_restored_ids_are_those_that_verl_s_policy_read(own):
+    """Its texts lack the markers of the chat and the end token; put back, most ids are the sampled ones."""
+    encoder = Companion.from_pretrained(own.companion).encoder(own.policy)
+    found = encoder.encode(list(find([own.verl]).samples({}, Counter())))
+    prompts, responses = ({tuple(map(int, ids)) for ids in own.rollouts[f"{of}_ids"]} for of in ("prompt", "response"))
+    assert {tuple(one.prompt.tolist()) for one in found} == prompts
+    assert np.mean([tuple(one.response.tolist()) in responses for one in found]) > 0.4
+
+
+def test_given_ids_are_scored_exactly_and_labels_are_optional(tmp_path, score, source, own):
+    lines(source, *({k: v for k, v in line.items() if k != "correct"} for line in read_lines(source)))
+    assert score(source, "--seed", "137", "--name", "p") == 0
+    scored = read_lines(tmp_path / "scored.jsonl")
+    given = own.rollouts["prompt_ids"], own.rollouts["response_ids"]
+    expected = Companion.from_pretrained(own.companion).score(*own.policy, *given, seed=137)
+    np.testing.assert_array_equal([line["p"] for line in scored], expected)
+    assert {line["confidence_ids"] for line in scored} == {"given"}
+
+
+def test_texts_and_chats_are_scored_too(tmp_path, score):
+    found = []
+    for line in (
+        {"prompt": "What is 2 + 3?", "response": "5", "id": "ü"},
+        {"messages": [{"role": "user", "content": "What is 2 + 3?"}], "response": "5"},
+        {"prompt": "<|im_start|>user\nWhat is 2 + 3?<|im_end|>\n<|im_start|>assistant\n", "response": "5<|im_end|>"},
+        {"input": "user\nWhat is 2 + 3?\nassistant\n", "output": "5"},
+    ):
+        (tmp_path / "in.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\n\n", encoding="utf-8")
+        assert score(tmp_path / "in.jsonl") == 0
+        assert without_confidences(tmp_path / "scored.jsonl") == [line]
+        found += [one["confidence"] for one in read_lines(tmp_path / "scored.jsonl")]
+    assert len({*found}) == 1
+
+
+def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):
+    """With ten times the responses, the most that Python holds stays the same."""
+    monkeypatch.setattr(scoring, "ROWS", 64)
+    monkeypatch.setattr(Companion, "score_encoded", lambda self, policy, rows, **_: np.zeros(len(rows)))
+    companion, most = Companion.from_pretrained(own.companion), []
+    for count in (250, 2500):
+        wanted = scoring.Wanted(tmp_path / "in.jsonl", {})
+        wanted.source.write_text(f'{{"prompt_ids": {[1, 2] * 100}, "response_ids": {[3, 4] * 100}}}\n' * count)
+        checked = scoring.check(wanted, companion.about)
+        folder = type("Folder", (), {"path": tmp_path / str(count)})
+        folder.path.mkdir()
+        tracemalloc.start()
+        scoring.score_file(companion, own.policy, wanted, checked, folder)
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len((folder.path / "scored.jsonl").read_text().splitlines()) == count
+    assert most[1] < 1.2 * most[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "flags", "blocks"),
+    [
+        (None, (), 4),
+        *((name, (), 5) for name in CHANGES),
+        (None, ("--companion", "other"), 5),
+        (None, ("--field", "group=other"), 5),
+        (None, ("--name", "p"), 5),
+        (None, ("--target", "binary"), 5),
+        (None, ("--seed", "137"), 5),
+        (None, ("--max-response-length", "19"), 5),
+        (None, ("--batch-tokens", "900"), 5),
+    ],
+)
+def test_scoring_goes_on_only_with_confidences_of_its_own_inputs(tmp_path, own, monkeypatch, change, flags, blocks):
+    """It is killed in the second of five blocks; what it has written of a third one is written again."""
+    monkeypatch.setattr(states, "BLOCK", 7)
+    monkeypatch.setattr(scoring, "ROWS", 14)
+    model, output = own_copy(own.checkpoint, tmp_path / "model"), tmp_path / "out.jsonl"
+    other = own.rollouts["correct"].astype(int).tolist()
+    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts, other=other)
+    command = ("score", "--companion", own.companion, "--model", model, source, output)
+    assert run(*command) == 0
+    whole = output.read_bytes()
+    output.unlink()
+    seen = killed_at(monkeypatch, Companion, "score_encoded", 2, 2)
+    with pytest.raises(KeyboardInterrupt):
+        run(*command)
+    unfinished = tmp_path / ".out.jsonl.score/scored.jsonl"
+    unfinished.write_bytes(unfinished.read_bytes() + b'{"half of a li')
+    assert not output.exists()
+    if change:
+        CHANGES[change](model, source)
+    if "other" in flags:
+        companion = Companion.from_pretrained(own.companion)
+        next(iter(companion.companions.model.parameters())).data.mul_(1.5)
+        companion.save_pretrained(tmp_path / "other")
+        flags = ("--companion", tmp_path / "other")
+    assert run(*command, *flags) == 0
+    assert seen[2:] == [14, 14, 14, 14, 4][-blocks:]
+    assert len(read_lines(output)) == len(own.rollouts)
+    assert change or flags or output.read_bytes() == whole
+    assert not unfinished.exists()
+
+
+def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fit):
+    """Chats are rendered as ids of the same template would be, in the mode that the fit was told."""
+    model = own_copy(own.checkpoint, tmp_path / "model")
+    CHANGES["template"](model, source)
+    tokenizer = load_tokenizer(model)
+    files = {"thinking": [], "plain": [], "chats": []}
+    for line in read_lines(source):
+        chat = [{"role": "user", "content": line["prompt"]}]
+        rest = {name: line[name] for name in ("response_ids", "correct", "step", "truncated", "question_id")}
+        files["chats"].append({"messages": chat, **rest})
+        for name in ("thinking", "plain"):
+            options = {"add_generation_prompt": True, "return_dict": False, "enable_thinking": name == "thinking"}
+            ids = tokenizer.apply_chat_template(chat, **options)
+            files[name].append({"prompt": line["prompt"], "prompt_ids": ids, **rest})
+    paths = {name: lines(tmp_path / f"{name}.jsonl", *given) for name, given in files.items()}
+
+    def weights(name, *flags):
+        to = f"{name}{len(flags)}"
+        assert fit(paths[name], "--model", model, *flags, to=to) == 0
+        return (tmp_path / to / "model.safetensors").read_bytes()
+
+    assert weights("chats", "--thinking") == weights("thinking") != weights("plain") == weights("chats")
+
+    def confidences(name, companion):
+        assert own.score(paths[name], tmp_path / "out.jsonl", model=model, companion=tmp_path / companion) == 0
+        return np.array([line["confidence"] for line in read_lines(tmp_path / "out.jsonl")])
+
+    np.testing.assert_array_equal(confidences("chats", "chats1"), confidences("thinking", "chats1"))
+    np.testing.assert_array_equal(confidences("chats", "chats0"), confidences("plain", "chats0"))
+    assert (confidences("plain", "chats1") != confidences("thinking", "chats1")).mean() > 0.9
+
+
+def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, capsys, own):
+    """The commands that are printed are run as they are, with files whose fields have names of their own."""
+    rows = [
+        {
+            "question": own.texts[row.question_id],
+            "text": own.policy.tokenizer.decode(row.response_ids, skip_special_tokens=True),
+            "grade": 9.5 if row.correct else 2.25,
+            "at": int(row.step),
+            "output": "not the response",
+        }
+        for row in own.rollouts.itertuples()
+    ]
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    mine, new, out = lines(folder / "mine.jsonl", *rows), folder / "new.jsonl", folder / "out.jsonl"
+    lines(new, *({name: value for name, value in row.items() if name != "at"} for row in rows[::-1]))
+    flags = ["--field", "response=text", "reward=grade", "--field", "step=at", "--correct-above", "4.75"]
+    flags += ["--max-response-length", "20", "--batch-tokens", "2000"]
+    assert own.fit(mine, folder / "companion", *flags) == 0
+    about = Companion.from_pretrained(folder / "companion").about
+    assert about.fields == {"response": "text", "reward": "grade", "step": "at"}
+    assert (about.correct_above, about.max_response_length) == (4.75, 20)
+
+    command = shlex.split(capsys.readouterr().out.rpartition("Next: cocal ")[2])
+    assert command[-6:-2] == ["--batch-tokens", "2000", "--field", "response=text"]
+    assert run(*({"in.jsonl": new, "out.jsonl": out}.get(word, word) for word in command)) == 0
+    printed = capsys.readouterr().out
+    assert "fields: question as prompt, text as response; not read: grade, output" in printed
+    assert "responses of 20 tokens or more count as cut" in printed
+    given = ("--companion", folder / "companion", "--model", own.checkpoint, "--batch-tokens", "2000")
+    assert run("score", *given, new, tmp_path / "again.jsonl") == 0
+    assert "text as response" in capsys.readouterr().out, "the companion's own names do without flags"
+    assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
+
+    vote, evaluate = (line.partition("cocal ")[2] for line in printed.splitlines()[-2:])
+    assert run(*(folder / word if word == "chosen.jsonl" else word for word in shlex.split(vote))) == 0
+    assert run(*(folder / word if word == "report" else word for word in shlex.split(evaluate))) == 0
+    printed = capsys.readouterr().out
+    assert "a reward above 4.75 means correct" in printed
+    assert f"{'Accuracy (%)':<30} {100 * own.rollouts['correct'].mean():6.1f}" in printed
+    assert "not read: output, confidence_ids" in printed
+
+
+def test_several_values_of_a_flag_leave_the_files_alone(tmp_path, own):
+    source, output = write_lines(tmp_path / "in.jsonl", own.rollouts[:3], own.texts), tmp_path / "out=1.jsonl"
+    given = ("score", "--companion", own.companion, "--model", own.checkpoint)
+    for fields in (["--field", "prompt=question_id"], ["--field", "prompt=question_id", "response_ids=response_ids"]):
+        assert run(*given, *fields, source, output, "--name", "p") == 0
+        assert len(read_lines(output)) == 3
+        output.unlink()
+
+
+def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, capsys, own, fit, source, score):
+    """All are cut to one token: their length and their share of cut ones are others than the last stage's."""
+    assert fit(source) == 0
+    about = Companion.from_pretrained(tmp_path / "companion").about
+    last = own.rollouts[own.rollouts["step"] >= about.held_out.steps[0]]
+    low, middle, high = np.quantile(last["response_ids"].map(len), [0.25, 0.5, 0.75])
+    assert score(source, companion=tmp_path / "companion") == 0
+    assert "These responses differ" not in capsys.readouterr().out
+    short = own.rollouts.assign(response_ids=own.rollouts["response_ids"].map(lambda ids: ids[:1]), truncated=True)
+    short = write_lines(tmp_path / "short.jsonl", short, own.texts)
+    assert score(short, companion=tmp_path / "companion") == 0
+    assert (
+        f"a median length of 1 tokens instead of {middle:.0f} (half of those have {low:.0f} to {high:.0f}), and 100.0 %"
+        f" of them cut at the limit instead of {100 * last['truncated'].mean():.1f} %"
+    ) in capsys.readouterr().out
+
+
+def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, own):
+    source = write_lines(tmp_path / "in.jsonl", own.rollouts, own.texts, confidence=[0.5] * len(own.rollouts))
+    assert score(source) == 2
+    said = "line 1: there is a field 'confidence' already; give the confidences another name (--name)"
+    assert said in capsys.readouterr().err
+    assert score(source, "--name", "companion") == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": "/nowhere/model"}, "/nowhere/model: there is no such folder of a model"),
+        ({"companion": "/nowhere/companion"}, "make one by `cocal fit`"),
+    ],
+)
+def test_another_model_or_none_is_refused(capsys, score, source, given, said):
+    assert score(source, **given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_script_of_the_documentation_runs(tmp_path, capsys, own, repository, monkeypatch):
+    words = ["own_policy.py", str(own.checkpoint), str(own.verl), str(tmp_path / "companion")]
+    monkeypatch.setattr(sys, "argv", [*words, "--widths", "16", "12", "8", "4", "--max-response-length", "20"])
+    runpy.run_path(str(repository / "docs/own_policy.py"), run_name="__main__")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("On ")
+    assert [line.split(":")[0] for line in printed[1:3]] == ["\\boxed{19}", "\\boxed{20}"]
+    assert len(printed) == 8
+    assert (tmp_path / "companion/README.md").exists()
