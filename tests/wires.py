@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = ["tests/study", "tests/workflow", "-m", "not slow and not long"]
+TESTS = ["tests/study/test_plan.py", "tests/study/test_rules.py", "tests/study/test_reruns.py", "-m", "not slow"]
 COPIED = ("src", "tests", "workflow", "config", "profiles", "envs", "docs", "Snakefile", "pyproject.toml", "README.md")
 
 WIRES = [
