@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
-from cocal.commands.fit import add_arguments
+from cocal.commands.catalogue import COMMANDS
 from cocal.config.evaluation import CompanionSettings
 from cocal.own_policy import fitting
 from cocal.own_policy.measures import ResponseFacts
@@ -264,7 +264,7 @@ def test_advice_about_few_rollouts_names_flags_that_exist(capsys, fit, source, r
         del row["truncated"]
     assert fit(lines(source, *few), *flags) == 2
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    COMMANDS["fit"].add_to(parser)
     named = {*re.findall(r"--[a-z][a-z-]+", capsys.readouterr().err)}
     assert named
     assert named <= {*parser._option_string_actions}

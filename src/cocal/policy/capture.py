@@ -12,8 +12,8 @@ from cocal.generation.engine import Completion
 from cocal.generation.rows import sampled_rows
 from cocal.models.batches import batches_of_rows
 from cocal.models.text import plain_texts
+from cocal.policy.objectives import Rewards
 from cocal.policy.recorder import StepWriter, rollout_rows
-from cocal.policy.rewards import Rewards
 
 if TYPE_CHECKING:
     import pandas as pd
