@@ -25,7 +25,7 @@ def chosen(**changes):
 
 def grid_of(chosen):
     cube = cube_of(doubtful_predictions())
-    return accuracy.grid(accuracy.prepare(chosen, cube), chosen, source="", metrics=cube)
+    return accuracy.grid(accuracy.prepare(chosen, cube), chosen, metrics=cube)
 
 
 def test_values_that_rest_on_too_little_are_marked_and_explained():

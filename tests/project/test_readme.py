@@ -88,8 +88,8 @@ def _flag(words: list[str]) -> None:
     """A flag of Snakemake with its value is tried; one that is only named must be a flag of Snakemake or of ours."""
     if len(words) > 1:
         return _snakemake(words)
-    ours = "".join(path.read_text() for path in (ROOT / "src/cocal/commands").glob("*.py"))
-    assert re.search(rf"{words[0]}\b", _help("snakemake")) or f'"{words[0]}"' in ours
+    ours = "".join(path.read_text() for path in (ROOT / "src/cocal/commands").rglob("*.py"))
+    assert re.search(rf"{words[0]}\b", _help("snakemake")) or re.search(rf'"{words[0]}[" ]', ours)
 
 
 def _shell(words: list[str]) -> None:

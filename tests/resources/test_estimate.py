@@ -7,7 +7,6 @@ from cocal.cli import main
 from cocal.config import load_study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.registry import exhibits_of
-from cocal.resources import forecast
 from cocal.resources.durations import seconds_by_rule
 from cocal.resources.estimate import Assumptions, parameters_of, workloads
 from cocal.resources.rules import RULES, rule_of
@@ -90,7 +89,7 @@ def test_the_command_counts_the_jobs_of_the_workflow(repository):
 
 
 def test_assumptions_are_taken_from_the_flag_and_printed(repository, monkeypatch, capsys):
-    monkeypatch.setattr(forecast, "jobs_left", lambda *_: {"train_grpo": 2, "unheard_of": 3})
+    monkeypatch.setattr("cocal.commands.plan.jobs_left", lambda *_: {"train_grpo": 2, "unheard_of": 3})
 
     def hours(*flags):
         assert main(["plan", "--study", str(repository / "config/paper.yaml"), *flags]) == 0

@@ -93,7 +93,7 @@ def _snakemake(repository: Path, folder: Path, *flags: str) -> str:
     return text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_grpo_alone_gives_all_tables_figures_checks_and_the_report(folder, repository):
     shown = exhibits_of(load_study(folder / "study.yaml"), {})
     wanted = {f"{'tables' if isinstance(one, TableExhibit) else 'figures'}/{one.name}" for one in shown}
@@ -108,7 +108,7 @@ def test_grpo_alone_gives_all_tables_figures_checks_and_the_report(folder, repos
     assert "results/figures/cross_policy.png" not in page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_methods_of_other_policies_are_in_no_table_or_figure(folder):
     tables = (path for path in (folder / "results/tables").glob("*.*") if path.stem != "claims")  # of all methods
     shown = {path: path.read_text() for path in tables}
@@ -124,7 +124,7 @@ def test_methods_of_other_policies_are_in_no_table_or_figure(folder):
         assert {row["method"] for row in csv.DictReader(file)} == {"cocal-group", "cocal-binary"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_run_gives_the_same_bytes(smoke, folder):
     """All that the study of GRPO alone shares with the smoke study, from questions to figures, has been made twice."""
     first, second = smoke / "results", folder / "results"

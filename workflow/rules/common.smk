@@ -103,9 +103,9 @@ snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY), list(STUDY.backbone
 
 ENGINES = [STUDY.generation.engine, *([STUDY.judge.engine] if STUDY.judge.kind == "llm" else [])]
 WITH_VLLM = any(engine.kind == "vllm" for engine in ENGINES)
-GENERATION_ENVIRONMENT = f"../../envs/{'gpu' if WITH_VLLM else 'cocal'}.yaml"
+GENERATION_ENVIRONMENT = "../../envs/gpu.yaml" if WITH_VLLM else "../../envs/cocal.yaml"
 # The environment of TRL's trainer holds vLLM if the trainer samples with it.
-TRAINING_ENVIRONMENT = f"../../envs/{'gpu' if STUDY.policy.trl.vllm else 'cocal'}.yaml"
+TRAINING_ENVIRONMENT = "../../envs/gpu.yaml" if STUDY.policy.trl.vllm else "../../envs/cocal.yaml"
 # GPUs of a job that samples. `--resources gpus=N` bounds those of all jobs at a time, where Snakemake runs them itself;
 # SLURM's jobs ask for theirs in the profile. Without a GPU, the number means nothing.
 SAMPLING_GPUS = getattr(STUDY.generation.engine, "tensor_parallel", 1)

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -21,6 +21,9 @@ from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
 from cocal.store.seal import BLANK, KEY, check_seal, seal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PREDICTION_BATCH = {"cpu": 512, "cuda": 8192}
 """Number of responses scored at a time; on a processor, the states of small companions then fit into its cache."""
@@ -95,7 +98,7 @@ def save_companions(path: Path, companions: Companions, attributes: Mapping[str,
 
 
 def write_companions(
-    output: Path, companions: Companions, history: pd.DataFrame, attributes: Mapping[str, str]
+    output: Path, companions: Companions, history: "pd.DataFrame", attributes: Mapping[str, str]
 ) -> None:
     """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically.
 

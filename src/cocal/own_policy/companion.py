@@ -17,7 +17,6 @@ from cocal.models.loading import Policy
 from cocal.own_policy import saved
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.encoding import Encoded, Encoder
-from cocal.own_policy.fitting import fit
 from cocal.own_policy.states import ROWS, confidences, states_of
 from cocal.runtime.machine import best_device
 
@@ -72,6 +71,8 @@ class Companion:
         Raises:
             ContractError: if the rollouts are not usable; the message names file, row and remedy.
         """
+        from cocal.own_policy.fitting import fit  # needs what only training does, such as pyarrow
+
         return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
     @classmethod
