@@ -62,7 +62,7 @@ def in_results(path):
 
 def outside(word):
     """True of the words that name the repository, whose path depends on where a test runs, and of the registry's."""
-    return "config/paper" in word or word == "--cost"
+    return "config/paper" in word or "studies/replicates" in word or word == "--cost"
 
 
 @pytest.mark.parametrize("flags", [["--profile", "slurm"], ["results/tables/main.tex"]])
