@@ -7,10 +7,11 @@ import signal
 import subprocess
 
 import pytest
+
 from rehearsal_study import request_of, stop, wait
 
 BACKBONE = "stand-in-14b"
-TRAIN = f"rule_train_wildcards_{BACKBONE}_grpo"
+TRAIN = f"rule_train_grpo_wildcards_{BACKBONE}"
 RESAMPLE = f"rule_resample_wildcards_{BACKBONE}"
 CHECKPOINT = f"results/policies/{BACKBONE}/grpo/step-8"
 RESAMPLED = f"results/rollouts/{BACKBONE}/postcal"

@@ -27,7 +27,7 @@ class Job(NamedTuple):
     id: str
     state: str
     what: str
-    """Rule and wildcards, e.g. rule_train_wildcards_stand-in-14b_grpo."""
+    """Rule and wildcards, e.g. rule_train_grpo_wildcards_stand-in-14b."""
     seconds: int
     """Time that it has run."""
 
