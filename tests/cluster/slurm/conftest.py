@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from rehearsal_study import Study
 
 HERE = Path(__file__).parent
