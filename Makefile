@@ -105,7 +105,7 @@ rehearsal-single-gpu: $(INSTALLED)
 	  --resources gpus=1
 
 lint: $(INSTALLED)
-	ruff check .
+	ruff check --no-cache .
 	ruff format --check .
 	snakefmt --check Snakefile workflow
 	snakemake --lint
