@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
 from cocal.features.forward import score
 from cocal.models.attention import GROUPED
-from cocal.models.batches import batches_of_tokens
+from cocal.models.text import batches_of_tokens
 
 _CHECKED = 4
 """Number of responses for which both variants must give the same states of the first block."""

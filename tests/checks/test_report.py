@@ -11,7 +11,7 @@ import pytest
 
 from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
 from cocal.cli import main
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.store import read_provenance, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run

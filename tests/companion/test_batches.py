@@ -9,8 +9,7 @@ import torch
 
 from cocal.companion.batches import Batches, loader
 from cocal.errors import ContractError
-from cocal.features.store import FeatureReader, open_features
-from cocal.features.writer import create_features
+from cocal.features.store import FeatureReader, create_features, open_features
 
 ROWS, CHUNK, HIDDEN, BATCH = 100, 10, 3, 8
 CPU = torch.device("cpu")

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import capture, resolve_layers
 from cocal.features.extract import extract_features
-from cocal.features.forward import score
+from cocal.features.forward import capture, resolve_layers, score
 from cocal.features.store import open_features
-from cocal.models.batches import batches_of_rows, batches_of_tokens
+from cocal.models.text import batches_of_rows, batches_of_tokens
 
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]
 RESPONSES = [[60, 61, 62, 2], [70, 2], [80, 81, 82, 83, 84], [90]]

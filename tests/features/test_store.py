@@ -8,9 +8,7 @@ import torch
 import xarray as xr
 
 from cocal.errors import ContractError
-from cocal.features.formats import LARGEST, finite
-from cocal.features.store import open_features
-from cocal.features.writer import create_features
+from cocal.features.store import LARGEST, create_features, finite, open_features
 
 LAYERS, HIDDEN, CHUNK = (1, 3), 5, 4
 RESPONSES = 10

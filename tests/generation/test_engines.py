@@ -11,11 +11,9 @@ import torch
 from cocal.answers.equivalence import Verifier
 from cocal.config.engine import TransformersSettings, VllmSettings
 from cocal.config.evaluation import GenerationSettings, VerifierSettings
-from cocal.generation.engine import Sampling
-from cocal.generation.engines import open_engine
-from cocal.generation.judging.verdicts import judge_set
-from cocal.generation.p_true import p_true
-from cocal.generation.responses import Sampler, sample_responses
+from cocal.generation.engine import Sampling, open_engine
+from cocal.generation.evaluation import judge_set
+from cocal.generation.responses import Sampler, p_true, sample_responses
 from cocal.models.text import chat_ids
 from cocal.questions.prompts import Prompts
 from cocal.store import read_frame

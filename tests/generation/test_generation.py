@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, L
 
 from cocal.config.evaluation import GenerationSettings
 from cocal.generation.engine import Sampling
-from cocal.generation.judging.evaluation import Evaluated, sample_sets
+from cocal.generation.evaluation import Evaluated, sample_sets
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal.models import attention
 from cocal.models.text import chat_ids

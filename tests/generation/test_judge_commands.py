@@ -9,8 +9,8 @@ import pytest
 
 from cocal.cli import main
 from cocal.generation.engine import Completion
-from cocal.generation.judging import evaluation
-from cocal.generation.rows import sampled_rows
+from cocal.generation import evaluation
+from cocal.generation.responses import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 
@@ -63,8 +63,8 @@ def _no_engine(monkeypatch):
     def refuse(*_):
         raise AssertionError("an engine was opened")
 
-    for module in ("opening", "evaluation"):
-        monkeypatch.setattr(f"cocal.generation.judging.{module}.open_engine", refuse)
+    for module in ("judge", "evaluation"):
+        monkeypatch.setattr(f"cocal.generation.{module}.open_engine", refuse)
 
 
 @pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])

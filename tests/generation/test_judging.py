@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from cocal.answers.judge import LONGEST, ExactMatch
 from cocal.config.judge import LlmJudgeSettings
 from cocal.errors import ConfigError, ContractError
-from cocal.generation.judging.judgements import Judgements
-from cocal.generation.judging.prompts import JudgePrompts, parse_reply
-from cocal.generation.judging.verdicts import judge_set
+from cocal.generation.evaluation import judge_set
+from cocal.generation.judge import Judgements
+from cocal.generation.judge_prompts import JudgePrompts, parse_reply
 from cocal.models.text import chat_ids
 from cocal.store.contracts import RESPONSES, SAMPLED, VERDICTS
 from evaluated_study import POOL, QUESTIONS, responses
@@ -289,7 +289,7 @@ def test_jobs_that_ask_the_same_at_once_believe_the_first_file(scripted, tmp_pat
 
 
 def test_a_killed_job_loses_its_last_batch_alone(scripted, monkeypatch):
-    monkeypatch.setattr("cocal.generation.judging.llm._BATCH", 2)
+    monkeypatch.setattr("cocal.generation.judge._BATCH", 2)
     answers = [f"city {k}" for k in range(5)]
     arguments = ([["Paris"]] * 5, answers, [CAPITAL] * 5)
     dying = scripted(lambda text: 1 / 0 if "city 4" in text else "certain")

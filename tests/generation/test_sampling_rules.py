@@ -9,12 +9,11 @@ import torch
 
 from cocal.config.evaluation import GenerationSettings
 from cocal.generation.engine import Completion, Sampling
-from cocal.generation.judging.evaluation import Evaluated
-from cocal.generation.responses import Sampler, sampling_seeds
-from cocal.generation.rows import sampled_rows, stated_confidences
+from cocal.generation.evaluation import Evaluated
+from cocal.generation.responses import Sampler, sampled_rows, sampling_seeds, stated_confidences
 from cocal.generation.transformers_engine import SeededSampler
+from cocal.models.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal.models.text import chat_ids, plain_texts
-from cocal.models.tokenizer import CHAT_TEMPLATE, train_tokenizer
 from cocal.questions.prompts import Prompts
 from cocal.study.plan import ResponsePlan
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from cocal.answers.judge import ExactMatch, Verdicts
-from cocal.generation.judging.verdicts import judge_set
+from cocal.generation.evaluation import judge_set
 from cocal.store.contracts import RESPONSES, VERDICTS
 from evaluated_study import responses
 

@@ -19,8 +19,7 @@ from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.features.forward import score
 from cocal.features.store import open_features
-from cocal.generation.engine import Sampling
-from cocal.generation.engines import open_engine
+from cocal.generation.engine import Sampling, open_engine
 from cocal.models.loading import stored_end_tokens
 from cocal.resources.estimate import Assumptions
 from cocal.store import read_frame, read_provenance

@@ -8,7 +8,7 @@ from cocal.answers.confidence import parse_confidence
 from cocal.config.evaluation import EstimatorSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
-from cocal.generation.p_true import p_true
+from cocal.generation.responses import p_true
 from cocal.methods import token_probability
 from cocal.methods.predictions import check_shared_responses
 from cocal.methods.self_consistency import self_consistency

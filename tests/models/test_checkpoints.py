@@ -11,7 +11,7 @@ from cocal.cli import main
 from cocal.config.backbone import BackboneChoice
 from cocal.config.load import validate
 from cocal.errors import ConfigError, ContractError
-from cocal.models import hub
+from cocal.models import importing
 from cocal.models.importing import import_checkpoint
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
 from cocal.store.attributes import read_provenance
@@ -138,7 +138,7 @@ def cached(tmp_path, micro_checkpoint, monkeypatch):
 
 
 def test_a_backbone_of_the_hub_is_taken_from_its_cache(cached, tmp_path):
-    assert hub.download("owner/micro", REVISION) == cached
+    assert importing.download("owner/micro", REVISION) == cached
     settings = {"source": "checkpoint", "label": "Micro", "path": "owner/micro", "revision": REVISION, **SHAPE}
     output = tmp_path / "base" / "step-0"
     assert main(["backbone", "--settings", json.dumps(settings), "--output", str(output)]) == 0

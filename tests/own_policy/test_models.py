@@ -18,10 +18,9 @@ from cocal import Companion
 from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import Layout
-from cocal.models import template as templates
-from cocal.models.decoder import blocks_of
-from cocal.models.loading import load_policy, load_tokenizer
-from cocal.models.template import template_fault
+from cocal.models import text as templates
+from cocal.models.loading import blocks_of, load_policy, load_tokenizer
+from cocal.models.text import template_fault
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
 

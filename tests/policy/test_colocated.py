@@ -5,7 +5,7 @@ import os
 from trl.generation import vllm_generation
 
 from cocal.config.policy import TrlSettings
-from cocal.policy.colocated import opening_vllm
+from cocal.policy.train import opening_vllm
 
 
 def test_trls_vllm_gets_what_trl_has_no_arguments_for(monkeypatch):

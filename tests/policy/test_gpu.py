@@ -16,7 +16,7 @@ from cocal.companion.training import Dropout
 from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.models.loading import load_policy
-from cocal.policy.moments import HostAdamW
+from cocal.policy.update import HostAdamW
 from companion_run import SETTINGS, Run, final_features, small_run
 from micro_trainer import micro_trainer
 

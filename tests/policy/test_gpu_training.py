@@ -12,8 +12,8 @@ import started
 from cocal.config.policy import TrlSettings
 from cocal.features.forward import score
 from cocal.features.store import open_features
-from cocal.models.batches import batches_of_rows
 from cocal.models.loading import load_policy
+from cocal.models.text import batches_of_rows
 from cocal.policy.launch import train_command
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from cocal.config.policy import PolicySettings, TrlSettings
-from cocal.policy import moments
-from cocal.policy.moments import HostAdamW
+from cocal.policy import update
+from cocal.policy.update import HostAdamW
 from micro_trainer import train
 from rewarded_questions import write_rewarded
 
@@ -44,7 +44,7 @@ def test_updates_are_adams_to_the_bit(saved, fused):
 def test_moments_of_one_parameter_alone_are_beside_the_weights(monkeypatch):
     """Those of each are taken back to the host before the next one's are fetched."""
     moved = []
-    monkeypatch.setattr(moments, "_move", lambda state, device: moved.append((id(state), device.type)))
+    monkeypatch.setattr(update, "_move", lambda state, device: moved.append((id(state), device.type)))
     parameters = [torch.ones(3, requires_grad=True) for _ in range(3)]
     optimiser = HostAdamW(parameters, lr=0.1)
     for parameter in parameters:

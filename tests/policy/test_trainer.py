@@ -16,10 +16,9 @@ from cocal.errors import ContractError
 from cocal.features.forward import score
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
 from cocal.policy import trainer as trainer_module
-from cocal.policy.micro_batches import sorted_by_length
-from cocal.policy.recorder import Outputs, RolloutRecorder
-from cocal.policy.seconds import StepSeconds
+from cocal.policy.recorder import Outputs, RolloutRecorder, StepSeconds
 from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.policy.update import sorted_by_length
 from cocal.store import read_document
 from cocal.store.run_folder import RunFolder
 from cocal.study.costs import Cost, device_name

@@ -21,9 +21,9 @@ from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.models.batches import batches_of_rows
 from cocal.models.loading import load_policy
 from cocal.models.resumable import COMPLETE
+from cocal.models.text import batches_of_rows
 from cocal.policy.launch import train_command
 from cocal.policy.schedule import question_schedule
 from cocal.store import read_frame, read_provenance

@@ -122,7 +122,7 @@ def test_an_engine_is_its_settings_and_a_module(package, micro_checkpoint):
         "from pathlib import Path\n"
         "from cocal.config.engine import EngineChoice\n"
         "from cocal.generation.engine import Sampling\n"
-        "from cocal.generation.engines import open_engine\n"
+        "from cocal.generation.engine import open_engine\n"
         "from cocal.models.loading import load_policy\n"
         "checkpoint = Path(sys.argv[1])\n"
         "policy = load_policy(checkpoint)\n"

@@ -62,7 +62,7 @@ def test_imports_go_down():
     ["from cocal.policy import train", "def f():\n    from cocal.policy.train import Outputs", "import cocal.policy"],
 )
 def test_an_import_that_goes_up_is_named_with_both_ends(tmp_path, line):
-    for room, text in (("features", line), ("policy", "from cocal.features import span")):
+    for room, text in (("features", line), ("policy", "from cocal.features import extract")):
         (tmp_path / room).mkdir()
         (tmp_path / room / "one.py").write_text(text + "\n")
     (found,) = _upward(tmp_path)

@@ -196,7 +196,7 @@ SHORT = """
 import resource, sys
 from pathlib import Path
 from cocal.features.store import open_features
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 import numpy as np
 writer = create_features(sys.argv[1], responses=2, layers=[3], hidden=5, rows_per_chunk=2)
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -10,7 +10,7 @@ import xarray as xr
 from safetensors.numpy import save_file
 
 from cocal.errors import ContractError
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.store import write_dataset
 from cocal.store.content import content_digest, identity
 

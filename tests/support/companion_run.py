@@ -10,8 +10,7 @@ from cocal.companion.fit import fit_companions
 from cocal.companion.split import in_validation
 from cocal.companion.supervision import read_rollouts
 from cocal.config.evaluation import CompanionSettings
-from cocal.features.store import open_features
-from cocal.features.writer import create_features
+from cocal.features.store import create_features, open_features
 from cocal.store import write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.study.prefix import Prefix

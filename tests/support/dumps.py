@@ -11,7 +11,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.generation.engine import Sampling
-from cocal.generation.judging.verdicts import with_verdicts
+from cocal.generation.evaluation import with_verdicts
 from cocal.generation.responses import Sampler
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import Policy

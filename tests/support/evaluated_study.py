@@ -8,7 +8,7 @@ from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings
 from cocal.config.methods import METHODS
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.methods.companion_scores import load_experiences
 from cocal.methods.predictions import predict
 from cocal.methods.responses import EvaluationSets, Inputs

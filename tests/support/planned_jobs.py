@@ -12,7 +12,7 @@ from cocal.config.paths import located
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal.exhibits.base.registry import exhibit_code, exhibits_of
-from cocal.generation.judging.prompts import JudgePrompts
+from cocal.generation.judge_prompts import JudgePrompts
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.questions.files import counted
 from cocal.questions.prompts import Prompts

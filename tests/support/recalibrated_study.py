@@ -8,7 +8,7 @@ import pandas as pd
 
 from cocal.cli import main
 from cocal.config.evaluation import CompanionSettings
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 from cocal.study.rivals import RIVALS

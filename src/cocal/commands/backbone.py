@@ -8,8 +8,7 @@ from cocal.config.backbone import BackboneChoice, CheckpointSettings
 from cocal.config.data import FactsWorldSettings
 from cocal.errors import ConfigError
 from cocal.models.corpus import CorpusWriter
-from cocal.models.hub import download
-from cocal.models.importing import import_checkpoint
+from cocal.models.importing import download, import_checkpoint
 from cocal.models.pretraining import pretrain
 from cocal.questions.facts import World
 from cocal.questions.prompts import Prompts

@@ -9,7 +9,7 @@ from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
 from cocal.config import ConfigError, parse_settings
 from cocal.config.evaluation import CompanionSettings
-from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
 from cocal.features.store import open_features
 from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress

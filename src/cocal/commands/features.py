@@ -5,9 +5,8 @@ import json
 
 from cocal.config import parse_settings
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
-from cocal.features.extract import extract_features
-from cocal.features.span import task_responses
+from cocal.features.extract import extract_features, task_responses
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
 from cocal.models.loading import load_policy
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame

@@ -7,7 +7,7 @@ from cocal.commands.words import field_flags, field_mapping, given_flags
 from cocal.config.evaluation import CompanionSettings
 from cocal.config.load import validate
 from cocal.integrations.lines import NEEDED
-from cocal.models.template import read_template
+from cocal.models.text import read_template
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.fitting import Reading
 from cocal.own_policy.formats import find

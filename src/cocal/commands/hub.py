@@ -2,7 +2,7 @@
 
 import argparse
 
-from cocal.models.hub import download
+from cocal.models.importing import download
 from cocal.models.loading import load_tokenizer, require_complete
 from cocal.store import write_text
 from cocal.store.provenance import canonical

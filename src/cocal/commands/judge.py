@@ -6,8 +6,8 @@ import logging
 from cocal.config import parse_settings
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.judge import JudgeChoice
-from cocal.generation.judging.opening import Judging
-from cocal.generation.judging.verdicts import judge_set
+from cocal.generation.evaluation import judge_set
+from cocal.generation.judge import Judging
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED

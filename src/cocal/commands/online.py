@@ -11,7 +11,7 @@ from cocal.companion.stepwise import OnlineCompanions, learn_online
 from cocal.companion.supervision import check_features, question_texts, read_rollouts
 from cocal.config import ConfigError, parse_settings
 from cocal.config.evaluation import CompanionSettings
-from cocal.features.capture import RESPONSE_POOLINGS
+from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import open_features
 from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress

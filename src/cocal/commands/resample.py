@@ -7,7 +7,7 @@ from cocal.config import parse_settings
 from cocal.config.engine import EngineChoice
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
-from cocal.generation.engines import open_engine
+from cocal.generation.engine import open_engine
 from cocal.generation.responses import Sampler
 from cocal.models.loading import fingerprint, load_policy
 from cocal.policy.recorder import Outputs

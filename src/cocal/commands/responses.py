@@ -5,8 +5,8 @@ import argparse
 from cocal.config import parse_settings
 from cocal.config.evaluation import GenerationSettings, VerifierSettings
 from cocal.config.judge import JudgeChoice
-from cocal.generation.judging.evaluation import Evaluated, judge_sets, sample_sets
-from cocal.generation.judging.opening import Judging
+from cocal.generation.evaluation import Evaluated, judge_sets, sample_sets
+from cocal.generation.judge import Judging
 from cocal.models.loading import fingerprint
 from cocal.questions.identity import golds_digest, texts_digest
 from cocal.questions.prompts import Prompts

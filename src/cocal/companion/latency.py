@@ -80,7 +80,7 @@ class SingleCompanion(SingleMember):
     Args:
         companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
         policy: Policy whose states the companion reads; the companion is moved to its device.
-        poolings: Poolings that the companion must read (`cocal.features.capture.capture`).
+        poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
         source: Source of the companions, for error messages.
 
     Attributes:

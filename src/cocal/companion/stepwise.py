@@ -24,9 +24,8 @@ from cocal.companion.supervision import confidence_targets
 from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.features.capture import RESPONSE_POOLINGS
-from cocal.features.formats import NumberFormat, decoded, encoded
-from cocal.features.store import FeatureReader
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import FeatureReader, NumberFormat, decoded, encoded
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path

@@ -2,26 +2,63 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cocal.answers.confidence import confidence_span
+from cocal.answers.tokens import token_of
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
-from cocal.features.forward import score
-from cocal.features.store import Layout
-from cocal.features.writer import create_features
-from cocal.models.batches import batches_of_tokens, padded_tokens
+from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers, score
+from cocal.features.store import Layout, create_features
 from cocal.models.loading import Policy
-from cocal.models.text import Tokens
+from cocal.models.text import Tokens, batches_of_tokens, padded_tokens, plain_texts
 from cocal.runtime.machine import peak_memory
 from cocal.runtime.progress import through
 from cocal.store import atomic_path
 
 if TYPE_CHECKING:
     import pandas as pd
+    from transformers import PreTrainedTokenizerBase
+
+REASON = "<reason>"
+"""The tag that opens RLCR's uncertainty reasoning."""
+
+
+def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
+    """Count the leading tokens that hold the task response, which ends before the first `<reason>`.
+
+    If a malformed response has no such tag, its task response ends before the confidence statement. A token that
+    spans both sides of the boundary does not count.
+
+    Args:
+        ids: Response tokens.
+        decode: Function that turns token ids into text, omits special tokens and keeps spaces unchanged.
+
+    Returns:
+        A number from 0 to len(ids). It is len(ids) if there is neither a tag nor a confidence statement.
+    """
+    text = decode(ids)
+    end, statement = text.find(REASON), confidence_span(text)
+    if end < 0 and statement is None:
+        return len(ids)
+    return token_of(ids, decode, end if end >= 0 else statement[0])
+
+
+def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBase") -> "pd.DataFrame":
+    """Cut responses to their `task_length` and drop those that become empty.
+
+    Args:
+        responses: Table whose columns response_ids and length are replaced.
+        tokenizer: The policy's tokenizer.
+    """
+    lengths = [task_length(ids, lambda part: plain_texts(tokenizer, [part])[0]) for ids in responses["response_ids"]]
+    cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
+    responses = responses.assign(length=lengths, response_ids=cut)
+    return responses[responses["length"] > 0].reset_index(drop=True)
+
 
 _ROWS_PER_WRITE = 2048
 """Number of responses whose features are held in memory and written together."""
@@ -81,7 +118,7 @@ def extract_features(
         settings: Layers, number format and batch size.
         output: Path of the new store.
         attributes: Provenance of the store.
-        poolings: Names of the poolings; see `cocal.features.capture.capture`.
+        poolings: Names of the poolings; see `cocal.features.forward.capture`.
     """
     started, tokens, padded = time.monotonic(), 0, 0
     with atomic_path(output) as partial:

@@ -11,13 +11,11 @@ import pyarrow.parquet as pq
 
 from cocal.config.evaluation import FeatureSettings
 from cocal.errors import ConfigError, ContractError
-from cocal.features.capture import PROMPT
 from cocal.features.extract import pooled_states, stored_states
-from cocal.features.forward import score
-from cocal.features.store import open_features
-from cocal.features.writer import FeatureWriter, create_features
-from cocal.models.batches import batches_of_tokens
+from cocal.features.forward import PROMPT, score
+from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.models.loading import load_policy
+from cocal.models.text import batches_of_tokens
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, read_frame
 from cocal.store.contracts import RESPONSES

@@ -11,9 +11,8 @@ from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
 from cocal.config.engine import TransformersSettings
 from cocal.generation.engine import Completion, Sampling
-from cocal.models.batches import batches_of_rows, batches_of_tokens
 from cocal.models.loading import Policy, load_policy
-from cocal.models.text import Tokens
+from cocal.models.text import Tokens, batches_of_rows, batches_of_tokens
 from cocal.runtime.progress import through
 
 _SCORING_TOKENS = 16384

@@ -11,7 +11,7 @@ from cocal.answers.judge import Judge, Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ContractError
 from cocal.generation.engine import Completion
-from cocal.generation.rows import sampled_rows
+from cocal.generation.responses import sampled_rows
 from cocal.integrations.matching import QuestionIndex
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Vocabulary

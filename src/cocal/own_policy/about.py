@@ -6,7 +6,7 @@ from cocal import __version__
 from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Model
 from cocal.errors import ContractError
-from cocal.models.decoder import text_config
+from cocal.models.loading import text_config
 from cocal.own_policy.measures import HeldOut, ResponseFacts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from cocal.companion.companions import Companions, load_companions
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
-from cocal.features.formats import NumberFormat
+from cocal.features.store import NumberFormat
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy
 from cocal.own_policy import saved

@@ -11,8 +11,7 @@ import numpy as np
 from cocal.errors import ContractError
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy
-from cocal.models.template import template_fault
-from cocal.models.text import check_tokens, render
+from cocal.models.text import check_tokens, render, template_fault
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {

@@ -17,11 +17,9 @@ from cocal.companion.fit import fit_companions
 from cocal.companion.split import in_validation
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.features.capture import RESPONSE_POOLINGS
 from cocal.features.extract import pooled_states
-from cocal.features.formats import NumberFormat, decoded
-from cocal.features.store import FeatureReader, open_features
-from cocal.features.writer import create_features
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.models.hub import download
+from cocal.models.importing import download
 from cocal.models.loading import Policy, fingerprint, load_policy
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.store import digest, read_provenance

@@ -8,8 +8,7 @@ from cocal.companion.companions import Companions
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ConfigError
 from cocal.features.extract import pooled_states
-from cocal.features.formats import decoded, encoded
-from cocal.features.store import Layout
+from cocal.features.store import Layout, decoded, encoded
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About
 from cocal.own_policy.encoding import Encoded

@@ -9,9 +9,8 @@ import torch
 from cocal.answers.judge import Verdicts
 from cocal.features.forward import score
 from cocal.generation.engine import Completion
-from cocal.generation.rows import sampled_rows
-from cocal.models.batches import batches_of_rows
-from cocal.models.text import plain_texts
+from cocal.generation.responses import sampled_rows
+from cocal.models.text import batches_of_rows, plain_texts
 from cocal.policy.objectives import Rewards
 from cocal.policy.recorder import StepWriter, rollout_rows
 

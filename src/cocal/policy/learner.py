@@ -11,8 +11,8 @@ from cocal.companion.prequential import summary
 from cocal.companion.split import in_validation
 from cocal.companion.stepwise import OnlineCompanions
 from cocal.config.evaluation import OnlineSettings
-from cocal.features.capture import RESPONSE_POOLINGS
-from cocal.features.formats import NumberFormat
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import NumberFormat
 
 OpenLearner = Callable[[pd.DataFrame, int, int, NumberFormat], "OnlineLearner"]
 """A function that makes a learner of questions, layer, hidden width and number format."""

@@ -10,7 +10,7 @@ from cocal.config.evaluation import FeatureSettings, PostCalSettings
 from cocal.config.policy import PolicySettings
 from cocal.features.extract import pooled_states
 from cocal.generation.engine import Sampling
-from cocal.generation.judging.verdicts import with_verdicts
+from cocal.generation.evaluation import with_verdicts
 from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.models.loading import Policy
 from cocal.policy.recorder import Outputs, open_recorder

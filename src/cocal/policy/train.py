@@ -2,8 +2,11 @@
 
 import logging
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +22,15 @@ from cocal.answers.extraction import extract_answer
 from cocal.config.evaluation import FeatureSettings
 from cocal.config.policy import Algorithm, PolicySettings, TrlSettings
 from cocal.errors import ConfigError
-from cocal.features.capture import resolve_layers
+from cocal.features.forward import resolve_layers
 from cocal.models.loading import load_policy, stored_dtype
 from cocal.models.resumable import last_resumable
-from cocal.policy.colocated import opening_vllm, require_vllm, vllm_arguments
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs, open_recorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.questions.prompts import Prompts
+from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
 from cocal.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -204,3 +207,48 @@ def _correctness(verifier: Verifier):
         return [float(value) if decided else None for value, decided in zip(*verdicts, strict=True)]
 
     return correctness
+
+
+def require_vllm() -> None:
+    """Raise ConfigError where vLLM cannot run in this process."""
+    if find_spec("vllm") is None:
+        raise ConfigError(f"policy.trl.vllm: {NO_VLLM}")
+    if not torch.cuda.is_available():
+        raise ConfigError("policy.trl.vllm: there is no GPU here; train on a node with GPUs, or switch vllm off")
+    if not has_compiler():
+        raise ConfigError(f"policy.trl.vllm: {NO_COMPILER}")
+
+
+def vllm_arguments(settings: TrlSettings) -> dict[str, object]:
+    """TRL's arguments for its vLLM. TRL's importance-sampling correction is off: slime has none."""
+    if not settings.vllm:
+        return {}
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": settings.vllm_memory_share,
+        "vllm_max_model_length": settings.vllm_max_length,
+        "vllm_enable_sleep_mode": True,
+        "vllm_importance_sampling_correction": False,
+    }
+
+
+@contextmanager
+def opening_vllm(settings: TrlSettings) -> Iterator[None]:
+    """Give the vLLM that TRL opens in this context what TRL has no arguments for.
+
+    FlashInfer's sampler is off, as in `cocal.generation.vllm_engine`. The attention backend is that of the
+    settings: TRL passes no such argument on, so the name by which it calls vLLM is bound to it while the context lasts.
+    """
+    if not settings.vllm:
+        yield
+        return
+    from trl.generation import vllm_generation
+
+    os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
+    plain = vllm_generation.LLM
+    vllm_generation.LLM = partial(plain, attention_backend=settings.vllm_attention_backend)
+    try:
+        yield
+    finally:
+        vllm_generation.LLM = plain

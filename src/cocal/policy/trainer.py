@@ -16,18 +16,15 @@ from trl.models import unwrap_model_for_generation
 from cocal.answers.judge import Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.generation.engine import Sampling
-from cocal.generation.responses import sampling_seeds
-from cocal.generation.rows import stated_confidences
+from cocal.generation.responses import sampling_seeds, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import cast_weights
 from cocal.models.resumable import complete, make_room
 from cocal.models.text import plain_texts
 from cocal.policy.capture import RolloutCapture
-from cocal.policy.micro_batches import sorted_by_length
-from cocal.policy.moments import HostAdamW
 from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
-from cocal.policy.recorder import RolloutRecorder
-from cocal.policy.seconds import StepSeconds
+from cocal.policy.recorder import RolloutRecorder, StepSeconds
+from cocal.policy.update import HostAdamW, sorted_by_length
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
 

@@ -23,9 +23,8 @@ from cocal.integrations.tables import StepTables
 from cocal.models.importing import import_checkpoint
 from cocal.models.loading import read_vocabulary
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.policy.recorder import Outputs, RolloutRecorder
+from cocal.policy.recorder import Outputs, RolloutRecorder, StepSeconds
 from cocal.policy.schedule import question_schedule
-from cocal.policy.seconds import StepSeconds
 from cocal.questions.prompts import Prompts
 from cocal.runtime import lock
 from cocal.store import write_text

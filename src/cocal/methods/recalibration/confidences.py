@@ -12,8 +12,7 @@ from cocal.config.evaluation import CompanionSettings, EstimatorSettings
 from cocal.config.method import Reader
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.features.formats import decoded
-from cocal.features.store import FeatureReader, open_features
+from cocal.features.store import FeatureReader, decoded, open_features
 from cocal.methods.predictions import predictions_of
 from cocal.methods.recalibration.fits import Fits
 from cocal.methods.recalibration.linear import LinearProbe
