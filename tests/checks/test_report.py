@@ -70,8 +70,8 @@ def test_companions_on_prompts_and_of_ablations_are_checked_with_their_own_setti
     layout = {"responses": count, "layers": [2], "hidden": HIDDEN, "rows_per_chunk": count, "dtype": "float32"}
     writer = create_features(store, **layout, poolings=("prompt",))
     states = np.random.default_rng(0).normal(size=(count, 1, 1, HIDDEN))
-    asked = run.responses["question_id"][::GROUP].tolist()
-    writer.write(0, np.arange(count), asked, np.ones(count, dtype=np.int64), states)
+    asked = run.responses[::GROUP].assign(response_id=range(count), length=1)
+    writer.write(0, asked, states)
     flags = [f"--settings={questions.model_dump_json()}", f"--features={store}", "--prompts", "--steps", "3"]
     assert main(run.command(study.folder / "companions/prompts", *flags)) == 0
     more = ["ablations=companions/ablations/0/last/steps-3", "prompts=companions/prompts/steps-3"]

@@ -21,7 +21,7 @@ def write_store(path: Path, dtype: str = "float32") -> FeatureReader:
     writer = create_features(path, responses=ROWS, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK, dtype=dtype)
     ids = np.arange(ROWS)
     features = np.ones((ROWS, 1, 2, HIDDEN)) * ids[:, None, None, None]
-    writer.write(0, ids, ["q"] * ROWS, ids + 1, features)
+    writer.write(0, {"response_id": ids, "question_id": ["q"] * ROWS, "length": ids + 1}, features)
     return open_features(path)
 
 

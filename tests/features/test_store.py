@@ -8,7 +8,7 @@ import torch
 import xarray as xr
 
 from cocal.errors import ContractError
-from cocal.features.store import LARGEST, create_features, finite, open_features
+from cocal.features.store import create_features, finite, open_features
 
 LAYERS, HIDDEN, CHUNK = (1, 3), 5, 4
 RESPONSES = 10
@@ -26,7 +26,11 @@ def create(path: Path, **changes):
 
 def write(writer, features: np.ndarray, start: int, stop: int) -> None:
     ids = np.arange(start, stop)
-    writer.write(start, ids + 100, [f"q-{n}" for n in ids], ids + 1, features[start:stop])
+    writer.write(
+        start,
+        {"response_id": ids + 100, "question_id": [f"q-{n}" for n in ids], "length": ids + 1},
+        features[start:stop],
+    )
 
 
 @pytest.fixture
@@ -147,7 +151,8 @@ def test_an_existing_store_is_resumed_with_its_own_layout_alone(store: Path, cha
 
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 def test_infinities_and_nan_are_not_finite(form):
-    values = np.array([0, -1e-40, LARGEST[form], -LARGEST[form], np.inf, -np.inf, np.nan], dtype=np.float32)
+    largest = torch.finfo(getattr(torch, form)).max
+    values = np.array([0, -1e-40, largest, -largest, np.inf, -np.inf, np.nan], dtype=np.float32)
     stored = values if form == "float32" else torch.from_numpy(values).to(torch.bfloat16).view(torch.uint16).numpy()
     assert finite(stored, form).tolist() == [True, True, True, True, False, False, False]
 
@@ -167,12 +172,13 @@ def test_writes_of_wrong_shape_rows_or_lengths_are_refused(tmp_path: Path):
         (2, ids, ids + 1, features[2:6], "whole chunks"),
         (0, ids[:3], ids[:3] + 1, features[:3], "whole chunks"),
         (8, ids, ids + 1, features[:4], "whole chunks"),
-        (0, ids, ids + 1, features[:4, :1], "shape"),
-        (0, ids[:3], ids + 1, features[:4], "shape"),
+        (0, ids, ids + 1, features[:4, :1], "of shape"),
+        (0, ids[:3], ids + 1, features[:4], "of shape"),
         (0, ids, ids, features[:4], r"row 0 .* length below 1"),
     ):
         with pytest.raises(ContractError, match=message):
-            writer.write(start, given, ["q"] * len(block), lengths, block)
+            rows = {"response_id": given, "question_id": ["q"] * len(block), "length": lengths}
+            writer.write(start, rows, block)
 
 
 def test_unknown_labels_and_rows_are_refused(store: Path):

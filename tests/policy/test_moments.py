@@ -22,14 +22,14 @@ def _trained(kind: type, saved: bool, fused: bool) -> list[torch.Tensor]:
     groups = [{"params": parameters[:2], "weight_decay": 0.1}, {"params": parameters[2:], "lr": 0.05}]
     make = partial(kind, groups, lr=0.1, betas=(0.9, 0.95), fused=fused)
     optimiser = make()
-    for update in range(UPDATES):
-        if saved and update == 3:
+    for number in range(UPDATES):
+        if saved and number == 3:
             state = optimiser.state_dict()
             optimiser = make()
             optimiser.load_state_dict(state)
         for k, parameter in enumerate(parameters):
             gradient = torch.randn(parameter.shape, generator=draw)
-            parameter.grad = None if k == 2 and update % 2 else gradient
+            parameter.grad = None if k == 2 and number % 2 else gradient
         optimiser.step()
     return [parameter.detach() for parameter in parameters]
 

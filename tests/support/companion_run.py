@@ -43,8 +43,7 @@ class Run:
             dtype=dtype,
             attributes={"digest": "abc"},
         )
-        ids, length = (self.responses[name].to_numpy() for name in ("response_id", "length"))
-        writer.write(0, ids, self.responses["question_id"].tolist(), length, self.features)
+        writer.write(0, self.responses, self.features)
         return self
 
     def read(self, steps: int = STEPS) -> pd.DataFrame:

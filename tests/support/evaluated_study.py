@@ -89,8 +89,7 @@ def write_features(folder, frame, task_response=False):
         poolings=("last", "mean", "prompt"),
         attributes={"task_response": str(task_response)},
     )
-    ids, asked = evaluated["response_id"].to_numpy(), evaluated["question_id"].tolist()
-    writer.write(0, ids, asked, evaluated["length"].to_numpy(), values)
+    writer.write(0, evaluated, values)
     by_response = pd.Series(list(values), index=evaluated["response_id"])
     return folder, by_response
 

@@ -46,8 +46,7 @@ class Recalibrated:
             dtype="float32",
             attributes={},
         )
-        ids, length = (evaluated[name].to_numpy() for name in ("response_id", "length"))
-        writer.write(0, ids, evaluated["question_id"].tolist(), length, states)
+        writer.write(0, evaluated, states)
         return self
 
     def command(self, *flags: str, rivals=OF_GRPO, settings: CompanionSettings = SETTINGS) -> list[str]:

@@ -135,7 +135,7 @@ def extract_features(
             prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
             what = f"{output.stem}: response"
             states = pooled_states(policy, writer.layout, prompts, answers, settings.batch_tokens, what)
-            writer.write_rows(start, block, states)
+            writer.write(start, block, states)
             lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
             tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
     logging.info(

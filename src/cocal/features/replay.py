@@ -170,9 +170,7 @@ def replay(
                     f"{table}: holds {len(frame)} rollouts, but step 1 has {count}; all steps need as many"
                 )
             ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-            writer.write_rows(
-                (step - 1) * count, frame, pooled_states(policy, writer.layout, *ids, settings.batch_tokens)
-            )
+            writer.write((step - 1) * count, frame, pooled_states(policy, writer.layout, *ids, settings.batch_tokens))
             rate = sum(len(one) for part in ids for one in part) / (time.monotonic() - started)
             progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
     open_features(run.path / "features.zarr")  # raises an error if rows are missing
@@ -215,7 +213,7 @@ def extract_prompts(
                 )
             prompts, what = rows["prompt_ids"].tolist(), f"{checkpoint.name}: prompt"
             states = pooled_states(policy, writer.layout, prompts, [()] * len(prompts), settings.batch_tokens, what)
-            writer.write_rows(int((groups["step"] < steps.start).sum()), rows, states)
+            writer.write(int((groups["step"] < steps.start).sum()), rows, states)
 
 
 class Rescorer:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 NumberFormat = Literal["float32", "bfloat16"]
 
-MISSING = {"float32": np.float32(np.nan), "bfloat16": np.uint16(0x7FC0)}
+_MISSING = {"float32": np.float32(np.nan), "bfloat16": np.uint16(0x7FC0)}
 """The fill value NaN, which is read where a chunk was lost. Writers refuse NaN, so it always marks missing data."""
-LARGEST = {"float32": np.finfo(np.float32).max, "bfloat16": np.array(0x7F7F0000, np.uint32).view(np.float32)[()]}
-"""The largest finite number of each format, as float32."""
-# The bits of these numbers. Bit patterns without the sign sort like magnitudes; infinities and NaN sort last.
-_LARGEST_BITS = {"float32": np.uint32(0x7F7FFFFF), "bfloat16": np.uint16(0x7F7F)}
-_MAGNITUDE = {"float32": np.uint32(0x7FFFFFFF), "bfloat16": np.uint16(0x7FFF)}
+_TEXT = np.dtypes.StringDType()
+_BYTES_PER_READ = 32 * 2**20
+"""Number of bytes per read call; with so many, the overhead of a call is negligible."""
+_ROWS_PER_CHECK = 256
+"""Number of rows checked at once; so few fit into the processor's cache."""
 
 
 def encoded(values: np.ndarray, form: NumberFormat) -> np.ndarray:
@@ -61,15 +61,8 @@ def decoded(values: np.ndarray, form: NumberFormat) -> np.ndarray:
 
 
 def finite(values: np.ndarray, form: NumberFormat) -> np.ndarray:
-    """Mark finite stored values in a bool array; the last dimension of the values must be contiguous."""
-    largest = _LARGEST_BITS[form]
-    return (values.view(largest.dtype) & _MAGNITUDE[form]) <= largest
-
-
-_BYTES_PER_READ = 32 * 2**20
-"""Number of bytes per read call; with so many, the overhead of a call is negligible."""
-_ROWS_PER_CHECK = 256
-"""Number of rows checked at once; so few fit into the processor's cache."""
+    """Mark finite stored values in a bool array. The bits of a bfloat16 number without its sign sort by magnitude."""
+    return np.isfinite(values) if form == "float32" else (values & np.uint16(0x7FFF)) < np.uint16(0x7F80)
 
 
 @dataclass(frozen=True)
@@ -94,14 +87,10 @@ class Layout:
     dtype: NumberFormat
     attributes: dict[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        sizes = self.responses, self.hidden, self.rows_per_chunk, len(self.layers), len(self.poolings)
-        if min(sizes) < 1 or len({*self.poolings}) != len(self.poolings):
-            raise ContractError(f"features need one response, layer, unit and different poolings at least, not {self}")
-        if self.dtype not in get_args(NumberFormat):
-            raise ContractError(f"feature dtype {self.dtype!r} is not one of {', '.join(get_args(NumberFormat))}")
-        if list(self.layers) != sorted({*self.layers}) or self.layers[0] < 0:
-            raise ContractError(f"layers must be 0 or more and strictly ascending, not {list(self.layers)}")
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape of the states: responses, layers, poolings, hidden."""
+        return self.responses, len(self.layers), len(self.poolings), self.hidden
 
 
 class FeatureReader:
@@ -193,7 +182,7 @@ class FeatureReader:
         for start in range(0, len(rows), _ROWS_PER_CHECK):
             missing = ~finite(taken[start : start + _ROWS_PER_CHECK], self.dtype).all(axis=1)
             if missing.any():
-                row = rows[start + int(np.flatnonzero(missing)[0])]
+                row = rows[start + int(missing.argmax())]
                 raise ContractError(
                     f"{self.path}: features of row {row} (response_id {self.response_id[row]}) are unwritten, lost or "
                     f"not finite; {remedy(self.path)}"
@@ -215,7 +204,7 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
         ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.
     """
     path = Path(path)
-    group, layout = open_store(path, "r")
+    group, layout = _open_store(path, "r")
     with _readable(path):
         reader = FeatureReader(path, group, layout)
     unwritten = np.flatnonzero(reader.length < 1)
@@ -227,15 +216,8 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     return reader
 
 
-def open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layout]":
-    """Open a store, check it, and return its Zarr group and its layout.
-
-    Args:
-        mode: "r" to read rows, "r+" to write rows too.
-
-    Raises:
-        ContractError: if the store is missing, damaged or no feature store.
-    """
+def _open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layout]":
+    """Open a store to read rows ("r") or to write rows too ("r+"), check it, and return its group and its layout."""
     import zarr
 
     if not path.exists():
@@ -254,12 +236,9 @@ def open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layou
             features.attrs["number_format"],
             attributes,
         )
-        expected = (layout.responses, len(layout.layers), len(layout.poolings), layout.hidden)
-        if features.shape != expected:
-            raise ValueError(f"features have shape {features.shape}, but their labels need {expected}")
-        for name in ("length", "response_id", "question_id"):
-            if group[name].shape != expected[:1]:
-                raise ValueError(f"{name} has shape {group[name].shape}, but there are {layout.responses} responses")
+        shapes = {name: group[name].shape for name in ("length", "response_id", "question_id")}
+        if features.shape != layout.shape or {*shapes.values()} != {layout.shape[:1]}:
+            raise ValueError(f"features of shape {features.shape} do not fit their labels, {layout.shape} and {shapes}")
     return group, layout
 
 
@@ -272,83 +251,55 @@ def _readable(path: Path) -> Iterator[None]:
         raise ContractError(unreadable(path, "feature store", error)) from None
 
 
-_DIMENSIONS = ("response", "layer", "pooling", "hidden")
-_TEXT = np.dtypes.StringDType()
-
-
 class FeatureWriter:
     """Writes rows of a store, which `create_features` creates or reopens."""
 
     def __init__(self, path: Path, group: "zarr.Group", layout: Layout):
         self.path = path
         self.layout = layout
-        self._features, self._length, self._response_id, self._question_id = (
-            group[name] for name in ("features", "length", "response_id", "question_id")
-        )
+        self._group = group
 
-    def write(
-        self,
-        start: int,
-        response_id: np.ndarray,
-        question_id: Sequence[str],
-        length: np.ndarray,
-        features: np.ndarray,
-    ) -> None:
+    def write(self, start: int, rows: "pd.DataFrame | Mapping[str, Sequence]", features: np.ndarray) -> None:
         """Write the n rows from `start` on; rows that were written before are replaced.
 
         Args:
             start: First row, a multiple of `rows_per_chunk`.
-            response_id: int64 (n,), id of each row's response.
-            question_id: n texts, id of each row's question. Response ids count from 0 in every run and every prompt
-                row has length 1, so only question ids reveal features of another schedule.
-            length: int64 (n,), number of pooled tokens per response, at least 1.
+            rows: Columns response_id and length (number of pooled tokens, at least 1), int64 (n,), and question_id.
+                Response ids count from 0 in every run and every prompt row has length 1, so only question ids reveal
+                features of another schedule.
             features: float32 (n, layers, poolings, hidden), finite.
 
         Raises:
             ContractError: if a shape is wrong, the rows do not fill whole chunks, or a row holds a value that is not
                 finite in the store's number format; the error names the row.
         """
-        layout = self.layout
-        response_id, length = np.asarray(response_id), np.asarray(length)
-        question_id = np.array(list(question_id), dtype=_TEXT)
+        layout, stop = self.layout, start + len(features)
+        response_id, length = np.asarray(rows["response_id"]), np.asarray(rows["length"])
+        question_id = np.array(list(rows["question_id"]), dtype=_TEXT)
         features = np.asarray(features, dtype=np.float32)
-        rows, stop = slice(start, start + len(features)), start + len(features)
-        expected = (len(features), len(layout.layers), len(layout.poolings), layout.hidden)
-        labels = [response_id.shape, question_id.shape, length.shape]
-        if features.shape != expected or set(labels) != {expected[:1]}:
+        whole = stop == layout.responses or (stop < layout.responses and not stop % layout.rows_per_chunk)
+        fits = {len(features)} == {len(response_id), len(question_id), len(length)}
+        if not fits or features.shape[1:] != layout.shape[1:] or start % layout.rows_per_chunk or not whole:
             raise ContractError(
-                f"{self.path}: rows {start} to {stop} need features of shape {expected} and as many ids and "
-                f"lengths, not {features.shape} and {', '.join(map(str, labels))}"
+                f"{self.path}: rows {start} to {stop} with {len(length)} lengths and states of shape "
+                f"{features.shape[1:]} are not whole chunks of {layout.rows_per_chunk} rows in a store of shape "
+                f"{layout.shape}"
             )
-        ends_chunk = stop == layout.responses or (stop % layout.rows_per_chunk == 0 and stop < layout.responses)
-        if start % layout.rows_per_chunk or not 0 <= start < stop or not ends_chunk:
-            raise ContractError(
-                f"{self.path}: rows {start} to {stop} do not fill whole chunks of {layout.rows_per_chunk} rows "
-                f"within {layout.responses} rows"
-            )
-        self._refuse(length < 1, start, response_id, "a length below 1")
-        fits = (np.abs(features) <= LARGEST[layout.dtype]).reshape(len(features), -1).all(axis=1)
-        self._refuse(~fits, start, response_id, f"a feature that is not finite in {layout.dtype}")
+        stored = encoded(features, layout.dtype)
+        unfit = ~(np.isfinite(features) & finite(stored, layout.dtype)).reshape(len(features), -1).all(axis=1)
+        for bad, what in ((length < 1, "a length below 1"), (unfit, f"a feature that is not finite in {layout.dtype}")):
+            if bad.any():
+                first = int(bad.argmax())
+                raise ContractError(
+                    f"{self.path}: row {start + first} (response_id {response_id[first]}) has {what}; "
+                    f"this write has {bad.sum()} such row(s)"
+                )
         # A positive length marks a complete row; it is cleared first and set last, so a killed write leaves length 0.
-        self._length[rows] = 0
-        self._features[rows] = encoded(features, layout.dtype)
-        self._response_id[rows] = response_id
-        self._question_id[rows] = question_id
-        self._length[rows] = length
-
-    def write_rows(self, start: int, rows: "pd.DataFrame", features: np.ndarray) -> None:
-        """Write features with the ids and lengths from the table `rows` (response_id, question_id, length)."""
-        self.write(
-            start, rows["response_id"].to_numpy(), rows["question_id"].tolist(), rows["length"].to_numpy(), features
-        )
-
-    def _refuse(self, bad: np.ndarray, start: int, response_id: np.ndarray, what: str) -> None:
-        if bad.any():
-            first = int(np.flatnonzero(bad)[0])
-            raise ContractError(
-                f"{self.path}: row {start + first} (response_id {response_id[first]}) has {what}; "
-                f"this write has {bad.sum()} such row(s)"
-            )
+        self._group["length"][start:stop] = 0
+        self._group["features"][start:stop] = stored
+        self._group["response_id"][start:stop] = response_id
+        self._group["question_id"][start:stop] = question_id
+        self._group["length"][start:stop] = length
 
 
 def create_features(
@@ -367,7 +318,7 @@ def create_features(
 
     Args:
         path: Folder of the store, usually named *.zarr.
-        responses, layers, poolings, hidden, dtype, attributes: See `cocal.features.store.Layout`.
+        responses, layers, poolings, hidden, dtype, attributes: See `Layout`.
         rows_per_chunk: Number of rows per write, such as the responses of a rollout step.
         resume: If true, a store that exists already is reopened, and its rows are kept.
 
@@ -375,13 +326,11 @@ def create_features(
         ContractError: if the store exists and `resume` is false, or if the existing store has another layout.
     """
     path = Path(path)
-    layout = Layout(
-        responses, tuple(map(int, layers)), tuple(poolings), hidden, rows_per_chunk, dtype, dict(attributes)
-    )
+    layout = Layout(responses, tuple(layers), tuple(poolings), hidden, rows_per_chunk, dtype, dict(attributes))
     if path.exists():
         if not resume:
             raise ContractError(f"{path}: exists already; give another path, or resume the run that was writing it")
-        group, found = open_store(path, "r+")
+        group, found = _open_store(path, "r+")
         theirs, ours = asdict(found), asdict(layout)
         different = [f"{key} {theirs[key]!r}, now {ours[key]!r}" for key in ours if theirs[key] != ours[key]]
         if different:
@@ -391,7 +340,7 @@ def create_features(
         return FeatureWriter(path, group, layout)
     with atomic_path(path) as partial:
         _create(partial, layout)
-    return FeatureWriter(path, open_store(path, "r+")[0], layout)
+    return FeatureWriter(path, _open_store(path, "r+")[0], layout)
 
 
 def _create(path: Path, layout: Layout) -> None:
@@ -401,21 +350,21 @@ def _create(path: Path, layout: Layout) -> None:
     group = zarr.create_group(
         path, zarr_format=3, attributes={**layout.attributes, "coordinates": "response_id question_id"}
     )
-    rows, chunk = layout.responses, min(layout.rows_per_chunk, layout.responses)
+    chunk = min(layout.rows_per_chunk, layout.responses)
     group.create_array(
         "features",
-        shape=(rows, len(layout.layers), len(layout.poolings), layout.hidden),
+        shape=layout.shape,
         chunks=(chunk, 1, 1, layout.hidden),
-        dtype=MISSING[layout.dtype].dtype,
-        fill_value=MISSING[layout.dtype],
+        dtype=_MISSING[layout.dtype].dtype,
+        fill_value=_MISSING[layout.dtype],
         compressors=[Crc32cCodec()],
-        dimension_names=_DIMENSIONS,
+        dimension_names=("response", "layer", "pooling", "hidden"),
         attributes={"number_format": layout.dtype, "rows_per_chunk": layout.rows_per_chunk},
     )
     for name, dtype, unwritten in (("response_id", "int64", 0), ("question_id", str, ""), ("length", "int64", 0)):
         group.create_array(
             name,
-            shape=(rows,),
+            shape=(layout.responses,),
             chunks=(chunk,),
             dtype=dtype,
             fill_value=unwritten,

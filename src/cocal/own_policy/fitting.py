@@ -209,7 +209,7 @@ def _states(
             found = pooled_states(policy, writer.layout, prompts, responses, batch_tokens)
         else:
             found = given[start : start + block_size].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
-        writer.write_rows(start, block, found)
+        writer.write(start, block, found)
         progress.add(len(block))
     return open_features(path)
 

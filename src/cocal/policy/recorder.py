@@ -153,7 +153,7 @@ class StepWriter:
 
     def _write(self, frame: pd.DataFrame, features: np.ndarray | None) -> None:
         if self.features is not None:
-            self.features.write_rows(int(frame["response_id"].iloc[0]), frame, features)
+            self.features.write(int(frame["response_id"].iloc[0]), frame, features)
         write_frame(self.table(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
 
     def table(self, step: int) -> Path:
