@@ -116,7 +116,7 @@ def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_pa
 
 
 def test_log_probabilities_of_a_step_are_those_of_its_policy(policies, rollouts):
-    rescore = Rescorer(StepCheckpoints({2: policies[2], 3: policies[3]}), 300)
+    rescore = Rescorer(StepCheckpoints([policies[2], policies[3]]), 300)
     for step, stage in ((1, 2), (3, 3), (2, 2)):
         frame = rollouts[1][rollouts[1]["step"] == step]
         ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
@@ -143,11 +143,11 @@ def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
 
 
 def test_spans_join_the_steps_of_a_checkpoint(tmp_path):
-    checkpoints = StepCheckpoints({3: tmp_path / "step-3", 1: tmp_path / "step-1"})
+    checkpoints = StepCheckpoints([tmp_path / "step-3", tmp_path / "step-1"])
     assert list(checkpoints.spans(3)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 4))]
     assert list(checkpoints.spans(2)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 3))]
     with pytest.raises(ConfigError, match="final is not named step-N"):
-        StepCheckpoints.from_folders([tmp_path / "final"])
+        StepCheckpoints([tmp_path / "final"])
 
 
 def asked(folder: Path, shift: int = 0) -> Run:

@@ -176,8 +176,8 @@ def test_writes_of_wrong_shape_rows_or_lengths_are_refused(tmp_path: Path):
         (0, ids[:3], ids + 1, features[:4], "of shape"),
         (0, ids, ids, features[:4], r"row 0 .* length below 1"),
     ):
+        rows = {"response_id": given, "question_id": ["q"] * len(block), "length": lengths}
         with pytest.raises(ContractError, match=message):
-            rows = {"response_id": given, "question_id": ["q"] * len(block), "length": lengths}
             writer.write(start, rows, block)
 
 

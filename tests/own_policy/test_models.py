@@ -19,7 +19,7 @@ from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import Layout
 from cocal.models import text as templates
-from cocal.models.loading import blocks_of, load_policy, load_tokenizer
+from cocal.models.loading import decoder_of, load_policy, load_tokenizer
 from cocal.models.text import template_fault
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
@@ -107,7 +107,7 @@ def test_a_model_that_is_no_decoder_is_refused_by_its_name(made, tmp_path):
         load_policy(folder)
     config = transformers.BertConfig(**SIZE, intermediate_size=40, is_decoder=True)
     with pytest.raises(ContractError, match="BertLMHeadModel: the 3 blocks of this architecture are not found"):
-        blocks_of(AutoModelForCausalLM.from_config(config))
+        decoder_of(AutoModelForCausalLM.from_config(config))
 
 
 CODE = """

@@ -238,7 +238,9 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
     monkeypatch.setattr(trainer_module.time, "monotonic", lambda: next(clock))
     seconds = StepSeconds(tmp_path / "seconds.json")
     owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0)
-    callback = trainer_module._StepCallback(owner, 2, seconds, {}, torch.float32, {})
+    owner._policy, owner._recorder = SimpleNamespace(updates_per_step=2), SimpleNamespace(seconds=seconds)
+    owner._stages = {}
+    callback = trainer_module._StepCallback(owner)
     state = SimpleNamespace(global_step=0, max_steps=4)
     callback.on_train_begin(None, state, None)
     for update in range(1, 5):
@@ -277,7 +279,7 @@ def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
 def test_states_travel_in_the_format_of_the_store(trainer, monkeypatch, dtype):
     """The main process gets what it stores; without states there is nothing to send."""
     one, sent = trainer(_settings()), []
-    one._states_dtype = dtype
+    one._states_dtype, one._layers = dtype, (0,)
     monkeypatch.setattr(type(one.accelerator), "num_processes", 2)
 
     def gather(rows, parts, dst):
@@ -286,9 +288,10 @@ def test_states_travel_in_the_format_of_the_store(trainer, monkeypatch, dtype):
 
     monkeypatch.setattr(torch.distributed, "gather_object", gather)
     states = np.random.default_rng(0).normal(size=(2, 2, 8)).astype(np.float32)
-    rows = one._gathered([{"states": states, "text": "a"}, {"states": None, "text": "b"}])
+    rows = one._gathered([{"states": states, "text": "a"}, {"states": states + 1, "text": "b"}])
     assert sent[0]["states"].dtype == dtype
     assert [row["text"] for row in rows] == ["a", "b", "a", "b"]
     np.testing.assert_array_equal(rows[2]["states"], torch.from_numpy(states).to(dtype).float().numpy())
     assert rows[0]["states"].dtype == np.float32
-    assert rows[3]["states"] is None
+    one._layers = ()
+    assert one._gathered([{"states": None, "text": "b"}])[1] == {"states": None, "text": "b"}

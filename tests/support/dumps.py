@@ -39,9 +39,8 @@ def sampled(policy: Policy, questions: pd.DataFrame) -> pd.DataFrame:
         for step, places in enumerate(schedule, start=1):
             asked = questions.iloc[places]
             seeds = [1000 * step + GROUP * k for k in range(len(places))]
-            drawn = sampler.draw(asked, "answer", sampling, seeds)
             first = (step - 1) * len(places) * GROUP
-            rows = sampler.table(drawn, asked, "answer", step=step, first=first)
+            rows = sampler.sample(asked, "answer", sampling, seeds, step=step, first=first)
             groups = np.arange(len(asked)).repeat(GROUP)
             frame = with_verdicts(rows, asked.iloc[groups], groups, verifier, pool=False)
             frames.append(frame.assign(reward_task=frame["correct"].astype(float)))

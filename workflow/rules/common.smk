@@ -76,9 +76,7 @@ os.environ.update(
 
 JUDGE_TEXTS = ""
 if STUDY.judge.kind == "llm":
-    JUDGE_TEXTS = (
-        f"prompts:{JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest}"
-    )
+    JUDGE_TEXTS = f"prompts:{JudgePrompts(STUDY.judge.prompts).digest}"
 # The slice of the dataset registry that the study uses, and the plan of all jobs but those of tables and figures.
 REGISTRY = registry_of(STUDY.question_sets.registered, STUDY.sources.registry)
 PLAN = Plan(

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     prompts = Prompts(options.tokenise) if options.tokenise else None
     dumps = Dumps.of(options.format, options.dumps, settings.steps, options.reward_key)
     read = options.checkpoints or options.exact
-    checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact) if read else None
+    checkpoints = StepCheckpoints(options.checkpoints, options.exact) if read else None
     depends_on = {
         "policy": settings,
         "verifier": bounds,

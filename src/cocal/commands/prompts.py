@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> None:
     """Run one pass over the prompts of every stage."""
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
-    checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)
+    checkpoints = StepCheckpoints(options.checkpoints, options.exact)
     columns = ["dataset", "question_id", "response_id", "step", "sample", "prompt_ids"]
     # the responses to a question share its prompt, so only the first of them is read
     rollouts = read_frame(options.rollouts, RESPONSES, columns, where=[("sample", "=", 0)])

@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> None:
     """Run one pass over the exact token ids of every rollout."""
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
-    checkpoints = StepCheckpoints.from_folders(options.checkpoints, options.exact)
+    checkpoints = StepCheckpoints(options.checkpoints, options.exact)
     tables = file_states(step_tables(options.rollouts).values())
     depends_on = {"features": settings, "weights": "of every step" if options.exact else "of the stage that follows"}
     sources = [Source(options.rollouts), *map(Source, checkpoints.folders)]

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from cocal.errors import ContractError
-from cocal.models.loading import blocks_of, decoder_of
+from cocal.models.loading import decoder_of
 from cocal.models.text import Tokens
 
 RESPONSE_POOLINGS = ("last", "mean")
@@ -54,7 +54,7 @@ def capture(
     transformers comes after that norm and is a different quantity.
 
     Args:
-        blocks: The transformer blocks of an unwrapped model (`cocal.models.loading.blocks_of`).
+        blocks: The transformer blocks of an unwrapped model (`cocal.models.loading.decoder_of`).
         layers: Zero-based block indices.
         begin: int64 (batch,), position of each row's first response token, at least 1.
         end: int64 (batch,), position after each row's last response token, which may be the end-of-sequence token. It
@@ -185,7 +185,8 @@ def _start(
         padded[k, begin[k] : end[k]] = response
     ids = _to_device(padded, device)
     values = None
-    with capture(blocks_of(bare), layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
+    decoder, blocks = decoder_of(bare)
+    with capture(blocks, layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
         if logprobs:
             first = begin.min() - 1  # the shortest prompt's last token is the first that predicts a response token
             logits = model(input_ids=ids, use_cache=False, logits_to_keep=padded.shape[1] - int(first)).logits
@@ -196,7 +197,7 @@ def _start(
             ]
             values = _to_host(torch.cat(parts))
         else:
-            decoder_of(bare)(input_ids=ids, use_cache=False)
+            decoder(input_ids=ids, use_cache=False)
     features = _to_host(torch.stack([states[layer] for layer in layers], dim=1))
     done = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
 

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from cocal.store.contracts import RESPONSES
 from cocal.store.rows import numbered
 from cocal.store.run_folder import RunFolder, file_states
 
-_EXACT = re.compile(r"(weight_v|step-)(\d+)")
+_NAME = re.compile(r"(weight_v|step-)(\d+)")
 _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
 
 
@@ -33,40 +34,29 @@ class StepCheckpoints:
     checkpoint. If the weights of every step were kept, each step uses the policy that sampled it.
 
     Args:
-        stages: Policies by the step after which they were saved.
+        stages: Policies of the stages in folders named step-N, the step after which they were saved.
         exact: Folder with the weights of every step, if they were kept. `weight_v000001` holds the weights that sampled
             step 1 (slime's `--update-weight-disk-dir`), `step-0` those of the policy before step 1.
 
     Raises:
+        ConfigError: if a stage has another name, or neither stages nor exact weights are given.
         ContractError: if there is no such folder of exact weights.
     """
 
-    def __init__(self, stages: Mapping[int, Path], exact: Path | None = None):
-        self._stages = dict(sorted(stages.items()))
-        self._folder = exact
-        self._exact: dict[int, Path] = {}
-        if exact and not exact.is_dir():
-            raise ContractError(f"{exact}: there is no such folder with the weights of every step")
-        for entry in sorted(exact.iterdir()) if exact else ():
-            if match := _EXACT.fullmatch(entry.name):
-                self._exact[int(match[2]) + (match[1] == "step-")] = entry
-
-    @classmethod
-    def from_folders(cls, stages: Sequence[Path], exact: Path | None = None) -> "StepCheckpoints":
-        """Take the stages from folders named step-N.
-
-        Raises:
-            ConfigError: if a folder has another name, or neither stages nor exact weights are given.
-        """
-        found = {}
-        for path in stages:
-            match = re.fullmatch(r"step-(\d+)", path.name)
-            if match is None:
+    def __init__(self, stages: Sequence[Path], exact: Path | None = None):
+        self._exact = exact
+        found: dict[int, Path] = {}
+        for path in stages if exact is None else sorted(exact.glob("*")):
+            match = _NAME.fullmatch(path.name)
+            if exact is None and (match is None or match[1] != "step-"):
                 raise ConfigError(f"--checkpoints: {path} is not named step-N")
-            found[int(match[1])] = path
+            if match:
+                found[int(match[2]) + (exact is not None and match[1] == "step-")] = path
         if not found and exact is None:
             raise ConfigError("--checkpoints: give the checkpoints of the stages, or weights of every step (--exact)")
-        return cls(found, exact)
+        if not found:
+            raise ContractError(f"{exact}: there is no such folder with the weights of every step")
+        self._found = dict(sorted(found.items()))
 
     def of_step(self, step: int) -> Path:
         """Return the checkpoint of a rollout step, counted from 1.
@@ -74,32 +64,30 @@ class StepCheckpoints:
         Raises:
             ContractError: if there is none.
         """
-        if self._folder:
-            if step not in self._exact:
-                raise ContractError(f"{self._folder}: no weights of the policy that sampled step {step}")
-            return self._exact[step]
-        for stage, path in self._stages.items():
+        if self._exact:
+            if step not in self._found:
+                raise ContractError(f"{self._exact}: no weights of the policy that sampled step {step}")
+            return self._found[step]
+        for stage, path in self._found.items():
             if step <= stage:
                 return path
-        raise ContractError(f"no checkpoint is of step {step} or later; the last one is of step {max(self._stages)}")
+        raise ContractError(f"no checkpoint is of step {step} or later; the last one is of step {self.last}")
 
     def spans(self, steps: int) -> Iterator[tuple[Path, range]]:
         """Yield each checkpoint with the range of steps among 1 to `steps` that it is used for."""
-        first = 1
-        for step in range(1, steps + 1):
-            if step == steps or self.of_step(step + 1) != self.of_step(first):
-                yield self.of_step(first), range(first, step + 1)
-                first = step + 1
+        for checkpoint, group in groupby(range(1, steps + 1), self.of_step):
+            first, *others = group
+            yield checkpoint, range(first, first + 1 + len(others))
 
     @property
     def last(self) -> int:
         """The last step that has a checkpoint."""
-        return max(self._exact or self._stages)
+        return max(self._found)
 
     @property
     def folders(self) -> list[Path]:
         """The checkpoints, in the order of their steps."""
-        return list((self._exact or self._stages).values())
+        return list(self._found.values())
 
     def state(self) -> dict[str, tuple[int, int]]:
         """Return the states of all weight files, which differ between sets of policies."""

@@ -41,14 +41,8 @@ class Sampling:
     @classmethod
     def of(cls, settings: "GenerationSettings | PostCalSettings", max_tokens: int, samples: int = 1) -> "Sampling":
         """Take the sampling parameters from the settings."""
-        return cls(
-            temperature=settings.temperature,
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            presence_penalty=settings.presence_penalty,
-            max_tokens=max_tokens,
-            samples=samples,
-        )
+        kept = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "presence_penalty")}
+        return cls(**kept, max_tokens=max_tokens, samples=samples)
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,6 @@ from cocal.store.provenance import canonical
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-logger = logging.getLogger(__name__)
-
 Ask = Callable[[Sequence[str]], list[str]]
 """A function that returns a judge's plain-text replies to messages."""
 
@@ -77,7 +75,7 @@ class Judgements:
         keys = [_key(message) for message in messages]
         unknown = {k: m for k, m in zip(keys, messages, strict=True) if k not in self._known.index}
         if unknown:
-            logger.info("judge: %d of %d distinct messages are new and are sent", len(unknown), len(set(keys)))
+            logging.info("judge: %d of %d distinct messages are new and are sent", len(unknown), len(set(keys)))
             self._ask(unknown)
         return self._known.loc[keys].reset_index(drop=True)
 
@@ -98,15 +96,13 @@ class Judgements:
             try:
                 parts.append(read_frame(file, JUDGEMENTS))
             except ContractError as error:
-                logger.warning("stored judgements cannot be read and are asked again: %s", error)
+                logging.warning("stored judgements cannot be read and are asked again: %s", error)
         return pd.concat(parts, ignore_index=True).drop_duplicates("key").set_index("key")
 
 
 def _key(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-
-logger = logging.getLogger(__name__)
 
 _BATCH = 16384
 """Number of messages that are sent and stored together, the most judgements that a killed job can lose."""
@@ -205,10 +201,9 @@ class LlmJudge:
         Raises:
             ContractError: if too many replies were no verdict.
         """
-        self._refuse_nonsense(least=1)
-        count, unparsable = len(self._replies), len(self._unparsable())
+        count, unparsable = len(self._replies), self._refuse_nonsense(least=1)
         share = unparsable / max(count, 1)
-        logger.info("judge: %d of %d distinct replies (%.2f %%) are no verdict", unparsable, count, 100 * share)
+        logging.info("judge: %d of %d distinct replies (%.2f %%) are no verdict", unparsable, count, 100 * share)
         found = {"engines": sorted(self._engines), "judgements": count, "unparsable": unparsable}
         self._replies, self._engines = {}, set()
         return found
@@ -217,7 +212,7 @@ class LlmJudge:
         self, pairs: list[Rows], answers: Sequence[str | None], questions: Sequence[str]
     ) -> list[bool | None]:
         """Say of each pair of rows whether its answers are equivalent: None without a verdict, False if one of them is
-        too long."""
+        too long. Of two orders, one that says no is enough, and otherwise one without a verdict."""
         asked = [pair for pair in pairs if max(len(answers[row]) for row in pair) <= LONGEST]
         orders = [[(a, b) for a, b in asked]]
         if self._settings.both_orders:
@@ -226,7 +221,10 @@ class LlmJudge:
             self._ask([self._prompts.equivalence(questions[a], answers[a], answers[b]) for a, b in order])
             for order in orders
         ]
-        found = {pair: _both(said) for pair, said in zip(asked, zip(*replies, strict=True), strict=True)}
+        found = {
+            pair: False if False in said else None if None in said else True
+            for pair, said in zip(asked, zip(*replies, strict=True), strict=True)
+        }
         return [found.get(pair, False) for pair in pairs]
 
     def _ask(self, messages: list[str]) -> list[bool | None]:
@@ -240,24 +238,17 @@ class LlmJudge:
             self._refuse_nonsense(least=_MIN_REPLIES)
         return [parse_reply(self._replies[message]) for message in messages]
 
-    def _unparsable(self) -> list[str]:
-        """Return the replies that are no verdict."""
-        return [reply for reply in self._replies.values() if parse_reply(reply) is None]
-
-    def _refuse_nonsense(self, least: int) -> None:
-        """Raise an error if there are at least `least` replies and too many of them are no verdict."""
-        count, unparsable = len(self._replies), self._unparsable()
+    def _refuse_nonsense(self, least: int) -> int:
+        """Count the replies that are no verdict; raise ContractError if too many of at least `least` replies are."""
+        count = len(self._replies)
+        unparsable = [reply for reply in self._replies.values() if parse_reply(reply) is None]
         if count >= least and len(unparsable) > self._settings.max_unparsable * count:
             raise ContractError(
                 f"judge {self._settings.checkpoint}: {len(unparsable)} of {count} replies, such as "
                 f'{unparsable[0][:80]!r}, are neither "certain" nor "uncertain", more than judge.max_unparsable = '
                 f"{self._settings.max_unparsable:g}: correct the prompts, raise judge.max_tokens, or use another judge"
             )
-
-
-def _both(replies: Sequence[bool | None]) -> bool | None:
-    """Return False if one reply is no, otherwise None if one is no verdict, otherwise True."""
-    return False if False in replies else (None if None in replies else True)
+        return len(unparsable)
 
 
 def _same_text(answer: str) -> str | None:
@@ -302,7 +293,7 @@ class Judging:
                 yield {"mathematics": verifier, "factual": ExactMatch()}
                 return
             with Judgements(lambda: _asking(self.judge), dict(self.identity), cache) as judgements:
-                factual = LlmJudge(self.judge, judgements, JudgePrompts(_prompts(self.judge)))
+                factual = LlmJudge(self.judge, judgements, JudgePrompts(self.judge.prompts))
                 yield {"mathematics": verifier, "factual": factual}
 
     def provenance(self, judge: Judge) -> dict[str, str]:
@@ -324,19 +315,15 @@ def _identity(settings: LlmJudgeSettings) -> dict[str, object]:
         "engine": settings.engine.kind,
         "max_tokens": settings.max_tokens,
         "temperature": 0,
-        "prompts": JudgePrompts(_prompts(settings)).digest,
+        "prompts": JudgePrompts(settings.prompts).digest,
     }
-
-
-def _prompts(settings: LlmJudgeSettings) -> Path | None:
-    return Path(settings.prompts) if settings.prompts else None
 
 
 @contextmanager
 def _asking(settings: LlmJudgeSettings) -> Iterator[tuple[Ask, str]]:
     """Load the judge, which is downloaded if a revision is given; yield the function that asks it and its engine."""
-    here, revision = Path(settings.checkpoint), settings.revision
-    folder = here if revision is None else download(settings.checkpoint, revision)
+    name, revision = settings.checkpoint, settings.revision
+    folder = Path(name) if revision is None else download(name, revision)
     with open_engine(settings.engine, folder) as engine:
         yield asking(engine, load_tokenizer(folder), settings.max_tokens), engine.label
 

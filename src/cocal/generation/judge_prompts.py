@@ -26,8 +26,8 @@ class JudgePrompts:
         ConfigError: if a file is missing or lacks a placeholder.
     """
 
-    def __init__(self, folder: Path | None = None):
-        place = files("cocal.questions.prompts") / "judge" if folder is None else folder
+    def __init__(self, folder: str | Path | None = None):
+        place = files("cocal.questions.prompts") / "judge" if folder is None else Path(folder)
         self._texts = {}
         for name, fields in _FIELDS.items():
             try:

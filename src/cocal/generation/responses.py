@@ -35,11 +35,9 @@ class PTrue(NamedTuple):
 
 
 def p_true(log_true: ArrayLike, log_false: ArrayLike) -> PTrue:
-    """Compute P(True) without underflow for tiny probabilities.
+    """P(True) from the finite log-probabilities (n,) of the next tokens "True" and "False" (appendix B.1).
 
-    Args:
-        log_true: (n,), finite log-probability of the next token "True".
-        log_false: (n,), finite log-probability of the next token "False".
+    Tiny probabilities do not underflow.
     """
     log_true = np.asarray(log_true, dtype=np.float64)
     log_mass = np.logaddexp(log_true, np.asarray(log_false, dtype=np.float64))
@@ -114,19 +112,6 @@ def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Responses from the engine.
-
-    Attributes:
-        prompt_ids: Token ids of each question's prompt.
-        groups: The responses to each question.
-    """
-
-    prompt_ids: list[list[int]]
-    groups: list[list[Completion]]
-
-
-@dataclass(frozen=True)
 class Sampler:
     """Samples responses of a policy to questions.
 
@@ -140,43 +125,42 @@ class Sampler:
     tokenizer: "PreTrainedTokenizerBase"
     prompts: Prompts
 
-    def draw(self, questions: pd.DataFrame, prompt_format: str, sampling: Sampling, seeds: Sequence[int]) -> Drawn:
-        """Sample `sampling.samples` responses to each question.
+    def sample(
+        self,
+        questions: pd.DataFrame,
+        prompt_format: str,
+        sampling: Sampling,
+        seeds: Sequence[int],
+        *,
+        step: int,
+        first: int = 0,
+    ) -> pd.DataFrame:
+        """Sample `sampling.samples` responses to each question, those to one question consecutive.
 
         Args:
             questions: Question table (`cocal.store.contracts.QUESTIONS`).
             prompt_format: Prompt format.
             sampling: Sampling parameters.
             seeds: One seed for each question, from `sampling_seeds`.
+            step: Rollout step of the responses, or of the checkpoint.
+            first: Id of the first response.
+
+        Returns:
+            A table in the contract `cocal.store.contracts.SAMPLED`.
         """
         messages = [
             self.prompts.message(prompt_format, question, domain=domain)
             for question, domain in zip(questions["question"], questions["domain"], strict=True)
         ]
-        prompt_ids = chat_ids(self.tokenizer, messages)
-        return Drawn(prompt_ids, self.engine.generate(prompt_ids, sampling, seeds))
-
-    def table(
-        self, drawn: Drawn, questions: pd.DataFrame, prompt_format: str, *, step: int, first: int = 0
-    ) -> pd.DataFrame:
-        """Return the responses as a table (`cocal.store.contracts.SAMPLED`), those to one question consecutive.
-
-        Args:
-            drawn: Responses from `draw`.
-            questions: Question table that was given to `draw`.
-            prompt_format: Prompt format that was given to `draw`.
-            step: Rollout step of the responses, or of the checkpoint.
-            first: Id of the first response.
-        """
-        size = len(drawn.groups[0])
-        completions = [completion for group in drawn.groups for completion in group]
+        prompt_ids, size = chat_ids(self.tokenizer, messages), sampling.samples
+        completions = [one for group in self.engine.generate(prompt_ids, sampling, seeds) for one in group]
         return sampled_rows(
             completions,
             plain_texts(self.tokenizer, [completion.token_ids for completion in completions]),
             prompt_format,
             dataset=questions["dataset"].iloc[0],
             question_ids=questions["question_id"].repeat(size),
-            prompt_ids=[ids for ids in drawn.prompt_ids for _ in range(size)],
+            prompt_ids=[ids for ids in prompt_ids for _ in range(size)],
             group_size=size,
             step=step,
             first=first,
@@ -223,8 +207,7 @@ def sample_responses(
     """
     sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
-    drawn = sampler.draw(questions, prompt_format, sampling, seeds)
-    frame = sampler.table(drawn, questions, prompt_format, step=step)
+    frame = sampler.sample(questions, prompt_format, sampling, seeds, step=step)
     if plan.p_true:
         asked = frame["sample"] < plan.samples
         found = sampler.p_true(questions["question"].repeat(plan.samples), frame["text"][asked])

@@ -26,27 +26,15 @@ def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
     return config.get_text_config(decoder=True)
 
 
-def decoder_of(model: "PreTrainedModel") -> "nn.Module":
-    """The part of a causal language model that is neither its output layer nor anything but text.
+def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
+    """The part of a causal language model that is neither its output layer nor anything but text, and its blocks.
 
-    Raises:
-        ContractError: if it has no list of blocks; the message names the architecture.
-    """
-    return _found(model)[0]
-
-
-def blocks_of(model: "PreTrainedModel") -> "nn.ModuleList":
-    """The transformer blocks, in their order: the only list of modules of the decoder with as many as it has layers.
-
-    The output of the last one is the state before the final norm, which the decoder applies after them.
+    The blocks are the only list of modules of the decoder with as many as it has layers. The output of the last one is
+    the state before the final norm, which the decoder applies after them.
 
     Raises:
         ContractError: if there is no such list; the message names the architecture.
     """
-    return _found(model)[1]
-
-
-def _found(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
     from torch import nn
 
     layers = getattr(text_config(model.config), "num_hidden_layers", None)

@@ -17,7 +17,7 @@ from cocal.policy.recorder import StepWriter, rollout_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cocal.policy.online import OnlineLearner
+    from cocal.policy.learner import OnlineLearner
 
 
 class RolloutCapture:
@@ -55,11 +55,14 @@ class RolloutCapture:
         if count == 1:
             return rows
         # States travel as they are stored: those of a step of Qwen3-8B, all layers, take 1.2 GB in bfloat16.
-        packed = [row | {"states": self._packed(row["states"])} for row in rows]
+        if self._layers:
+            rows = [row | {"states": torch.from_numpy(row["states"]).to(self._states_dtype)} for row in rows]
         parts = [None] * count if self.accelerator.is_main_process else None
-        torch.distributed.gather_object(packed, parts, dst=0)
+        torch.distributed.gather_object(rows, parts, dst=0)
         gathered = [row for part in parts or () for row in part]
-        return [row | {"states": None if row["states"] is None else row["states"].float().numpy()} for row in gathered]
+        if self._layers:
+            gathered = [row | {"states": row["states"].float().numpy()} for row in gathered]
+        return gathered
 
     def _recorded(
         self,
@@ -93,9 +96,6 @@ class RolloutCapture:
             self.states_seconds += time.monotonic() - began
         return frame
 
-    def _packed(self, states: np.ndarray | None) -> torch.Tensor | None:
-        return None if states is None else torch.from_numpy(states).to(self._states_dtype)
-
     def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
         """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch."""
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
@@ -113,7 +113,7 @@ class RolloutCapture:
             {
                 "prompt_ids": prompts[k],
                 "completion": Completion(ids, logprobs[k], "stop" if ids[-1] in ends else "length"),
-                "states": states[k],
+                "states": states[k] if self._layers else None,
                 "text": text,
             }
             for k, (ids, text) in enumerate(zip(responses, plain_texts(self._tokenizer, responses), strict=True))

@@ -1,6 +1,6 @@
 """Companions that learn inside the training of a policy (section 4.1)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,6 @@ from cocal.config.evaluation import OnlineSettings
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import NumberFormat
 
-OpenLearner = Callable[[pd.DataFrame, int, int, NumberFormat], "OnlineLearner"]
-"""A function that makes a learner of questions, layer, hidden width and number format."""
 STATE = "online.pt"
 """Name of the file with the state of the learning in a checkpoint of the training."""
 
@@ -43,13 +41,8 @@ class OnlineLearner:
         )
         self._held_out = dict(zip(questions["question_id"], held_out, strict=True))
         self._layer = layer
-        self._learner = OnlineCompanions(
-            companion,
-            len(RESPONSE_POOLINGS) * hidden,
-            number_format=number_format,
-            window=settings.window,
-            bins=settings.bins,
-        )
+        options = {"number_format": number_format, "window": settings.window, "bins": settings.bins}
+        self._learner = OnlineCompanions(companion, len(RESPONSE_POOLINGS) * hidden, **options)
         self.summary = ""
         """Scores of the last step in words, for the progress line; empty after the first step."""
 

@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
-from pydantic import TypeAdapter, ValidationError
 
 from cocal.answers.judge import Verdicts
 from cocal.config.evaluation import FeatureSettings
@@ -19,13 +18,10 @@ from cocal.models.loading import Policy
 from cocal.policy.objectives import Rewards, group_accuracy
 from cocal.store import read_document, write_document, write_frame
 from cocal.store.contracts import RESPONSES
-from cocal.store.damage import remedy, unreadable
+from cocal.store.damage import remedy
 from cocal.store.lineage import placed
 from cocal.store.run_folder import RunFolder, WriteBehind
 from cocal.study.costs import Cost, device_name, write_cost
-
-_Seconds = dict[str, tuple[float, float]]
-"""Seconds of each step, and those of its passes over states."""
 
 
 class StepSeconds:
@@ -40,10 +36,7 @@ class StepSeconds:
 
     def __init__(self, path: Path):
         self._path = path
-        try:
-            self._seconds = TypeAdapter(_Seconds).validate_python(read_document(path) if path.exists() else {})
-        except ValidationError as error:
-            raise ContractError(unreadable(path, "file of the times of steps", error.errors()[0]["msg"])) from None
+        self._seconds: dict[str, tuple[float, float]] = read_document(path) if path.exists() else {}
 
     def record(self, step: int, seconds: float, states: float = 0.0) -> None:
         """Record the seconds that `step` took, and those of its passes over states, which are not among them."""
@@ -118,9 +111,6 @@ class StepWriter:
         folder: Folder that gets `rollouts` with `step-00001.parquet` and so on.
         attributes: Provenance of the tables.
         features: Writer of a store that holds all steps; None where no states are kept.
-
-    Attributes:
-        features: The writer given.
     """
 
     def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
@@ -139,16 +129,12 @@ class StepWriter:
                 afterwards; None without a store.
 
         Raises:
-            Exception: what writing the step before raised, such as a ContractError or an OSError.
+            ContractError, OSError: raised by the writing of the step before.
         """
         self._behind.start(lambda: self._write(frame, features))
 
     def wait(self) -> None:
-        """Wait until all steps that were given are on disk.
-
-        Raises:
-            Exception: what writing the last step raised.
-        """
+        """Wait until all steps that were given are on disk; raises what writing the last of them raised."""
         self._behind.wait()
 
     def _write(self, frame: pd.DataFrame, features: np.ndarray | None) -> None:
@@ -164,7 +150,8 @@ class StepWriter:
 class RolloutRecorder(StepWriter):
     """Writes the rollouts of a run, and publishes them with its other results.
 
-    As a context manager it waits at the end for the last write, whether the work in it succeeded or not.
+    As a context manager it waits at the end for the last write, after an error too, so that the steps given before it
+    are there when the work is resumed.
 
     Args:
         run: Working folder; it gets what `StepWriter` writes, and `seconds.json`.
@@ -188,7 +175,6 @@ class RolloutRecorder(StepWriter):
         return self
 
     def __exit__(self, *_) -> None:
-        """Wait, after an error too, so that the steps given before it are there when the work is resumed."""
         self.wait()
 
     def missing(self) -> list[int]:
@@ -204,8 +190,7 @@ class RolloutRecorder(StepWriter):
             items: Number of items that all steps processed, for the cost.
 
         Raises:
-            ContractError: if rollouts or features of a step are missing.
-            Exception: what writing the last step raised.
+            ContractError: if rollouts or features of a step are missing, or the last step could not be written.
         """
         self.wait()
         if missing := self.missing():

@@ -61,9 +61,9 @@ def resample(
         for step in todo:
             asked = questions.iloc[schedule[step - 1]]
             began = time.monotonic()
-            drawn = sampler.draw(asked, "answer", sampling, seeds[step - 1].tolist())
+            place = {"step": step, "first": (step - 1) * count}
+            frame = sampler.sample(asked, "answer", sampling, seeds[step - 1].tolist(), **place)
             sampled = time.monotonic() - began
-            frame = sampler.table(drawn, asked, "answer", step=step, first=(step - 1) * count)
             groups = np.arange(len(asked)).repeat(size)
             frame = with_verdicts(frame, asked.iloc[groups], groups, verifier, pool=False)
             ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,7 @@ from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
 from cocal.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from cocal.policy.learner import OpenLearner
+    from cocal.policy.learner import OnlineLearner
 
 
 def train_policy(
@@ -49,7 +49,7 @@ def train_policy(
     run_folder: Path,
     run_digest: str,
     outputs: Outputs,
-    open_learner: "OpenLearner | None" = None,
+    open_learner: "Callable[..., OnlineLearner] | None" = None,
 ) -> None:
     """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
 
@@ -64,7 +64,8 @@ def train_policy(
         run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
         run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
         outputs: Places of the results, and their provenance.
-        open_learner: What makes companions that learn inside the training, where the outputs have a place for them.
+        open_learner: Maker of companions that learn inside the training, where the outputs have a place for them, from
+            the questions, the layer, the hidden width and the number format.
 
     Raises:
         ConfigError: if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share

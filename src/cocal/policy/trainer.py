@@ -23,7 +23,7 @@ from cocal.models.resumable import complete, make_room
 from cocal.models.text import plain_texts
 from cocal.policy.capture import RolloutCapture
 from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
-from cocal.policy.recorder import RolloutRecorder, StepSeconds
+from cocal.policy.recorder import RolloutRecorder
 from cocal.policy.update import HostAdamW, sorted_by_length
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
@@ -78,11 +78,13 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self._states_dtype = states_dtype
         self._policy = policy
         self._algorithm = algorithm
+        self._stages = stages
+        self._stage_dtype = dtype
+        self._stage_attributes = attributes
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
-        seconds = None if recorder is None else recorder.seconds
-        self.add_callback(_StepCallback(self, policy.updates_per_step, seconds, stages, dtype, attributes))
+        self.add_callback(_StepCallback(self))
 
     @property
     def _rollout_step(self) -> int:
@@ -175,11 +177,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             self._record(rows, verdicts, rewards)
         return batch
 
-    def settle(self) -> None:
-        """Wait until the rollouts so far are on disk, which a run that resumes after them does not sample again."""
-        if self._recorder is not None:
-            self._recorder.wait()
-
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
         """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
@@ -220,21 +217,9 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
 class _StepCallback(TrainerCallback):
     """Records each rollout step's time, shows progress, and saves the policy of each stage as a checkpoint."""
 
-    def __init__(
-        self,
-        trainer: RecordingGRPOTrainer,
-        updates_per_step: int,
-        seconds: StepSeconds | None,
-        stages: Mapping[int, Path],
-        dtype: torch.dtype,
-        attributes: Mapping[int, Mapping[str, str]],
-    ):
+    def __init__(self, trainer: RecordingGRPOTrainer):
         self._trainer = trainer
-        self._updates = updates_per_step
-        self._seconds = seconds
-        self._stages = stages
-        self._dtype = dtype
-        self._attributes = attributes
+        self._updates = trainer._policy.updates_per_step
         self._progress: Progress | None = None
         self._began = 0.0
         self._spent = 0.0
@@ -252,14 +237,14 @@ class _StepCallback(TrainerCallback):
         if state.global_step % self._updates:
             return
         step = state.global_step // self._updates
-        if self._seconds is not None:
-            states = self._trainer.states_seconds
-            self._seconds.record(step, self._spent - states, states)
-        self._spent = self._trainer.states_seconds = 0.0
+        trainer = self._trainer
+        if trainer._recorder is not None:
+            trainer._recorder.seconds.record(step, self._spent - trainer.states_seconds, trainer.states_seconds)
+        self._spent = trainer.states_seconds = 0.0
         if self._progress is not None:
-            self._progress.add(detail=self._trainer.summary)
-        if step in self._stages:
-            self._save(step, self._stages[step])
+            self._progress.add(detail=trainer.summary)
+        if step in trainer._stages:
+            self._save(step, trainer._stages[step])
         if state.global_step >= state.max_steps:
             control.should_save = False  # nothing is left to resume but the publication, which the last step precedes
 
@@ -277,9 +262,9 @@ class _StepCallback(TrainerCallback):
             trainer.save_model(str(partial))
         trainer.accelerator.wait_for_everyone()
         if trainer.accelerator.is_main_process:
-            if self._dtype != torch.float32:
-                cast_weights(partial, self._dtype)
-            label_folder(partial, self._attributes[step])
+            if trainer._stage_dtype != torch.float32:
+                cast_weights(partial, trainer._stage_dtype)
+            label_folder(partial, trainer._stage_attributes[step])
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         trainer.accelerator.wait_for_everyone()
@@ -290,5 +275,6 @@ class _StepCallback(TrainerCallback):
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if self._trainer.online is not None:
                 self._trainer.online.save(folder)
-            self._trainer.settle()
+            if self._trainer._recorder is not None:
+                self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
             complete(folder)

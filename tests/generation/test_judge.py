@@ -5,17 +5,11 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 
-from cocal.answers.judge import LONGEST, ExactMatch
-from cocal.config.judge import LlmJudgeSettings
+from cocal.answers.judge import LONGEST
 from cocal.errors import ConfigError, ContractError
-from cocal.generation.evaluation import judge_set
-from cocal.generation.judge import Judgements
 from cocal.generation.judge_prompts import JudgePrompts, parse_reply
 from cocal.models.text import chat_ids
-from cocal.store.contracts import RESPONSES, SAMPLED, VERDICTS
-from evaluated_study import POOL, QUESTIONS, responses
 from scripted_judge import IDENTITY, ScriptedJudge, named
 
 CAPITAL = "Which city is the capital of France?"
@@ -91,14 +85,6 @@ def test_prompts_that_ask_something_else_are_refused(tmp_path, correctness, mess
         JudgePrompts(tmp_path)
 
 
-def test_prompts_are_told_apart_by_their_texts(tmp_path):
-    for name in ("correctness", "equivalence"):
-        (tmp_path / f"{name}.txt").write_text("${question}${accepted}${answer}${first}${second}")
-    (tmp_path / "correctness.txt").write_text("${question} ${accepted} ${answer}")
-    (tmp_path / "equivalence.txt").write_text("${question} ${first} ${second}")
-    assert JudgePrompts(tmp_path).digest != JudgePrompts().digest
-
-
 # Correctness
 
 
@@ -161,20 +147,6 @@ def test_classes_are_those_of_their_first_answers(scripted):
     firsts = {(question, answer) for (question, _), answer in opened.items()}
     for message in judge.engine.asked:
         assert tuple(named(message, "Question", "First answer")) in firsts
-
-
-def test_classes_do_not_depend_on_what_else_is_judged(scripted, tmp_path, micro_policy):
-    draw = np.random.default_rng(1)
-    answers, pools = draw.integers(0, 30, 120).astype(str), draw.integers(0, 10, 120)
-    together = scripted(wild_script).judge.classes(answers.tolist(), pools.tolist(), ["q"] * 120).values
-    order = np.argsort(-pools, kind="stable")  # other order of pools, the same within each
-    shuffled = scripted(wild_script).judge.classes(answers[order].tolist(), pools[order].tolist(), ["q"] * 120).values
-    np.testing.assert_array_equal(shuffled, together[order])
-    for pool in range(10):
-        rows = np.flatnonzero(pools == pool)
-        alone = ScriptedJudge(micro_policy[1], tmp_path / f"alone-{pool}", wild_script)
-        labels = alone.judge.classes(answers[rows].tolist(), [pool] * len(rows), ["q"] * len(rows)).values
-        np.testing.assert_array_equal(labels, together[rows])
 
 
 @pytest.mark.parametrize(("reply", "judgements", "batches"), [("certain", 9, 1), ("uncertain", 45, 9)])
@@ -269,15 +241,6 @@ def test_a_damaged_file_is_named_and_its_messages_are_asked_again(scripted, tmp_
     assert file.read_bytes() == whole
 
 
-def test_a_kept_reply_must_be_of_its_kind(scripted, tmp_path, caplog):
-    first = scripted(lambda text: "certain")
-    first.judge.correct([["Paris"]], ["Lyon"], [CAPITAL])
-    (file,) = (tmp_path / "cache").rglob("*.parquet")
-    pd.read_parquet(file).assign(key="short").to_parquet(file)
-    assert scripted(lambda text: "certain").judge.correct([["Paris"]], ["Lyon"], [CAPITAL]).values.tolist() == [True]
-    assert f"{file}: column 'key'" in caplog.text
-
-
 def test_jobs_that_ask_the_same_at_once_believe_the_first_file(scripted, tmp_path):
     one, two = scripted(lambda text: "certain"), scripted(lambda text: "uncertain")  # both start before either asks
     arguments = ([["Paris"]] * 2, ["Lyon", "Nice"], [CAPITAL] * 2)
@@ -298,83 +261,3 @@ def test_a_killed_job_loses_its_last_batch_alone(scripted, monkeypatch):
     resumed = scripted(lambda text: "certain")
     assert resumed.judge.correct(*arguments).values.all()
     assert [named(message, "Generated answer") for message in resumed.engine.asked] == [["city 4"]]
-
-
-def test_a_judge_is_let_go(scripted, tmp_path):
-    states = []
-
-    class Opened:
-        def __enter__(self):
-            states.append("open")
-            return (lambda messages: ["certain"] * len(messages)), "x 1"
-
-        def __exit__(self, *_):
-            states.append("closed")
-
-    with Judgements(Opened, IDENTITY, tmp_path) as judgements:
-        assert states == []
-        judgements.replies(["a"])
-        judgements.replies(["b", "a"])
-        assert states == ["open"]
-    assert states == ["open", "closed"]
-
-
-# Tables
-
-
-def questions(count=QUESTIONS):
-    ids = [f"q{i}" for i in range(count)]
-    frame = pd.DataFrame({"dataset": "sums", "question_id": ids, "question": [f"Sum {i}?" for i in ids]})
-    constant = {"answer": "1", "domain": "factual", "split": "evaluation", "subject": "", "level": 0}
-    return frame.assign(aliases=[["one"]] * count, **constant)
-
-
-def test_verdicts_of_a_table_in_any_order():
-    frame = responses().drop(columns=list(VERDICTS))
-    table = RESPONSES.check(judge_set(frame, questions(), ExactMatch(), pool=True, source="t"), "t")
-    assert table["correct"].tolist() == (frame["answer"] == "1").tolist()
-    groups = table.groupby("question_id")["correct"].transform("mean")
-    np.testing.assert_array_equal(table["group_accuracy"], groups)
-    assert (table["answer_class"] >= 0).tolist() == frame["answer"].notna().tolist()
-    shuffled = SAMPLED.check(frame.sample(frac=1, random_state=1), "t")
-    again = judge_set(shuffled, questions(), ExactMatch(), pool=False, source="t")
-    assert again["answer_class"].isna().all()
-    pd.testing.assert_series_equal(
-        again.set_index("response_id")["group_accuracy"].sort_index(), table.set_index("response_id")["group_accuracy"]
-    )
-
-
-def test_an_answer_is_compared_with_the_golds_of_its_own_question():
-    numbers = range(QUESTIONS)
-    asked = questions().assign(answer=list(map(str, numbers)), aliases=[[f"number {i}"] for i in numbers])
-    frame = responses().drop(columns=list(VERDICTS)).sample(frac=1, random_state=1)
-    own = frame["question_id"].str[1:]
-    kind = frame["sample"] % 3
-    other = ((own.astype(int) + 1) % QUESTIONS).astype(str)
-    frame["answer"] = own.where(kind == 0, ("number " + own).where(kind == 1, other))
-    table = judge_set(frame, asked, ExactMatch(), pool=False, source="t")
-    assert table["correct"].tolist() == (kind < 2).tolist()
-
-
-def test_responses_to_other_questions_are_refused():
-    frame = responses().drop(columns=list(VERDICTS))
-    with pytest.raises(ContractError, match=rf"mine: question 'q3' of set 'sums', at row {3 * POOL}, is not .*10 such"):
-        judge_set(frame, questions(3), ExactMatch(), pool=True, source="mine")
-    with pytest.raises(ContractError, match="at row 0, is not among the questions of 'other'"):
-        judge_set(frame, questions().assign(dataset="other"), ExactMatch(), pool=True, source="mine")
-
-
-# Settings
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"checkpoint": "Qwen/Qwen2.5-32B-Instruct"},
-        {"checkpoint": "/models/judge", "revision": "5ede1c9"},
-        {"checkpoint": "/models/judge", "max_unparsable": 2},
-    ],
-)
-def test_a_judge_is_pinned(wrong):
-    with pytest.raises(ValidationError, match=r"hub needs its revision|less than or equal to 1"):
-        LlmJudgeSettings(kind="llm", **wrong)

@@ -5,13 +5,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from cocal.config.evaluation import GenerationSettings
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.evaluation import Evaluated
 from cocal.generation.responses import Sampler, sampled_rows, sampling_seeds, stated_confidences
-from cocal.generation.transformers_engine import SeededSampler
 from cocal.models.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal.models.text import chat_ids, plain_texts
 from cocal.questions.prompts import Prompts
@@ -33,41 +31,21 @@ def test_the_settings_of_sampling_are_all_taken():
     assert Sampling.of(settings, 99, 5) == Sampling(0.3, 7, 0.4, 1.25, 99, 5)
 
 
-def test_a_token_is_penalised_once_however_often_it_was_drawn():
-    """Two tokens of equal logits; the first is drawn again and again, and its penalty stays 3."""
-    sampling = Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=3.0, max_tokens=40)
-    sampler = SeededSampler(sampling, [0], torch.device("cpu"))
-    first_wins = torch.tensor([[50.0, 0.0]])
-    for _ in range(20):
-        assert sampler.draw(first_wins)[0].item() == 0
-    # With a penalty of 3 the first still leads by 17; with 20 times 3 it would trail by 40.
-    assert sampler.draw(torch.tensor([[20.0, 0.0]]))[0].item() == 0
-    assert sampler.draw(torch.tensor([[-17.0, 0.0]]))[0].item() == 1
-
-
-def test_the_temperature_divides_what_the_penalty_has_left():
-    """Of two tokens of equal logits, the drawn one is drawn again with the odds of exp(-2 / 0.5)."""
-    rows = 4000
-    sampling = Sampling(0.5, top_k=0, top_p=1.0, presence_penalty=2.0, max_tokens=2)
-    sampler = SeededSampler(sampling, list(range(rows)), torch.device("cpu"))
-    first, second = (sampler.draw(torch.zeros(rows, 2))[0] for _ in range(2))
-    share = (first == second).double().mean().item()
-    assert share == pytest.approx(1 / (1 + np.exp(4)), abs=0.008)
-
-
 class Silent:
-    """An engine that says nothing."""
+    """An engine that ends every response at once."""
 
     def generate(self, prompts, sampling, seeds):
-        return [[] for _ in prompts]
+        return [[Completion([2], np.zeros(1, dtype=np.float32), "stop")] for _ in prompts]
 
 
 def test_questions_are_asked_in_the_words_of_their_domain(tokenizer):
     questions = pd.DataFrame({"question": ["Why?"] * 2, "domain": ["mathematics", "factual"]})
     prompts = Prompts("qwen")
-    drawn = Sampler(Silent(), tokenizer, prompts).draw(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1])
+    questions = questions.assign(dataset="d", question_id=["p", "q"])
+    sampler = Sampler(Silent(), tokenizer, prompts)
+    found = sampler.sample(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1], step=3)
     words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
-    assert drawn.prompt_ids == chat_ids(tokenizer, words)
+    assert found["prompt_ids"].tolist() == chat_ids(tokenizer, words)
     assert words[0] != words[1]
 
 
