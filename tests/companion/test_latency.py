@@ -100,9 +100,7 @@ def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_po
     assert len(set(map(len, responses))) > 1
     for name, given in (("pre", [()] * 5), ("post", responses)):
         companions = load_companions(folders[name])
-        (batch,) = score(
-            micro_policy[0], prompts, given, [np.arange(5)], layers=[FINAL], pad=0, poolings=POOLINGS[name]
-        )
+        batch = score(micro_policy[0], prompts, given, [np.arange(5)], layers=[FINAL], pad=0, poolings=POOLINGS[name])
         expected = companions.predict(batch.features.reshape(5, -1))
         assert np.abs(expected[0] - expected[1:]).min() > 1e-3  # another member would show
         found = [routes[name].confidence(prompt, response) for prompt, response in zip(prompts, given, strict=True)]

@@ -20,7 +20,7 @@ from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling, open_engine
-from cocal.models.loading import stored_end_tokens
+from cocal.models.loading import read_vocabulary
 from cocal.resources.estimate import Assumptions
 from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import RESPONSES
@@ -108,7 +108,7 @@ def test_every_sampling_parameter_and_seed_reaches_vllm_and_every_answer_comes_b
     assert [request["prompt_token_ids"] for request in asked] == [[5, 6]] * 3 + [[8, 9, 10]] * 3
     assert [request["seed"] for request in asked] == [100, 101, 102, 2**40 + 5, 2**40 + 6, 2**40 + 7]
     wanted = {"temperature": 0.6, "top_k": 17, "top_p": 0.9, "presence_penalty": 1.5, "max_tokens": 7, "logprobs": 0}
-    wanted |= {"ignore_eos": True, "stop_token_ids": sorted(stored_end_tokens(micro_checkpoint))}
+    wanted |= {"ignore_eos": True, "stop_token_ids": sorted(read_vocabulary(micro_checkpoint).ends)}
     for request in asked:
         assert {name: request[name] for name in wanted} == wanted
         assert "samples" not in request
@@ -256,7 +256,7 @@ def test_states_are_those_that_vllm_sees(own_checkpoint, micro_policy, tmp_path)
     places = [str(own_checkpoint), str(tmp_path / "rows.json"), str(tmp_path / "states.npy")]
     subprocess.run([sys.executable, str(script), *places], check=True)
     prompts, responses = zip(*rows, strict=True)
-    (part,) = score(
+    part = score(
         model,
         prompts,
         responses,
@@ -299,7 +299,7 @@ def test_responses_command(own_checkpoint, micro_questions, micro_policy, tmp_pa
     model, tokenizer = micro_policy
     prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
     batches = [np.arange(len(frame))]
-    (part,) = score(model, prompts, responses, batches, layers=[1], pad=tokenizer.pad_token_id, logprobs=True)
+    part = score(model, prompts, responses, batches, layers=[1], pad=tokenizer.pad_token_id, logprobs=True)
     for found, expected in zip(frame["logprobs"], part.logprobs, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)
 

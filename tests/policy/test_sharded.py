@@ -82,9 +82,7 @@ def test_stages_are_ordinary_checkpoints_and_rollouts_have_the_states_of_their_p
     rows = rollouts[rollouts["step"] == 3]
     reader = open_features(trained / "rollouts.zarr")
     prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
-    (part,) = score(
-        policy.model, prompts, responses, [np.arange(len(rows))], layers=(1,), pad=policy.pad, logprobs=True
-    )
+    part = score(policy.model, prompts, responses, [np.arange(len(rows))], layers=(1,), pad=policy.pad, logprobs=True)
     live = reader.read(rows.index[0], rows.index[-1] + 1, layer=1)
     np.testing.assert_allclose(part.features[:, 0].reshape(len(rows), -1), live, atol=1e-4)
     for found, expected in zip(rows["logprobs"], part.logprobs, strict=True):

@@ -148,7 +148,7 @@ def test_rollouts_that_another_engine_samples_are_recorded_alike(
     model, tokenizer = load_policy(micro_checkpoint)
     prompts, responses = rollouts["prompt_ids"].tolist(), rollouts["response_ids"].tolist()
     everything = [np.arange(len(rollouts))]
-    (part,) = score(model, prompts, responses, everything, layers=(1,), pad=tokenizer.pad_token_id, logprobs=True)
+    part = score(model, prompts, responses, everything, layers=(1,), pad=tokenizer.pad_token_id, logprobs=True)
     for found, expected in zip(rollouts["logprobs"], part.logprobs, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
@@ -228,7 +228,7 @@ def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
     states, logprobs = one._scored([[1, 30]], [[60, 2]])
     assert precise == [True]
     assert np.isfinite(states[0]).all()
-    assert logprobs == [None]
+    assert logprobs is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

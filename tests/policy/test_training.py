@@ -132,23 +132,14 @@ def test_states_are_those_of_the_policy_that_produced_the_rollout(trained, rollo
     prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
     batches = batches_of_rows(rows["length"].to_numpy(), 8)
     reader = open_features(trained / "rollouts.zarr")
-    first = rows.index[0]
-    scored = score(model, prompts, responses, batches, layers=(0, 1), pad=tokenizer.pad_token_id, logprobs=True)
-    for part in scored:
-        for k, i in enumerate(part.rows):
-            np.testing.assert_allclose(part.logprobs[k], rows["logprobs"].iloc[i], atol=1e-4)
-            for layer in (0, 1):
-                live = reader.read(first + i, first + i + 1, layer=layer)[0]
-                np.testing.assert_allclose(part.features[k, layer].ravel(), live, atol=1e-4)
+    found = score(model, prompts, responses, batches, layers=(0, 1), pad=tokenizer.pad_token_id, logprobs=True)
+    for expected, recorded in zip(found.logprobs, rows["logprobs"], strict=True):
+        np.testing.assert_allclose(expected, recorded, atol=1e-4)
+    for layer in (0, 1):
+        live = reader.read(rows.index[0], rows.index[-1] + 1, layer=layer)
+        np.testing.assert_allclose(found.features[:, layer].reshape(len(rows), -1), live, atol=1e-4)
     assert reader.response_id.tolist() == rollouts["response_id"].tolist()
     assert reader.length.tolist() == rollouts["length"].tolist()
-
-
-def test_cost_is_the_time_of_all_steps(trained):
-    cost = read_cost(trained / "cost.json", Cost)
-    assert cost.items == STEPS
-    assert cost.device == device_name()
-    assert cost.states_seconds > 0
 
 
 def test_every_process_learns_from_its_own_rollouts(trained, rollouts, processes, micro_checkpoint):
@@ -176,11 +167,14 @@ def test_every_process_learns_from_its_own_rollouts(trained, rollouts, processes
         assert downhill(of_first) < downhill(True) - 0.03
 
 
-def test_stages_differ_and_load(trained):
+def test_stages_differ_and_the_time_of_all_steps_is_the_cost(trained):
     assert sorted(p.name for p in (trained / "stages").iterdir()) == ["step-1", "step-2", "step-5"]
     weights = [load_policy(trained / "stages" / s)[0].lm_head.weight for s in ("step-2", "step-5")]
     assert not (weights[0] == weights[1]).all()
     assert read_provenance(trained / "stages/step-5/provenance.json")["stage"] == "train"
+    cost = read_cost(trained / "cost.json", Cost)
+    assert (cost.items, cost.device) == (STEPS, device_name())
+    assert cost.states_seconds > 0
 
 
 def test_training_without_captured_states_gives_the_same_weights(command, trained, rollouts, tmp_path):

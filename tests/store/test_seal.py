@@ -14,7 +14,7 @@ import xarray as xr
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
-from cocal.models.loading import fingerprint, load_policy, load_tokenizer, stored_end_tokens
+from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_vocabulary
 from cocal.store import (
     check_folder,
     label_folder,
@@ -168,11 +168,11 @@ def test_broken_settings_of_a_users_checkpoint_are_named_and_not_taken_for_none(
             load_tokenizer(checkpoint)
     (checkpoint / "chat_template.jinja").write_text(template)
     (checkpoint / "generation_config.json").write_text("{")
-    for read in (load_policy, stored_end_tokens):
+    for read in (load_policy, read_vocabulary):
         with pytest.raises(ContractError, match=r"generation_config\.json: not readable"):
             read(checkpoint)
     (checkpoint / "generation_config.json").unlink()
-    assert stored_end_tokens(checkpoint) == load_policy(checkpoint).ends
+    assert read_vocabulary(checkpoint).ends == load_policy(checkpoint).ends
 
 
 def test_large_files_are_hashed_once(tmp_path, monkeypatch):

@@ -108,7 +108,7 @@ class SingleCompanion(SingleMember):
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
-        (scored,) = score(
+        scored = score(
             self._policy.model,
             [prompt],
             [response],

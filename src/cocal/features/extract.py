@@ -34,7 +34,6 @@ def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> i
     spans both sides of the boundary does not count.
 
     Args:
-        ids: Response tokens.
         decode: Function that turns token ids into text, omits special tokens and keeps spaces unchanged.
 
     Returns:
@@ -52,7 +51,6 @@ def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBas
 
     Args:
         responses: Table whose columns response_ids and length are replaced.
-        tokenizer: The policy's tokenizer.
     """
     lengths = [task_length(ids, lambda part: plain_texts(tokenizer, [part])[0]) for ids in responses["response_ids"]]
     cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
@@ -85,9 +83,6 @@ def pooled_states(
     """Compute the pooled states of n responses, float32 (n, layers, poolings, hidden), in the order of the responses.
 
     Args:
-        policy: The policy whose states are computed.
-        layout: The store's layout, which names the layers and the poolings.
-        prompts: Token ids of each prompt.
         responses: Token ids of each response; see `cocal.features.forward.score`.
         batch_tokens: Largest number of tokens in one forward pass, padding included.
         progress: What the log's progress lines call a row; if empty, no progress is logged.
@@ -95,10 +90,7 @@ def pooled_states(
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
     batches = through(batches, progress) if progress else batches
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
-    states = np.empty((len(prompts), len(layout.layers), len(layout.poolings), layout.hidden), dtype=np.float32)
-    for part in score(policy.model, prompts, responses, batches, **options):
-        states[part.rows] = part.features
-    return states
+    return score(policy.model, prompts, responses, batches, **options).features
 
 
 def extract_features(
@@ -115,9 +107,6 @@ def extract_features(
     Args:
         policy: The policy that produced the responses.
         responses: Table with the columns response_id, question_id, prompt_ids, response_ids and length.
-        settings: Layers, number format and batch size.
-        output: Path of the new store.
-        attributes: Provenance of the store.
         poolings: Names of the poolings; see `cocal.features.forward.capture`.
     """
     started, tokens, padded = time.monotonic(), 0, 0

@@ -5,7 +5,8 @@ Hidden states are pooled inside the forward pass (equation 6), so that no layer'
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from cocal.errors import ContractError
-from cocal.models.loading import decoder_of
+from cocal.models.loading import decoder_of, text_config
 from cocal.models.text import Tokens
 
 RESPONSE_POOLINGS = ("last", "mean")
@@ -104,17 +105,14 @@ def _mean(hidden: torch.Tensor, begin: torch.Tensor, end: torch.Tensor) -> torch
     return sum(torch.einsum("bt,bth->bh", share, states.float()) for share, states in parts)
 
 
-@dataclass(frozen=True)
-class PooledBatch:
-    """One batch of responses after its pass.
+class Pooled(NamedTuple):
+    """The passes over n responses, in their order.
 
     Attributes:
-        rows: int64 (batch,), indices of the responses.
-        features: float32 (batch, layers, poolings, hidden), pooled states.
+        features: float32 (n, layers, poolings, hidden), pooled states.
         logprobs: float32 (length,) raw log-probabilities for each response; None if they were not requested.
     """
 
-    rows: np.ndarray
     features: np.ndarray
     logprobs: list[np.ndarray] | None
 
@@ -131,41 +129,44 @@ def score(
     poolings: Sequence[str] = RESPONSE_POOLINGS,
     unwrapped: nn.Module | None = None,
     logprobs: bool = False,
-) -> Iterator[PooledBatch]:
-    """Run the model over prompts followed by responses and yield pooled states batch by batch.
+) -> Pooled:
+    """Run the model over prompts followed by responses, batch by batch.
 
     The token ids are used unchanged; text is never tokenised again. Rows are padded at the end, where no earlier token
-    attends, so no attention mask is needed and attention uses its fastest kernel. On a GPU a batch is yielded while
-    the next one runs.
+    attends, so no attention mask is needed and attention uses its fastest kernel. On a GPU the results of a batch are
+    taken while the next one runs.
 
     Args:
         model: Causal language model, possibly wrapped for distributed training.
-        prompts: Token ids of each prompt.
         responses: Token ids of each response, with the generated end-of-sequence token. A response may be empty if
             only the last prompt token is pooled.
-        batches: Indices of the rows in each batch.
+        batches: Indices of the rows in each batch, which together hold every row once.
         layers: Zero-based block indices.
-        pad: Padding token id.
-        poolings: Names of the poolings; see `cocal.features.forward.capture`.
-        unwrapped: The bare model, if `model` is wrapped.
+        poolings: Names of the poolings; see `capture`.
         logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed.
     """
+    bare = unwrapped or model
     options = {"layers": layers, "pad": pad, "poolings": poolings, "logprobs": logprobs}
+    shape = (len(prompts), len(layers), len(poolings), text_config(bare.config).hidden_size)
+    found = Pooled(np.empty(shape, dtype=np.float32), [np.empty(0)] * len(prompts) if logprobs else None)
     running = None
-    for rows in batches:
-        ids = [prompts[i] for i in rows], [responses[i] for i in rows]
-        following = _start(model, unwrapped or model, np.asarray(rows), *ids, **options)
+    for rows in chain(batches, [None]):
+        following = None
+        if rows is not None:
+            ids = [prompts[i] for i in rows], [responses[i] for i in rows]
+            following = rows, _start(model, bare, *ids, **options)
         if running is not None:
-            yield running()
+            passed, wait = running
+            found.features[passed], values = wait()
+            for row, one in zip(passed if logprobs else (), values, strict=True):
+                found.logprobs[row] = one
         running = following
-    if running is not None:
-        yield running()
+    return found
 
 
 def _start(
     model: nn.Module,
     bare: nn.Module,
-    rows: np.ndarray,
     prompts: Sequence[Tokens],
     responses: Sequence[Tokens],
     *,
@@ -173,13 +174,16 @@ def _start(
     pad: int,
     poolings: Sequence[str],
     logprobs: bool,
-) -> Callable[[], PooledBatch]:
-    """Start one batch; the function returned waits for its end. On a GPU this waits for the previous batch alone, since
-    transformers reads the positions on the CPU before the first block."""
+) -> Callable[[], tuple[np.ndarray, list[np.ndarray]]]:
+    """Start one batch; the function returned waits for its end, and returns its states and log-probabilities.
+
+    On a GPU this waits for the previous batch alone, since transformers reads the positions on the CPU before the first
+    block.
+    """
     device = next(bare.parameters()).device
     begin = np.array([len(prompt) for prompt in prompts])
     end = begin + [len(response) for response in responses]
-    padded = np.full((len(rows), end.max()), pad)
+    padded = np.full((len(prompts), end.max()), pad)
     for k, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
         padded[k, : begin[k]] = prompt
         padded[k, begin[k] : end[k]] = response
@@ -201,11 +205,11 @@ def _start(
     features = _to_host(torch.stack([states[layer] for layer in layers], dim=1))
     done = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
 
-    def result() -> PooledBatch:
+    def result() -> tuple[np.ndarray, list[np.ndarray]]:
         if done is not None:
             done.synchronize()
-        split = None if values is None else np.split(values.numpy(), np.cumsum(end - begin)[:-1])
-        return PooledBatch(rows, features.numpy(), split)
+        split = [] if values is None else np.split(values.numpy(), np.cumsum(end - begin)[:-1])
+        return features.numpy(), split
 
     return result
 

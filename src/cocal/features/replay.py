@@ -119,12 +119,8 @@ def replay(
     """Write the feature store of rollout tables step by step; a killed run resumes at the first unfinished step.
 
     Args:
-        checkpoints: Checkpoint of each step.
         rollouts: Folder of `step-00001.parquet` and so on (contract RESPONSES), all with the same number of rows.
-        settings: Layers, number format and batch size.
-        run: Working folder.
         output: Path of the new store; its row k belongs to row k of the tables.
-        attributes: Provenance of the store.
 
     Raises:
         ContractError: if a table is missing or has another number of rows, or a checkpoint cannot be read.
@@ -176,12 +172,9 @@ def extract_prompts(
     """Write the states of the last prompt token atomically, one row for each group of rollouts (appendix F.4).
 
     Args:
-        checkpoints: Checkpoint of each step.
         rollouts: Chronological table with the columns step, dataset, question_id, prompt_ids and sample; it holds at
             least the first response of each group.
-        settings: Layers, number format and batch size.
         output: Path of the new store; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
-        attributes: Provenance of the store.
     """
     groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
     groups = groups.assign(response_id=groups.index, length=1)
@@ -208,7 +201,6 @@ class Rescorer:
     """Computes raw log-probabilities of rollouts with the checkpoints of their steps.
 
     Args:
-        checkpoints: Checkpoint of each step.
         batch_tokens: Largest number of tokens in one forward pass, padding included.
     """
 
@@ -227,5 +219,4 @@ class Rescorer:
         passes = score(
             self._policy.model, prompts, responses, batches, layers=(0,), pad=self._policy.pad, logprobs=True
         )
-        found = {row: values for one in passes for row, values in zip(one.rows.tolist(), one.logprobs, strict=True)}
-        return [np.minimum(found[row], np.float32(0)) for row in range(len(responses))]
+        return [np.minimum(values, np.float32(0)) for values in passes.logprobs]

@@ -76,7 +76,6 @@ class Layout:
         hidden: Width of one state.
         rows_per_chunk: Number of rows in a full chunk; writes start and end at its multiples.
         dtype: Format of the stored numbers.
-        attributes: Provenance.
     """
 
     responses: int
@@ -97,7 +96,6 @@ class FeatureReader:
     """Reads rows of a store, which `open_features` opens; `len()` gives the number of rows.
 
     Attributes:
-        path: Path of the store.
         layers, poolings, hidden, dtype, attributes: Those of the store's `Layout`.
         itemsize: Number of bytes per stored number.
         response_id: int64 (rows,), id of each row's response.

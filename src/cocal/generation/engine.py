@@ -86,8 +86,6 @@ def open_engine(settings: EngineSettings, checkpoint: Path, policy: Policy | Non
     """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
-        settings: Kind of engine and its settings.
-        checkpoint: Hugging Face folder.
         policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
 
     Raises:

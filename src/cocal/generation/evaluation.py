@@ -28,10 +28,8 @@ def with_verdicts(
     """Add verdicts to sampled responses (`cocal.store.contracts.RESPONSES`).
 
     Args:
-        sampled: Table of responses (`cocal.store.contracts.SAMPLED`).
         asked: Question of each response (columns question, answer, aliases, domain).
         groups: Group of each response. The group accuracy is the mean over a group, and answers are compared within it.
-        judge: Judge of correctness and equivalence.
         pool: True if the answers of each group are compared with one another.
     """
     golds = [[answer, *aliases] for answer, aliases in zip(asked["answer"], asked["aliases"], strict=True)]
@@ -56,9 +54,7 @@ def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, p
     Args:
         sampled: Table of responses (`cocal.store.contracts.SAMPLED`), in any order.
         questions: The question set of the responses (`cocal.store.contracts.QUESTIONS`).
-        judge: Judge of correctness and equivalence.
         pool: True if the answers to each question are compared with one another.
-        source: Name of the responses in error messages.
 
     Raises:
         ContractError: if a response belongs to another set, or its question is not in the set.
@@ -81,10 +77,7 @@ class Evaluated:
     """The checkpoint and the responses that an evaluation needs.
 
     Attributes:
-        backbone: Name of the backbone.
         algorithm: Algorithm that trained the policy; "base" if it was not trained.
-        step: Rollout step of the checkpoint.
-        prompt_format: Prompt format.
         plan: Question sets, with the number and longest length of their responses.
         questions: Question table of each set (`cocal.store.contracts.QUESTIONS`).
     """
@@ -107,10 +100,6 @@ def sample_sets(
     """Sample the sets that were not sampled yet, then free the policy's memory, which a judge may need.
 
     Args:
-        wanted: Question sets and prompt format.
-        checkpoint: Policy to sample from.
-        settings: Sampling parameters and engine.
-        prompts: Prompt set.
         run: Working folder, in which `sampled/{set}.parquet` is written.
     """
     files = {name: run.path / f"sampled/{name}.parquet" for name in wanted.plan.sets}
@@ -150,12 +139,8 @@ def judge_sets(
     """Judge the sets that were not judged yet; a new judge or a corrected answer needs no new responses.
 
     Args:
-        wanted: Question sets.
-        judging: Judges and the settings that verdicts depend on.
-        golds: Digest of the accepted answers of each set.
         attributes: Provenance of each set's responses; the engine and the judge are added to it.
         run: Working folder with the files of `sample_sets`; the verdicts of each judge get their own subfolder.
-        cache: Folder of a language model's replies.
 
     Returns:
         The file of each set, relative to the working folder.

@@ -115,11 +115,6 @@ class LlmJudge:
 
     It is a judge of factual answers (`cocal.answers.judge.Judge`). An answer longer than `cocal.answers.judge.LONGEST`
     is not sent to the model; as for exact match, it is wrong and equivalent to no other.
-
-    Args:
-        settings: Settings that say which answers are judged and how replies are read.
-        judgements: The model's replies.
-        prompts: Templates of the messages.
     """
 
     def __init__(self, settings: LlmJudgeSettings, judgements: Judgements, prompts: JudgePrompts) -> None:

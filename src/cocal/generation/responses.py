@@ -68,12 +68,7 @@ def sampled_rows(
         completions: n responses; the `group_size` responses to a question are consecutive.
         texts: Texts from `cocal.models.text.plain_texts`, from which answers and confidences are parsed.
         prompt_format: Prompt format; "answer" does not ask for a confidence.
-        dataset: Name of the question set.
-        question_ids: Question id of each response.
-        prompt_ids: Prompt token ids of each response.
-        group_size: Number of responses per question.
         step: Rollout step of the responses, or of the checkpoint.
-        first: Id of the first response.
     """
     count = len(completions)
     return pd.DataFrame(
@@ -113,13 +108,7 @@ def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list
 
 @dataclass(frozen=True)
 class Sampler:
-    """Samples responses of a policy to questions.
-
-    Attributes:
-        engine: Engine with the policy's checkpoint.
-        tokenizer: The checkpoint's tokenizer.
-        prompts: Prompt set.
-    """
+    """Samples responses of a policy to questions."""
 
     engine: Engine
     tokenizer: "PreTrainedTokenizerBase"
@@ -139,11 +128,8 @@ class Sampler:
 
         Args:
             questions: Question table (`cocal.store.contracts.QUESTIONS`).
-            prompt_format: Prompt format.
-            sampling: Sampling parameters.
             seeds: One seed for each question, from `sampling_seeds`.
             step: Rollout step of the responses, or of the checkpoint.
-            first: Id of the first response.
 
         Returns:
             A table in the contract `cocal.store.contracts.SAMPLED`.
@@ -168,10 +154,6 @@ class Sampler:
 
     def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> PTrue:
         """Compute P(True) of responses from the next token after the judging prompt (appendix B.1).
-
-        Args:
-            questions: Text of each response's question.
-            texts: Texts of the responses.
 
         Raises:
             ConfigError: if the tokenizer begins True and False with the same token.
@@ -198,12 +180,7 @@ def sample_responses(
 
     Args:
         questions: One question set (`cocal.store.contracts.QUESTIONS`).
-        prompt_format: Prompt format.
-        plan: Number and longest length of the responses.
-        sampler: Policy that answers the questions.
-        settings: Sampling parameters and seed.
         identity: Text that names checkpoint, format and set; the seeds depend on it.
-        step: Rollout step of the checkpoint.
     """
     sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)

@@ -24,11 +24,6 @@ class SeededSampler:
     Every row has its own stream of uniform numbers, one per position, and each token is found by inverting the
     cumulative distribution in float64. The sampling of transformers draws a whole batch from one global noise stream
     and has no presence penalty.
-
-    Args:
-        sampling: Sampling parameters.
-        seeds: One seed for each row.
-        device: Device of the logits.
     """
 
     def __init__(self, sampling: Sampling, seeds: Sequence[int], device: torch.device):
@@ -86,9 +81,6 @@ class TransformersEngine:
 
     Args:
         model: Decoder without dropout.
-        ends: Token ids that end a response.
-        pad: Padding token id.
-        batch_size: Number of responses decoded together.
     """
 
     def __init__(self, model: PreTrainedModel, *, ends: Collection[int], pad: int, batch_size: int):

@@ -50,12 +50,8 @@ class CorpusWriter:
     """Draws documents; equal seeds draw equal corpora.
 
     Args:
-        settings: Mixture of the corpus.
-        prompts: Prompt set of the study.
-        world: Facts world that the corpus describes.
         held_out: Questions that must not occur in the corpus (evaluation and training sets of mathematics,
             multi-hop questions of the factual sets), compared by normalised text.
-        seed: Seed of the draws.
     """
 
     def __init__(self, settings: CorpusSettings, prompts: Prompts, world: World, held_out: Collection[str], seed: int):
@@ -134,12 +130,7 @@ _SWAPPED = 0.25
 
 
 class Wording:
-    """Words the solutions of one domain; equal draws give equal words.
-
-    Args:
-        settings: How much the wording varies.
-        draw: Source of the random choices.
-    """
+    """Words the solutions of one domain; equal draws give equal words."""
 
     def __init__(self, settings: WordingSettings, draw: random.Random):
         self._settings = settings
@@ -150,7 +141,6 @@ class Wording:
 
         Args:
             steps: Sentences, or equations such as `a: 3+4=7`, where `a` is the letter of a number in the question.
-            answer: Text for the box.
         """
         boxed = rf"\boxed{{{answer}}}"
         if not steps:

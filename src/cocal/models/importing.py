@@ -54,11 +54,8 @@ def import_checkpoint(
     """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems.
 
     Args:
-        source: Folder of the Hugging Face checkpoint.
-        output: Path of the imported checkpoint.
         depth: Number of transformer blocks that it must have.
         width: Size of a hidden state that it must have.
-        attributes: Provenance attributes.
         architecture: Shape that its blocks must have, if it is stated.
         base: Checkpoint whose vocabulary it must have.
 
@@ -135,10 +132,6 @@ def _check_weights(folder: Path) -> None:
 
 def download(name: str, revision: str) -> Path:
     """Folder of a hub checkpoint in the hub's own cache. An interrupted download resumes; a finished one is reused.
-
-    Args:
-        name: Name on the hub, as owner/name.
-        revision: Commit on the hub.
 
     Raises:
         ContractError: if the hub cannot be reached or does not have the checkpoint.

@@ -92,7 +92,6 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
     Code that a checkpoint brings is never run.
 
     Args:
-        path: Folder of the checkpoint.
         training: If true, the weights are float32 on a GPU, too, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
         plain: If true, a tokenizer without a chat template will do.
@@ -130,11 +129,7 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
 
 def _attention(path: str | Path, config: "PretrainedConfig", cuda: bool) -> str:
     """The fastest attention that computes what a model's own does: `sdpa` leaves out soft caps of scores, and some
-    models have nothing but their own.
-
-    Raises:
-        ContractError: if transformers has no causal language model of this type.
-    """
+    models have nothing but their own."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     from cocal.models.attention import GROUPED
@@ -154,7 +149,6 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
     """Tokenizer of a Hugging Face checkpoint.
 
     Args:
-        path: Folder of the checkpoint.
         plain: If true, a tokenizer without a chat template will do.
 
     Raises:
@@ -183,8 +177,6 @@ def _warn_of_code(path: str | Path, what: str, brought: bool) -> None:
 def require_complete(path: str | Path) -> None:
     """Check the configuration, the index and the header of each weight file of a checkpoint for another program.
 
-    A checkpoint on a hub is not checked.
-
     Raises:
         ContractError: if the folder lacks files, or a file is truncated or has changed since it was written.
     """
@@ -192,8 +184,6 @@ def require_complete(path: str | Path) -> None:
     from transformers import AutoConfig
 
     folder = Path(path)
-    if not folder.is_dir() and not folder.is_absolute():
-        return
     check_folder(folder)
     with _complete(path):
         AutoConfig.from_pretrained(path, trust_remote_code=False)
@@ -227,13 +217,7 @@ def _complete(path: str | Path) -> Iterator[None]:
 
 
 class Vocabulary(NamedTuple):
-    """The token ids that a checkpoint knows.
-
-    Attributes:
-        tokenizer: The checkpoint's tokenizer.
-        size: Number of rows of its embedding.
-        ends: Token ids that end a response.
-    """
+    """The tokenizer of a checkpoint, the number of rows of its embedding, and the token ids that end a response."""
 
     tokenizer: "PreTrainedTokenizerBase"
     size: int
@@ -254,28 +238,14 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     return Vocabulary(tokenizer, size, end_tokens(_generation_settings(path), tokenizer))
 
 
-def stored_end_tokens(path: str | Path) -> frozenset[int]:
-    """`end_tokens` of a checkpoint; no weights are read.
-
-    Raises:
-        ContractError: if a file of the checkpoint cannot be read.
-    """
-    return end_tokens(_generation_settings(path), load_tokenizer(path))
-
-
 def _generation_settings(path: str | Path) -> "GenerationConfig":
     """The generation settings of a checkpoint, whose file is optional."""
     from transformers import GenerationConfig
 
-    folder = Path(path)
-    if folder.is_dir() and not (folder / "generation_config.json").exists():
-        return GenerationConfig()
+    file = Path(path) / "generation_config.json"
     try:
-        return GenerationConfig.from_pretrained(path)
+        return GenerationConfig.from_pretrained(path) if file.exists() else GenerationConfig()
     except OSError as error:
-        if not folder.is_dir():
-            return GenerationConfig()  # a checkpoint on the hub without the file
-        file = folder / "generation_config.json"
         raise ContractError(f"{file}: not readable ({first_line(error)}); {remedy(path)}") from None
 
 

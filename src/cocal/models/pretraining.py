@@ -104,14 +104,7 @@ def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast"
 
 
 def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:
-    """Train tokenizer and policy, and write a Hugging Face checkpoint folder atomically.
-
-    Args:
-        settings: Architecture, mixture and optimiser.
-        writer: Writer that draws the corpus.
-        output: Checkpoint folder.
-        attributes: Provenance of the checkpoint.
-    """
+    """Train tokenizer and policy, and write a Hugging Face checkpoint folder atomically."""
     from transformers import get_linear_schedule_with_warmup
     from transformers.utils.logging import disable_progress_bar
 

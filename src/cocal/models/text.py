@@ -53,10 +53,7 @@ def render(
     """The text of a chat up to the beginning of the response.
 
     Args:
-        tokenizer: Tokenizer with a chat template.
-        messages: Messages, each with `role` and `content`.
         thinking: If true, the response begins in thinking mode, where the template knows it.
-        template: Chat template in place of the tokenizer's own.
     """
     return tokenizer.apply_chat_template(
         [dict(message) for message in messages],
@@ -127,10 +124,6 @@ def template_fault(tokenizer: "PreTrainedTokenizerBase", template: str | None = 
     It is tried with short, long and many messages, in both thinking modes, in a fork of this process that has `SECONDS`
     and `MEMORY`. A template that misbehaves with other messages alone is not found out. Memory has no limit outside
     Linux.
-
-    Args:
-        tokenizer: Tokenizer whose special tokens the template may name.
-        template: The template; by default the tokenizer's own.
     """
     reading, writing = os.pipe()
     child = os.fork()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from cocal.answers.judge import Verdicts
-from cocal.features.forward import score
+from cocal.features.forward import Pooled, score
 from cocal.generation.engine import Completion
 from cocal.generation.responses import sampled_rows
 from cocal.models.text import batches_of_rows, plain_texts
@@ -119,32 +119,21 @@ class RolloutCapture:
             for k, (ids, text) in enumerate(zip(responses, plain_texts(self._tokenizer, responses), strict=True))
         ]
 
-    def _scored(
-        self, prompts: list[list[int]], responses: list[list[int]]
-    ) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
+    def _scored(self, prompts: list[list[int]], responses: list[list[int]]) -> Pooled:
         """Each response's pooled states (layers, 2, hidden), and log-probabilities unless our engine has given them."""
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        # Every process takes the same number of batches, since sharded parameters are gathered in step.
-        batches = batches_of_rows(lengths, self.args.per_device_train_batch_size)
-        states: list = [None] * len(responses)
-        logprobs: list = [None] * len(responses)
-        scored = score(
-            self.model,
-            prompts,
-            responses,
-            batches,
-            layers=self._layers or (0,),
-            pad=self._tokenizer.pad_token_id,
-            unwrapped=self.accelerator.unwrap_model(self.model),
-            logprobs=not self._own_engine,
-        )
         with self.accelerator.autocast():  # the update's precision, which accelerate sets for the whole model only
-            for part in scored:
-                for k, i in enumerate(part.rows):
-                    states[i] = part.features[k]
-                    if part.logprobs is not None:
-                        logprobs[i] = part.logprobs[k]
-        return states, logprobs
+            return score(
+                self.model,
+                prompts,
+                responses,
+                # Every process takes the same number of batches, since sharded parameters are gathered in step.
+                batches_of_rows(lengths, self.args.per_device_train_batch_size),
+                layers=self._layers or (0,),
+                pad=self._tokenizer.pad_token_id,
+                unwrapped=self.accelerator.unwrap_model(self.model),
+                logprobs=not self._own_engine,
+            )
 
 
 def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:

@@ -58,7 +58,6 @@ def step_rewards(
 
     Args:
         settings: Settings of the training: group size, lambda, and the confidence error of a missing confidence.
-        algorithm: Algorithm of the training.
         correct: Correctness, bool (n,); the responses of a group are consecutive.
         confidence: Stated confidence, float64 (n,); NaN where there is no valid one.
     """
@@ -83,9 +82,6 @@ def step_advantages(
     advantage to the rest. Every token belongs to exactly one of the two.
 
     Args:
-        settings: Settings of the training, for the group size.
-        algorithm: Algorithm of the training.
-        rewards: Result of `step_rewards`.
         starts: Index of each response's first confidence token; at least its length if it has none.
         length: Padded length of the responses.
     """

@@ -87,9 +87,6 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
 
     Args:
         sampled: Responses in the contract of cocal.store.contracts.SAMPLED; those to one question are consecutive.
-        verdicts: Verdict on each response.
-        rewards: Rewards of each response.
-        group_size: Number of responses per question.
     """
     return sampled.assign(
         answer_class=np.nan,
@@ -109,7 +106,6 @@ class StepWriter:
 
     Args:
         folder: Folder that gets `rollouts` with `step-00001.parquet` and so on.
-        attributes: Provenance of the tables.
         features: Writer of a store that holds all steps; None where no states are kept.
     """
 
@@ -155,12 +151,7 @@ class RolloutRecorder(StepWriter):
 
     Args:
         run: Working folder; it gets what `StepWriter` writes, and `seconds.json`.
-        steps: Number of rollout steps.
-        attributes: Provenance of the tables.
         features: Writer of a store that holds all steps; None where no companion learns from the rollouts.
-
-    Attributes:
-        seconds: Recorded time of each step.
     """
 
     def __init__(
@@ -214,9 +205,7 @@ def open_recorder(
     Args:
         run: Working folder; it also gets `features.zarr` where the outputs name a feature store.
         training: Settings of the training, for the number and size of the steps.
-        policy: Policy whose states are kept.
         features: Layers and number format of the store.
-        outputs: Places and provenance of the results.
     """
     writer = None
     if outputs.features is not None:

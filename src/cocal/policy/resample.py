@@ -38,16 +38,12 @@ def resample(
     the same number of responses for both. A killed run resumes with the first missing step.
 
     Args:
-        settings: Sampling settings of PostCal.
         training: Settings of the training whose number and length of responses are repeated.
         policy: Final policy, which computes the features.
-        sampler: Sampler of the final policy.
         identity: Name of backbone and policy, from which the sampling seeds are derived.
         questions: Training set (cocal.store.contracts.QUESTIONS).
         schedule: Indices of the questions that each step of the training asked, int64 (steps, questions per step).
-        verifier: Judge of correctness.
         features: Layers and number format of the store, and the batch size.
-        run: Working folder.
         outputs: Places of tables, features and the times of sampling and of passes over states; there are no stages.
     """
     recorder = open_recorder(run, training, policy, features, outputs)

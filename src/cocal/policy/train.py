@@ -54,16 +54,10 @@ def train_policy(
     """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
 
     Args:
-        settings: Protocol of the training.
-        algorithm: Algorithm of the training.
-        base: Checkpoint to start from.
         questions: Training set (cocal.store.contracts.QUESTIONS).
-        prompts: Prompt set of the study.
         features: Layers and number format of the live features, if they are kept.
-        verifier: Verifier that gives the reward.
         run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
         run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
-        outputs: Places of the results, and their provenance.
         open_learner: Maker of companions that learn inside the training, where the outputs have a place for them, from
             the questions, the layer, the hidden width and the number format.
 

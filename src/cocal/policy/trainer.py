@@ -46,8 +46,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         online: What learns from the rollouts of each step, in the main process; None without it, and in the others.
         layers: Zero-based indices of the blocks whose states are kept; empty if no companion learns from the rollouts.
         states_dtype: Number format in which these states are stored.
-        policy: Settings of the training.
-        algorithm: Algorithm of the training.
         stages: Checkpoint folder of each policy that is kept, by rollout step.
         dtype: Number format of the weights in these checkpoints.
         attributes: Provenance of each of these checkpoints, by rollout step.
