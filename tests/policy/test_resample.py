@@ -13,7 +13,6 @@ from cocal.answers.equivalence import Verifier
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
-from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import Sampler, sampling_seeds
@@ -27,6 +26,7 @@ from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
 from cocal.study.costs import Cost, read_cost
+from passed import check_recorded
 
 POLICY = PolicySettings(
     dataset="micro-train",
@@ -126,15 +126,7 @@ def test_every_place_of_the_schedule_has_its_own_noise(resampled, micro_policy):
 
 
 def test_features_are_those_of_the_exact_ids(resampled, micro_policy):
-    frame, reader = resampled
-    model, tokenizer = micro_policy
-    prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-    part = score(
-        model, prompts, responses, [np.arange(len(frame))], layers=[1], pad=tokenizer.pad_token_id, logprobs=True
-    )
-    np.testing.assert_allclose(reader.read(0, len(frame)), part.features.reshape(len(frame), -1), atol=1e-4)
-    for found, expected in zip(frame["logprobs"], part.logprobs, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+    check_recorded(micro_policy, *resampled)
 
 
 class _Lasting:

@@ -12,7 +12,6 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
-from cocal.features.forward import score
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
 from cocal.policy import trainer as trainer_module
 from cocal.policy.recorder import StepSeconds
@@ -21,6 +20,7 @@ from cocal.policy.update import sorted_by_length
 from cocal.store import read_document
 from micro import own_copy
 from micro_trainer import micro_trainer, train
+from passed import check_recorded
 
 ROWS, PROMPT, RESPONSE = 12, 7, 9
 
@@ -145,12 +145,7 @@ def test_rollouts_that_another_engine_samples_are_recorded_alike(
     monkeypatch.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))
     rollouts = train(tmp_path, _settings(), micro_checkpoint, micro_questions, states=features)
     assert (tmp_path / "features.zarr").exists() == features
-    model, tokenizer = load_policy(micro_checkpoint)
-    prompts, responses = rollouts["prompt_ids"].tolist(), rollouts["response_ids"].tolist()
-    everything = [np.arange(len(rollouts))]
-    part = score(model, prompts, responses, everything, layers=(1,), pad=tokenizer.pad_token_id, logprobs=True)
-    for found, expected in zip(rollouts["logprobs"], part.logprobs, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+    check_recorded(load_policy(micro_checkpoint), rollouts)
 
 
 def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, micro_checkpoint, micro_questions):

@@ -16,20 +16,19 @@ from cocal.companion.companions import load_companions
 from cocal.companion.spec import read_spec
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import TrlSettings
-from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import load_policy
 from cocal.models.resumable import COMPLETE
-from cocal.models.text import batches_of_rows
 from cocal.policy.launch import train_command
 from cocal.policy.schedule import question_schedule
 from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.study.costs import Cost, device_name, read_cost
 from micro_trainer import train_words
+from passed import check_recorded
 from rewarded_questions import write_rewarded
 from update_by_hand import gradients, normalised
 
@@ -127,17 +126,9 @@ def test_rollouts_depend_on_policy_and_seeds_alone(trained, rollouts):
 @pytest.mark.parametrize(("step", "policy"), [(1, "base"), (3, "step-2")])
 def test_states_are_those_of_the_policy_that_produced_the_rollout(trained, rollouts, micro_checkpoint, step, policy):
     """Live features and log-probabilities of step t equal a later pass of the policy after t - 1 steps."""
-    model, tokenizer = load_policy(micro_checkpoint if policy == "base" else trained / "stages" / policy)
-    rows = rollouts[rollouts["step"] == step]
-    prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
-    batches = batches_of_rows(rows["length"].to_numpy(), 8)
     reader = open_features(trained / "rollouts.zarr")
-    found = score(model, prompts, responses, batches, layers=(0, 1), pad=tokenizer.pad_token_id, logprobs=True)
-    for expected, recorded in zip(found.logprobs, rows["logprobs"], strict=True):
-        np.testing.assert_allclose(expected, recorded, atol=1e-4)
-    for layer in (0, 1):
-        live = reader.read(rows.index[0], rows.index[-1] + 1, layer=layer)
-        np.testing.assert_allclose(found.features[:, layer].reshape(len(rows), -1), live, atol=1e-4)
+    folder = micro_checkpoint if policy == "base" else trained / "stages" / policy
+    check_recorded(load_policy(folder), rollouts[rollouts["step"] == step], reader, layers=(0, 1))
     assert reader.response_id.tolist() == rollouts["response_id"].tolist()
     assert reader.length.tolist() == rollouts["length"].tolist()
 
