@@ -100,13 +100,13 @@ def test_bfloat16_states_are_averaged_in_float32():
     torch.testing.assert_close(mean[1], hidden[1, 100:700].double().mean(dim=0).float(), rtol=1e-6, atol=0)
 
 
-def test_batches():
+def test_batches_hold_every_row_once_within_their_limits():
     lengths = [5, 1, 9, 3, 3]
-    for batches in (batches_of_tokens(lengths, 9), batches_of_rows(lengths, 2)):
+    for batches in (of_tokens := batches_of_tokens(lengths, 9), of_rows := batches_of_rows(lengths, 2)):
         assert sorted(i for batch in batches for i in batch) == [0, 1, 2, 3, 4]
-    assert all(len(b) * max(lengths[i] for i in b) <= 9 for b in batches_of_tokens(lengths, 9))
-    assert [len(b) for b in batches_of_tokens([50, 60], 9)] == [1, 1]
-    assert [len(b) for b in batches_of_rows(lengths, 2)] == [2, 2, 1]
+    assert all(len(batch) * max(lengths[i] for i in batch) <= 9 for batch in of_tokens)
+    assert [len(batch) for batch in of_rows] == [2, 2, 1]
+    assert [len(batch) for batch in batches_of_tokens([50, 60], 9)] == [1, 1]
 
 
 @pytest.mark.parametrize("rows_per_write", [2048, 3])
@@ -136,7 +136,7 @@ def test_the_prompt_state_is_that_of_the_last_prompt_token(model):
     poolings = ("last", "mean", "prompt")
     features, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings)
     turned, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings[::-1])
-    np.testing.assert_array_equal(np.stack(turned)[:, :, ::-1], np.stack(features))
+    np.testing.assert_array_equal(turned[:, :, ::-1], features)
     without, _ = _score(model, PROMPTS, [[]] * len(PROMPTS), [last], poolings=("prompt",))
     for prompt, response, found, alone in zip(PROMPTS, RESPONSES, features, without, strict=True):
         states, _ = _reference(model, prompt, response)

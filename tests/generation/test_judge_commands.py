@@ -12,7 +12,7 @@ from cocal.generation import evaluation
 from cocal.generation.engine import Completion
 from cocal.generation.responses import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
-from cocal.store.contracts import JUDGEMENTS, PREDICTIONS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
+from cocal.store.contracts import JUDGEMENTS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 
 COUNT, POOL = 6, 3
 
@@ -85,18 +85,6 @@ def test_nonsense_is_recorded_as_no_verdict(place, command, judge, tmp_path, mon
     assert {"checkpoint", "revision", "prompts", "max_tokens", "temperature"} <= set(judged)
     assert read_provenance(path)["engine"].startswith("transformers ")
     assert not (tmp_path / "run").exists()
-    # self-consistency is read off the table
-    write_frame(path, read_frame(path, RESPONSES), RESPONSES, {})  # a table that does not say who answered
-    predictions = ["predictions", "--backbone=micro", "--algorithm=grpo", "--step=0", "--methods=self-consistency"]
-    predictions += ['--samples={"facts": 1}', f"--pool={POOL}", f"--responses=answer={path.parent}"]
-    assert main([*predictions, f"--output={tmp_path / 'predictions.parquet'}"]) == 0
-    first = table[table["sample"] == 0]
-    same = [
-        ((table["question_id"] == row.question_id) & (table["answer_class"] == row.answer_class)).sum() / POOL
-        for row in first.itertuples()
-    ]
-    expected = np.where(first["answer_class"] >= 0, same, 0.0)
-    np.testing.assert_array_equal(read_frame(tmp_path / "predictions.parquet", PREDICTIONS)["confidence"], expected)
     # all of it again, from the kept replies alone
     _no_engine(monkeypatch)
     again = ["judge", *(flag for flag in command(judge) if flag.startswith("--judge")), "--pool"]

@@ -181,10 +181,12 @@ def test_a_hub_checkpoint_needs_a_commit(path, revision):
 def test_a_truncated_or_missing_checkpoint_is_named(micro_checkpoint, tmp_path):
     weights = own_copy(micro_checkpoint, tmp_path / "cut") / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:5000])
-    with pytest.raises(ContractError, match=r"cut: not a complete checkpoint .*; it lies outside results/"):
-        load_policy(tmp_path / "cut")
-    with pytest.raises(ContractError, match="none: not a complete checkpoint"):
-        load_policy(tmp_path / "none")
+    for name, message in (
+        ("cut", r"cut: not a complete checkpoint .*; it lies outside results/"),
+        ("none", "none: not"),
+    ):
+        with pytest.raises(ContractError, match=message):
+            load_policy(tmp_path / name)
 
 
 def test_weights_are_stored_in_another_format(source):

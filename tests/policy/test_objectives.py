@@ -81,11 +81,8 @@ SOLUTION = "2+3=5\n\\boxed{5}"
     ("before", "statement"),
     [
         (SOLUTION + "\n", "CONFIDENCE: 0.9"),
-        (SOLUTION, "CONFIDENCE: 0.9"),
         (SOLUTION + "\nCONFIDENCE: 0.2\n", "CONFIDENCE: 0.7"),
         (SOLUTION + "\n", "CONFIDENCE\uff1a 0.9"),
-        (SOLUTION + "\n", "CONFIDENCE: 1e-3"),
-        (SOLUTION + "\n", "CONFIDENCE: 10.5"),
         ("caf\u00e9 \U0001d4b3 " + SOLUTION + "\n", "CONFIDENCE: 0.5"),
         (SOLUTION + "\n<reason>I am fairly sure.</reason>\n", "CONFIDENCE: 0.8"),
         (SOLUTION, ""),

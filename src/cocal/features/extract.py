@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 REASON = "<reason>"
 """The tag that opens RLCR's uncertainty reasoning."""
+_ROWS_PER_WRITE = 2048
+"""Number of responses whose features are held in memory and written together."""
 
 
 def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
@@ -56,10 +58,6 @@ def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBas
     cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
     responses = responses.assign(length=lengths, response_ids=cut)
     return responses[responses["length"] > 0].reset_index(drop=True)
-
-
-_ROWS_PER_WRITE = 2048
-"""Number of responses whose features are held in memory and written together."""
 
 
 def stored_states(policy: Policy, settings: FeatureSettings) -> dict[str, Any]:

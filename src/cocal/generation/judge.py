@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 Ask = Callable[[Sequence[str]], list[str]]
 """A function that returns a judge's plain-text replies to messages."""
+_BATCH = 16384
+"""Number of messages that are sent and stored together, the most judgements that a killed job can lose."""
+_MIN_REPLIES = 100
+"""Number of replies from which too many unparsable ones stop the job at once; with fewer, the table is finished."""
 
 
 class Judgements:
@@ -102,12 +106,6 @@ class Judgements:
 
 def _key(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-_BATCH = 16384
-"""Number of messages that are sent and stored together, the most judgements that a killed job can lose."""
-_MIN_REPLIES = 100
-"""Number of replies from which too many unparsable ones stop the job at once; with fewer, the table is finished."""
 
 
 class LlmJudge:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
 from cocal.config.engine import TransformersSettings
@@ -117,8 +118,7 @@ class TransformersEngine:
     def _decode(self, prompts: Sequence[tuple[int, ...]], seeds: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Decode one response for each row, all rows together."""
         distinct = list(dict.fromkeys(prompts))
-        ids, mask = self._left_padded(distinct)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        ids, mask, positions = self._left_padded(distinct)
         cache = DynamicCache(config=self._model.config)
         logits = self._next_logits(ids, mask, positions, cache)
         place = {prompt: k for k, prompt in enumerate(distinct)}
@@ -156,8 +156,7 @@ class TransformersEngine:
         """See `cocal.generation.engine.Engine.next_token_logprobs`."""
         found = np.empty((len(prompts), len(tokens)))
         for batch in batches_of_tokens([len(p) for p in prompts], _SCORING_TOKENS):
-            ids, mask = self._left_padded([prompts[k] for k in batch])
-            logits = self._next_logits(ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0))
+            logits = self._next_logits(*self._left_padded([prompts[k] for k in batch]))
             found[batch] = logits.double().log_softmax(dim=1)[:, list(tokens)].cpu().numpy()
         return found
 
@@ -175,11 +174,12 @@ class TransformersEngine:
         )
         return output.logits[:, -1]
 
-    def _left_padded(self, prompts: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor]:
-        longest = max(map(len, prompts))
-        ids = torch.full((len(prompts), longest), self._pad)
-        mask = torch.zeros_like(ids)
-        for k, prompt in enumerate(prompts):
-            ids[k, longest - len(prompt) :] = torch.as_tensor(prompt)
-            mask[k, longest - len(prompt) :] = 1
-        return ids.to(self._model.device), mask.to(self._model.device)
+    def _left_padded(self, prompts: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Ids, mask and positions of prompts, each (prompts, longest)."""
+        left = {"batch_first": True, "padding_side": "left"}
+        ids = pad_sequence(
+            [torch.as_tensor(prompt, dtype=torch.long) for prompt in prompts], **left, padding_value=self._pad
+        )
+        mask = pad_sequence([torch.ones(len(prompt), dtype=torch.long) for prompt in prompts], **left)
+        ids, mask = ids.to(self._model.device), mask.to(self._model.device)
+        return ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0)

@@ -29,6 +29,25 @@ _REASONS = (
     "I am fairly sure.",
 )
 _FORMATS = ("answer", "verbal", "rlcr", "p_true")
+# All openings begin with the same token, so that sampling at a low temperature prefers none of them to an answer
+# without any working.
+_OPENINGS = ("Let us see.", "Let me try.", "Let us begin:", "Let me count.", "Let us go.", "Let me work it out.")
+_CONNECTORS = ("So", "Then", "Now", "Next", "And", "Well", "Here", "Thus")
+_VERBS = ("=", " is ", " gives ", " makes ", " equals ")
+_REMARKS = (
+    "Good.",
+    "Fine so far.",
+    "That looks right to me.",
+    "Wait, let me look at it again.",
+    "Not done yet.",
+    "I go on from here.",
+    "Easy enough.",
+    "Hold on, one more look at this.",
+)
+_CLOSINGS = ("The answer:", "We end with", "Done:", "It comes to", "Hence", "In all:")
+_COMMUTING = "+*"
+_SWAPPED = 0.25
+"""Share of the sums and products whose operands change places."""
 
 
 class Document(NamedTuple):
@@ -106,27 +125,6 @@ class CorpusWriter:
             fact = world.ask(world.mentioned(draw), draw.choice(RELATIONS), hops)
             if hops == 1 or normalised(fact.question) not in self._held_out:
                 return _Example("factual", fact.question, fact.steps, fact.answer, True)
-
-
-# All openings begin with the same token, so that sampling at a low temperature prefers none of them to an answer
-# without any working.
-_OPENINGS = ("Let us see.", "Let me try.", "Let us begin:", "Let me count.", "Let us go.", "Let me work it out.")
-_CONNECTORS = ("So", "Then", "Now", "Next", "And", "Well", "Here", "Thus")
-_VERBS = ("=", " is ", " gives ", " makes ", " equals ")
-_REMARKS = (
-    "Good.",
-    "Fine so far.",
-    "That looks right to me.",
-    "Wait, let me look at it again.",
-    "Not done yet.",
-    "I go on from here.",
-    "Easy enough.",
-    "Hold on, one more look at this.",
-)
-_CLOSINGS = ("The answer:", "We end with", "Done:", "It comes to", "Hence", "In all:")
-_COMMUTING = "+*"
-_SWAPPED = 0.25
-"""Share of the sums and products whose operands change places."""
 
 
 class Wording:

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from cocal.config.backbone import ArchitectureSettings, PretrainingSettings
 from cocal.models.attention import GROUPED
-from cocal.models.corpus import CorpusWriter, Document
+from cocal.models.corpus import CorpusWriter
 from cocal.models.text import Tokens, batches_of_tokens, chat_ids
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
@@ -31,6 +31,10 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_TOKENIZER_DOCUMENTS = 5_000
+_PART = 512
+"""Number of tokens in one forward pass, padding included, whose activations stay in a processor's cache."""
+_IGNORED = -100
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "PreTrainedTokenizerFast":
@@ -71,12 +75,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
     )
-
-
-_TOKENIZER_DOCUMENTS = 5_000
-_PART = 512
-"""Number of tokens in one forward pass, padding included, whose activations stay in a processor's cache."""
-_IGNORED = -100
 
 
 def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Qwen3ForCausalLM":
@@ -126,7 +124,10 @@ def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, 
     logging.info("pre-training %.2f M parameters for %d steps", size / 1e6, settings.steps)
     progress, started, tokens = Progress("step", settings.steps), time.monotonic(), 0
     for _ in range(settings.steps):
-        batch = _encode(tokenizer, [writer.document() for _ in range(settings.batch_size)])
+        documents = [writer.document() for _ in range(settings.batch_size)]
+        prompts = chat_ids(tokenizer, [document.message for document in documents])
+        responses = tokenizer([document.response + END_OF_TURN for document in documents])["input_ids"]
+        batch = list(zip(prompts, responses, strict=True))
         counted = sum(len(response) for _, response in batch)
         loss = 0.0
         for ids, labels in _parts(batch, tokenizer.pad_token_id):
@@ -146,13 +147,6 @@ def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, 
         model.eval().save_pretrained(partial)
         tokenizer.save_pretrained(partial)
         label_folder(partial, attributes)
-
-
-def _encode(tokenizer: "PreTrainedTokenizerFast", documents: Sequence[Document]) -> list[tuple[Tokens, Tokens]]:
-    """Prompt ids and response ids (end of turn included) of each document."""
-    prompts = chat_ids(tokenizer, [document.message for document in documents])
-    responses = tokenizer([document.response + END_OF_TURN for document in documents])["input_ids"]
-    return list(zip(prompts, responses, strict=True))
 
 
 def _parts(batch: Sequence[tuple[Tokens, Tokens]], pad: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

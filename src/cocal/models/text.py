@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Tokens = Sequence[int]
+SECONDS = 10
+"""Time in which a template must have put all chats of the trial into its words; usual ones take a few milliseconds."""
+MEMORY = 2**30
+"""Bytes that it may take for them beyond what the process has, on Linux."""
+LONGER = 100_000
+"""Characters by which a text may be longer than the messages in it; system prompts of templates have some thousands."""
+_QUESTION = "2 + 2 = ?"
+_LONG = f"{_QUESTION} " * 2000
+_ASKED = (("user", _QUESTION),), (("user", _LONG),)
+"""Chats that every template must take."""
+_TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assistant", _LONG)) * 8 + (("user", _LONG),))
+"""Chats that a template may refuse."""
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
@@ -89,21 +101,6 @@ def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
 def padded_tokens(lengths: Sequence[int], tokens: int) -> int:
     """Count the tokens, padding included, in the batches of `batches_of_tokens`."""
     return sum(len(batch) * max(lengths[i] for i in batch) for batch in batches_of_tokens(lengths, tokens))
-
-
-SECONDS = 10
-"""Time in which a template must have put all chats of the trial into its words; usual ones take a few milliseconds."""
-MEMORY = 2**30
-"""Bytes that it may take for them beyond what the process has, on Linux."""
-LONGER = 100_000
-"""Characters by which a text may be longer than the messages in it; system prompts of templates have some thousands."""
-
-_QUESTION = "2 + 2 = ?"
-_LONG = f"{_QUESTION} " * 2000
-_ASKED = (("user", _QUESTION),), (("user", _LONG),)
-"""Chats that every template must take."""
-_TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assistant", _LONG)) * 8 + (("user", _LONG),))
-"""Chats that a template may refuse."""
 
 
 def read_template(path: Path) -> str:

@@ -157,7 +157,12 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         save_total_limit=None,  # `cocal.models.resumable` deletes them
         logging_strategy="no",
         report_to="none",
-        **vllm_arguments(settings.trl),
+        use_vllm=settings.trl.vllm,
+        vllm_mode="colocate",
+        vllm_gpu_memory_utilization=settings.trl.vllm_memory_share,
+        vllm_max_model_length=settings.trl.vllm_max_length,
+        vllm_enable_sleep_mode=settings.trl.vllm,
+        vllm_importance_sampling_correction=False,  # slime has none
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
         ddp_find_unused_parameters=False,
@@ -212,20 +217,6 @@ def require_vllm() -> None:
         raise ConfigError("policy.trl.vllm: there is no GPU here; train on a node with GPUs, or switch vllm off")
     if not has_compiler():
         raise ConfigError(f"policy.trl.vllm: {NO_COMPILER}")
-
-
-def vllm_arguments(settings: TrlSettings) -> dict[str, object]:
-    """TRL's arguments for its vLLM. TRL's importance-sampling correction is off: slime has none."""
-    if not settings.vllm:
-        return {}
-    return {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_gpu_memory_utilization": settings.vllm_memory_share,
-        "vllm_max_model_length": settings.vllm_max_length,
-        "vllm_enable_sleep_mode": True,
-        "vllm_importance_sampling_correction": False,
-    }
 
 
 @contextmanager

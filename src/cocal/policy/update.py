@@ -1,6 +1,6 @@
 """The update of a policy: micro-batches with little padding, and Adam with its moments in the memory of the host."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,21 +47,19 @@ class HostAdamW(torch.optim.AdamW):
     """
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update; the arguments and the result are those of `torch.optim.AdamW.step`."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self, closure: None = None) -> None:
+        """One update, as `torch.optim.AdamW.step` makes it without a closure."""
         groups = self.param_groups
         try:
             for group in groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
-                        self._update(group, parameter)
+                        _move(self.state[parameter], parameter.device)
+                        self.param_groups = [{**group, "params": [parameter]}]
+                        super().step()
+                        _move(self.state[parameter], torch.device("cpu"))
         finally:
             self.param_groups = groups
-        return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up saved moments, none of which is copied to the GPU."""
@@ -72,12 +70,6 @@ class HostAdamW(torch.optim.AdamW):
             if index in state_dict["state"]:
                 self.state[parameter] = dict(state_dict["state"][index])
                 _move(self.state[parameter], torch.device("cpu"))
-
-    def _update(self, group: dict[str, Any], parameter: torch.Tensor) -> None:
-        _move(self.state[parameter], parameter.device)
-        self.param_groups = [{**group, "params": [parameter]}]
-        super().step()
-        _move(self.state[parameter], torch.device("cpu"))
 
 
 def _move(state: dict[str, Any], device: torch.device) -> None:
