@@ -8,7 +8,7 @@ import pytest
 
 from cocal.config.backbone import CorpusSettings, WordingSettings
 from cocal.config.data import QuestionSetsSettings
-from cocal.models.corpus import CorpusWriter, Wording
+from cocal.models.pretraining import CorpusWriter, Wording
 from cocal.questions.build import build_questions, normalised
 from cocal.questions.facts import World
 from cocal.questions.prompts import Prompts

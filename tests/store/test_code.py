@@ -126,7 +126,7 @@ CHANGES = {
     "companions inside a training": ("policy/learner.py", "OnlineLearner", set()),
     "one method": ("methods/p_true.py", "estimate", {"predictions"}),
     "checks": ("checks/companions.py", "check_disjoint", {"checks"}),
-    "policy": ("policy/objectives.py", "dcpo_rewards", TRAINS),
+    "policy": ("policy/objectives.py", "step_rewards", TRAINS),
     "one figure": ("exhibits/overview.py", "draw", {"figure_overview"}),
     "store": ("store/frames.py", "write_frame", TABLES),
     "runtime": ("runtime/machine.py", "fix_threads", THREADS),

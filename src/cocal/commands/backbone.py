@@ -7,9 +7,8 @@ from cocal.config import parse_settings
 from cocal.config.backbone import BackboneChoice, CheckpointSettings
 from cocal.config.data import FactsWorldSettings
 from cocal.errors import ConfigError
-from cocal.models.corpus import CorpusWriter
 from cocal.models.importing import download, import_checkpoint
-from cocal.models.pretraining import pretrain
+from cocal.models.pretraining import CorpusWriter, pretrain
 from cocal.questions.facts import World
 from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads

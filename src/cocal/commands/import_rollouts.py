@@ -7,7 +7,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.config import parse_settings
 from cocal.config.evaluation import FeatureSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
-from cocal.features.replay import Rescorer, StepCheckpoints
+from cocal.features.extract import Rescorer, StepCheckpoints
 from cocal.integrations.importing import Dumps, import_rollouts
 from cocal.integrations.tables import StepTables
 from cocal.models.loading import read_vocabulary

@@ -4,7 +4,7 @@ import argparse
 
 from cocal.config import parse_settings
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.replay import StepCheckpoints, extract_prompts
+from cocal.features.extract import StepCheckpoints, extract_prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES

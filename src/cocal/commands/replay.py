@@ -4,7 +4,7 @@ import argparse
 
 from cocal.config import parse_settings
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.replay import StepCheckpoints, replay, step_tables
+from cocal.features.extract import StepCheckpoints, replay, step_tables
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states

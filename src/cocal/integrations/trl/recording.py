@@ -27,10 +27,10 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import resolve_layers
 from cocal.features.store import FeatureWriter, NumberFormat, create_features
 from cocal.models.loading import text_config
-from cocal.policy.capture import RolloutCapture
 from cocal.policy.learner import OnlineLearner
 from cocal.policy.objectives import Rewards
 from cocal.policy.recorder import StepWriter
+from cocal.policy.trainer import RolloutCapture
 from cocal.store import provenance
 
 
