@@ -19,7 +19,7 @@ from cocal.store.contracts import QUESTIONS
 from cocal.study.lineage import Source, descent
 
 
-def run(options: argparse.Namespace) -> None:
+def run_backbone(options: argparse.Namespace) -> None:
     """Make the base policy of a backbone."""
     fix_threads()
     settings = parse_settings(BackboneChoice, options.settings).root

@@ -26,7 +26,7 @@ from cocal.study.comparisons import PlannedFiles
 from cocal.study.lineage import Source, descent
 
 
-def run(options: argparse.Namespace) -> None:
+def run_checks(options: argparse.Namespace) -> None:
     """Read the inputs, check the protocol, and write the report."""
     settings = parse_settings(CompanionSettings, options.settings)
     kinds = dict.fromkeys(ORDERS, settings)

@@ -1,4 +1,4 @@
-"""`cocal decide`: choose among the responses of a scored file, or abstain."""
+"""Files of scored responses: measure their confidences, and decide by them."""
 
 import argparse
 import shlex
@@ -13,7 +13,7 @@ from cocal.errors import ConfigError
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.abstention import fewest_questions
 from cocal.metrics.choices import best_of_n
-from cocal.metrics.shown import metric_text
+from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.own_policy.deciding import (
     accuracies,
     classes_of,
@@ -22,7 +22,26 @@ from cocal.own_policy.deciding import (
     vote_shares,
     write_decisions,
 )
+from cocal.own_policy.evaluation import NAMES, read, report
 from cocal.own_policy.scored import Reading, Scored, read_scored
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """Measure, write the report, and say the main numbers."""
+    settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
+    scored = read(
+        options.input, Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
+    )
+    numbers = report(scored, options.output, settings).set_index("metric")
+    print(f"{options.input}: {len(scored.correct):,} responses to {len(scored.names):,} questions")
+    for note in scored.notes:
+        print(f"  {note}")
+    for metric, (title, meaning) in NAMES.items():
+        value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
+        interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
+        print(f"  {title:<30} {value:>6}{interval}  {meaning}")
+    print(f"{options.output / 'index.html'}: the report on one page")
+
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -32,7 +51,7 @@ _TITLES = {
 }
 
 
-def run(options: argparse.Namespace) -> None:
+def run_decide(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)

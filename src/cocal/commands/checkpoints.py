@@ -1,15 +1,27 @@
-"""`cocal import-checkpoints`: make checkpoints that another engine trained the policies of a study."""
+"""Checkpoints that exist: download those of the hub, and make those of another engine a study's policies."""
 
 import argparse
 from pathlib import Path
 
 from cocal.config import ConfigError, parse_settings
 from cocal.config.backbone import BackboneChoice
+from cocal.models.hub import download
 from cocal.models.importing import import_checkpoint
+from cocal.models.loading import load_tokenizer, require_complete
+from cocal.store import write_text
+from cocal.store.provenance import canonical
 from cocal.study.lineage import Source, descent, inherited
 
 
-def run(options: argparse.Namespace) -> None:
+def run_hub(options: argparse.Namespace) -> None:
+    """Download the checkpoint into the hub's own cache, and check it."""
+    folder = download(options.name, options.revision)
+    require_complete(folder)
+    load_tokenizer(folder)
+    write_text(options.output, canonical({"name": options.name, "revision": options.revision}) + "\n")
+
+
+def run_import_checkpoints(options: argparse.Namespace) -> None:
     """Check every stage's checkpoint and put it in its place."""
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
     stages = {}

@@ -1,4 +1,4 @@
-"""`cocal recalibrate`: let rivals learn from the rollouts of training, and score a checkpoint's responses with them."""
+"""Confidences of every method, and of rivals that learn from the same rollouts."""
 
 import argparse
 import logging
@@ -9,12 +9,14 @@ import pandas as pd
 
 from cocal.answers.equivalence import Verifier
 from cocal.commands.words import named_folders
+from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import check_features
 from cocal.config import parse_settings
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings, VerifierSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
+from cocal.methods.predictions import predict
 from cocal.methods.recalibration.confidences import (
     Scorer,
     check_companions,
@@ -24,14 +26,66 @@ from cocal.methods.recalibration.confidences import (
 )
 from cocal.methods.recalibration.experience import read_experience, with_classes
 from cocal.methods.recalibration.fits import fit_rivals
-from cocal.methods.responses import EvaluationSets
+from cocal.methods.responses import EvaluationSets, Inputs
+from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
 from cocal.study.lineage import Source, descent
 from cocal.study.rivals import RIVALS
 
 
-def run(options: argparse.Namespace) -> None:
+def run_predictions(options: argparse.Namespace) -> None:
+    """Estimate the confidences and write them. Torch is loaded only for companions."""
+    settings = parse_settings(EstimatorSettings, options.settings)
+    sets = parse_settings(EvaluationSets, options.samples, "--samples")
+    if options.methods:
+        names = options.methods.split(",")
+    else:
+        names = [name for name in settings.methods if METHODS[name].policy == options.algorithm]
+    cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
+    responses, features = _formats("--responses", options.responses), _formats("--features", options.features)
+    chosen = [METHODS[name] for name in names if name in METHODS]
+    formats = {method.prompt_format for method in chosen}
+    read_by_companions = {method.prompt_format for method in chosen if method.experience}
+    sources = [
+        Source(folder / f"{name}{ending}", prompt_format=prompt_format, dataset=name)
+        for folders, ending, needed in ((responses, ".parquet", formats), (features, ".zarr", read_by_companions))
+        for prompt_format, folder in folders.items()
+        if prompt_format in needed
+        for name in sets.root
+    ]
+    companions = named_folders("--companions", options.companions, list(ORDERS))
+    # companions learn from GRPO's rollouts, also where RLCR or DCPO trained the policy (appendix D)
+    sources += [
+        Source(folder, experience=experience, algorithm="grpo")
+        for experience, folders in companions.items()
+        for folder in folders
+    ]
+    depends_on = {"estimators": settings, "samples": sets, "pool": options.pool, "methods": names}
+    attributes = descent(options.output, "predictions", depends_on, sources, **cell)
+    loaded = {}
+    if companions:
+        from cocal.methods.companion_scores import load_experiences  # loads torch
+
+        fix_threads()
+        loaded = load_experiences(companions)
+    inputs = Inputs(settings, options.pool, features, loaded)
+    table = predict(names, sets, responses, inputs, **cell)
+    write_frame(options.output, table, PREDICTIONS, attributes)
+    logging.info("%s: %d rows", options.output, len(table))
+
+
+def _formats(flag: str, words: list[str]) -> dict[str, Path]:
+    """Folder of each prompt format, from the words of a flag."""
+    formats = sorted({method.prompt_format for method in METHODS.values()})
+    folders = named_folders(flag, words, formats)
+    for name, given in folders.items():
+        if len(given) > 1:
+            raise ConfigError(f"{flag}: {len(given)} folders of the {name} format; give one")
+    return {name: given[0] for name, given in folders.items()}
+
+
+def run_recalibrate(options: argparse.Namespace) -> None:
     """Fit the calibrators, apply them, and write both."""
     settings = parse_settings(EstimatorSettings, options.settings)
     bounds = parse_settings(VerifierSettings, options.verifier, "--verifier")
@@ -58,7 +112,12 @@ def run(options: argparse.Namespace) -> None:
     if any(METHODS[rival.method].needs_pool for rival in rivals):
         with Verifier(bounds) as judge:
             rollouts = with_classes(rollouts, judge)
-    companions = _loaded(folders)
+    companions = {}
+    if folders:
+        from cocal.companion.companions import load_companions  # loads torch
+
+        fix_threads()
+        companions = {kind: load_companions(folder) for kind, folder in folders.items()}
     check_companions(companions, split, options.step, folders)
     states, linear = None, []
     if reads:
@@ -85,14 +144,3 @@ def _sources(options: argparse.Namespace, prompt_format: str, samples: Iterable[
         yield Source(options.rollout_features)
         yield from (Source(options.features / f"{name}.zarr", dataset=name) for name in samples)
     yield from (Source(folder, experience="rollouts") for folder in folders.values())
-
-
-def _loaded(folders: dict[str, Path]):
-    """The fitted companions by kind, if there are any to load; only they need torch."""
-    if not folders:
-        return {}
-    from cocal.companion.companions import load_companions
-    from cocal.runtime.machine import fix_threads
-
-    fix_threads()
-    return {kind: load_companions(folder) for kind, folder in folders.items()}
