@@ -10,7 +10,7 @@ import pytest
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations import prime_rl
 from cocal.integrations.sample import Sample
-from cocal.own_policy import formats
+from cocal.own_policy import rollouts as formats
 from dumps import write_episodes
 
 

@@ -37,23 +37,13 @@ FLOAT32 = '{"dtype":"float32"}'
 
 
 @pytest.fixture(scope="module")
-def golds(own):
-    return own.questions
-
-
-@pytest.fixture(scope="module")
-def rollouts(own):
-    return own.rollouts
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory, rollouts, golds, micro_checkpoint):
+def study(tmp_path_factory, own, micro_checkpoint):
     """Features and companions that the workflow's commands make of these rollouts."""
     folder = tmp_path_factory.mktemp("study")
-    for step, rows in rollouts.groupby("step"):
+    for step, rows in own.rollouts.groupby("step"):
         write_frame(folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
-    write_frame(folder / "questions.parquet", golds, QUESTIONS, {})
-    write_frame(folder / "responses/micro-train.parquet", rollouts.assign(step=3), RESPONSES, {})
+    write_frame(folder / "questions.parquet", own.questions, QUESTIONS, {})
+    write_frame(folder / "responses/micro-train.parquet", own.rollouts.assign(step=3), RESPONSES, {})
     step, samples = folder / "step-3", f'{{"micro-train":{dumps.GROUP}}}'
     step.symlink_to(micro_checkpoint)
     given, responses, features = folder / "rollouts", folder / "responses", folder / "features"
@@ -75,25 +65,18 @@ def study(tmp_path_factory, rollouts, golds, micro_checkpoint):
 
 
 @pytest.fixture(scope="module")
-def table(rollouts, golds) -> pd.DataFrame:
+def table(own) -> pd.DataFrame:
     """The same rollouts as a table of one's own, with exact ids."""
-    texts = golds.set_index("question_id")["question"]
-    return pd.DataFrame(
-        {
-            "question": rollouts["question_id"].map(texts),
-            "prompt_ids": rollouts["prompt_ids"],
-            "response_ids": rollouts["response_ids"],
-            "correct": rollouts["correct"],
-            "step": rollouts["step"],
-            "group": np.arange(len(rollouts)) // dumps.GROUP,
-            "truncated": rollouts["truncated"],
-        }
-    )
+    kept = own.rollouts[["prompt_ids", "response_ids", "correct", "step", "truncated"]]
+    groups = np.arange(len(kept)) // dumps.GROUP
+    return kept.assign(question=own.rollouts["question_id"].map(own.texts), group=groups)
 
 
 @pytest.fixture(scope="module")
-def fitted(micro_policy, table, golds) -> Companion:
-    return Companion.fit(*micro_policy, table, settings=SETTINGS, questions=golds["question"], number_format="float32")
+def fitted(micro_policy, table, own) -> Companion:
+    return Companion.fit(
+        *micro_policy, table, settings=SETTINGS, questions=own.questions["question"], number_format="float32"
+    )
 
 
 def test_importing_the_package_loads_no_library():
@@ -110,11 +93,16 @@ def test_the_weights_are_those_that_the_workflow_fits(fitted, study):
     assert fitted.about.spec == load_companions(study / "companions/steps-3").spec
 
 
-def test_states_from_a_recorder_give_the_same_weights(fitted, micro_policy, table, golds, study):
+def test_states_from_a_recorder_give_the_same_weights(fitted, micro_policy, table, own, study):
     """States that were captured while the policy trained are as good as states that are read again."""
     states = open_features(study / "rollouts.zarr").read(0, len(table))
     given = Companion.fit(
-        *micro_policy, table, settings=SETTINGS, questions=golds["question"], number_format="float32", states=states
+        *micro_policy,
+        table,
+        settings=SETTINGS,
+        questions=own.questions["question"],
+        number_format="float32",
+        states=states,
     )
     for name, weights in given.companions.model.state_dict().items():
         np.testing.assert_array_equal(weights, fitted.companions.model.state_dict()[name])
@@ -322,21 +310,11 @@ def test_a_flipped_bit_of_a_study_s_companions_is_noticed(tmp_path, study, micro
         Companion.from_study(tmp_path, micro_policy[0], "float32")
 
 
-@pytest.mark.parametrize("name", ["/nowhere/at/all", "me/companion"])
-def test_a_companion_that_is_nowhere_is_refused(name):
-    with pytest.raises(ContractError, match=f"{name}: .*make one by `cocal fit`"):
-        Companion.from_pretrained(name)
-
-
 def test_texts_get_the_ids_that_were_sampled(fitted, micro_policy, rollouts, golds):
     """A question in the policy's chat, and a response as text: the same ids, where the text says all."""
     texts, prompts = golds.set_index("question_id")["question"], Prompts("tiny")
     given = [
-        {
-            "prompt": prompts.message("answer", texts[row.question_id]),
-            "response": row.text,
-            "truncated": row.truncated,
-        }
+        {"prompt": prompts.message("answer", texts[row.question_id]), "response": row.text, "truncated": row.truncated}
         for row in rollouts.itertuples()
     ]
     found = fitted.encoder(micro_policy).encode([Sample.read("row", **one) for one in given])

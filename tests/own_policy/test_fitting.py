@@ -13,7 +13,7 @@ from cocal import Companion
 from cocal.commands.catalogue import COMMANDS
 from cocal.config.evaluation import CompanionSettings
 from cocal.own_policy import fitting
-from cocal.own_policy.measures import ResponseFacts
+from cocal.own_policy.quality import ResponseFacts
 from hand_rows import lines
 from interrupted import CHANGES, killed_at
 from micro import own_copy
@@ -230,11 +230,6 @@ def test_a_field_of_another_name_is_mapped(capsys, fit, source):
     for words, message in refused.items():
         assert fit(source, "--field", words) == 2
         assert message in capsys.readouterr().err
-
-
-def test_labels_of_one_class_are_refused(capsys, own, fit, source):
-    assert fit(write_lines(source, own.rollouts.assign(correct=True), own.texts)) == 2
-    assert f"{source}: line 1: all 60 responses are correct; a companion learns from both" in capsys.readouterr().err
 
 
 def test_rewards_need_a_threshold_unless_they_are_of_two_kinds(tmp_path, capsys, fit, source):

@@ -63,14 +63,7 @@ def run_checks(options: argparse.Namespace) -> None:
 
 
 def _rivals(options: argparse.Namespace, rollouts, settings, predictions) -> dict[str, object]:
-    """The checks of the recalibrated rivals of every policy; none where the study has no rivals.
-
-    Args:
-        options: Flags of the command.
-        rollouts: GRPO's rollouts.
-        settings: Settings of the companions.
-        predictions: Predictions of all methods, by file.
-    """
+    """The checks of the recalibrated rivals of every policy, among them those of GRPO, whose rollouts are given; none without rivals."""
     algorithms = ("grpo", "rlcr", "dcpo")
     calibrators = named_folders("--calibrators", options.calibrators, algorithms)
     recalibrated = named_folders("--recalibrated", options.recalibrated, algorithms)

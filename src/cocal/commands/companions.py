@@ -39,15 +39,11 @@ def run_companions(options: argparse.Namespace) -> None:
     questions = question_texts(options.questions)
     features = open_features(options.features)
     check_features(rollouts, features)
-    experience = (
-        "prompts" if options.prompts else next(kind for kind, order in ORDERS.items() if order == options.order)
-    )
-    sources = [
-        Source(options.rollouts, experience="rollouts" if options.prompts else experience),
-        Source(options.features),
-        Source(options.questions),
-    ]
-    facts = inherited(options.rollouts, "backbone", "algorithm") | {"experience": experience}
+    of_order = next(kind for kind, order in ORDERS.items() if order == options.order)
+    sources = [Source(options.rollouts, experience="rollouts" if options.prompts else of_order)]
+    sources += [Source(options.features), Source(options.questions)]
+    facts = inherited(options.rollouts, "backbone", "algorithm")
+    facts["experience"] = "prompts" if options.prompts else of_order
     attributes = descent(options.output, "companions", settings, sources, **facts)
     default = None, [PROMPT] if options.prompts else list(RESPONSE_POOLINGS), options.output
     states = [(*_states(words), options.output / words) for words in options.states or ()] or [default]
@@ -76,11 +72,8 @@ def run_companions(options: argparse.Namespace) -> None:
             log_best(folder, companions.spec)
             started = time.monotonic()
     if options.cost:
-        write_cost(
-            options.cost,
-            Cost(seconds=spent, items=len(companions.members), device=device_name()),
-            attributes | placed(options.cost),
-        )
+        cost = Cost(seconds=spent, items=len(companions.members), device=device_name())
+        write_cost(options.cost, cost, attributes | placed(options.cost))
 
 
 def _states(words: str) -> tuple[int, list[str]]:

@@ -10,8 +10,8 @@ from cocal.integrations.lines import NEEDED
 from cocal.models.template import read_template
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.fitting import Reading
-from cocal.own_policy.formats import find
 from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.rollouts import find
 from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest
@@ -88,17 +88,17 @@ def run_score(options: argparse.Namespace) -> None:
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
     depends_on |= {"companion": companion.identity()}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
-    found = score_file(companion, checkpoint.load(), wanted, checked, run_folder)
+    origins, responses = score_file(companion, checkpoint.load(), wanted, checked, run_folder)
     run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")
-    for origin, count in found.origins.items():
+    for origin, count in origins.items():
         print(f"  {count:,} prompts are {origin}")
     print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
     if limit := options.max_response_length or companion.about.max_response_length:
         print(f"  responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)")
     learnt = companion.about.rollouts
-    if learnt and (difference := learnt.difference(found.responses)):
+    if learnt and (difference := learnt.difference(responses)):
         print(f"  {difference}")
     flags = [*given_flags(options, {"name": "confidence"}), *field_flags(checked.mapping)]
     if checked.rewarded and companion.about.correct_above is not None:

@@ -14,8 +14,7 @@ from cocal.features.replay import Rescorer, StepCheckpoints
 from cocal.generation.engines import open_engine
 from cocal.generation.responses import Sampler
 from cocal.integrations.importing import Dumps, import_rollouts
-from cocal.integrations.slime.launch import SlimePaths
-from cocal.integrations.slime.run import train_with_slime
+from cocal.integrations.slime.run import SlimePaths, train_with_slime
 from cocal.integrations.tables import StepTables
 from cocal.models.loading import fingerprint, load_policy, read_vocabulary
 from cocal.policy.objectives import PROMPT_FORMATS
@@ -27,7 +26,7 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
-from cocal.store.run_folder import RunFolder
+from cocal.store.run_folder import RunFolder, file_states
 from cocal.study.lineage import Source, descent, identities, inherited
 
 
@@ -90,7 +89,10 @@ def run_import_rollouts(options: argparse.Namespace) -> None:
         "tokenised_text": prompts and prompts.identity(PROMPT_FORMATS[options.algorithm]),
         "missing_logprobs": "computed" if checkpoints else "refused",
     }
-    inputs = {"dumps": dumps.state(), "checkpoints": checkpoints and checkpoints.state()} | questions_digests(questions)
+    inputs = {
+        "dumps": file_states(dumps.files.values()),
+        "checkpoints": checkpoints and checkpoints.state(),
+    } | questions_digests(questions)
     sources = [Source(options.policy, algorithm="base", step=0), Source(options.questions)]
     facts = inherited(options.policy, "backbone") | {"algorithm": options.algorithm, "experience": "rollouts"}
     attributes = descent(options.output, "import-rollouts", depends_on, sources, **facts)
@@ -147,10 +149,6 @@ def run_resample(options: argparse.Namespace) -> None:
             features=features,
             run=RunFolder(options.run_folder, digest(depends_on | inputs)),
             outputs=Outputs(
-                {},
-                options.rollouts,
-                options.output_features,
-                options.cost,
-                {**attributes, "engine": engine.label},
+                {}, options.rollouts, options.output_features, options.cost, {**attributes, "engine": engine.label}
             ),
         )

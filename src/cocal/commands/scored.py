@@ -14,28 +14,27 @@ from cocal.integrations.lines import NEEDED
 from cocal.metrics.abstention import fewest_questions
 from cocal.metrics.choices import best_of_n
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.own_policy.deciding import (
+from cocal.own_policy.evaluation import NAMES, read, report
+from cocal.own_policy.scored import (
+    Reading,
+    Scored,
     accuracies,
     classes_of,
+    read_scored,
     rules,
     threshold_for,
     vote_shares,
     write_decisions,
 )
-from cocal.own_policy.evaluation import NAMES, read, report
-from cocal.own_policy.scored import Reading, Scored, read_scored
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
     settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
-    scored = read(
-        options.input, Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
-    )
+    reading = Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
+    scored = read(options.input, reading)
     numbers = report(scored, options.output, settings).set_index("metric")
-    print(f"{options.input}: {len(scored.correct):,} responses to {len(scored.names):,} questions")
-    for note in scored.notes:
-        print(f"  {note}")
+    _say_read(scored)
     for metric, (title, meaning) in NAMES.items():
         value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
         interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"

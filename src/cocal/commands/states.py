@@ -27,19 +27,15 @@ def run_features(options: argparse.Namespace) -> None:
         table, output = options.responses / f"{name}.parquet", options.output / f"{name}.zarr"
         frame = read_frame(table, RESPONSES, columns)
         frame = frame[frame["sample"] < samples].reset_index(drop=True)
+        facts = {"task_response": options.task_response}
+        facts |= inherited(table, "backbone", "algorithm", "step", "prompt_format", "dataset")
+        sources = [Source(table), Source(options.checkpoint)]
         extract_features(
             policy,
             task_responses(frame, policy.tokenizer) if options.task_response else frame,
             settings,
             output=output,
-            attributes=descent(
-                output,
-                "features",
-                settings,
-                [Source(table), Source(options.checkpoint)],
-                task_response=options.task_response,
-                **inherited(table, "backbone", "algorithm", "step", "prompt_format", "dataset"),
-            ),
+            attributes=descent(output, "features", settings, sources, **facts),
             poolings=(*RESPONSE_POOLINGS, PROMPT) if options.prompt else RESPONSE_POOLINGS,
         )
 

@@ -12,7 +12,7 @@ from cocal.integrations.tables import StepTables
 from cocal.integrations.trl import dumps as trl
 from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.runtime.progress import Progress
-from cocal.store.run_folder import RunFolder, file_states
+from cocal.store.run_folder import RunFolder
 
 FORMATS: dict[str, ModuleType] = {"slime": slime, "trl": trl, "jsonl": jsonl}
 """Module of each dump format: its `files` finds the file of every rollout step, its `read` returns a file's samples."""
@@ -44,10 +44,6 @@ class Dumps:
         if missing:
             raise ContractError(f"{folder}: no dump of rollout step {missing[0]}; steps 1 to {steps} are needed")
         return cls(format, {step: found[step] for step in range(1, steps + 1)}, reward_key)
-
-    def state(self) -> dict[str, tuple[int, int]]:
-        """State of the files, which tells one set of dumps from another."""
-        return file_states(self.files.values())
 
 
 def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: Outputs) -> None:

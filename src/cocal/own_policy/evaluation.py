@@ -16,8 +16,7 @@ from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, p
 from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.shown import csv_text, metric_text
-from cocal.own_policy.measures import LEAST_QUESTIONS
-from cocal.own_policy.quality import measured
+from cocal.own_policy.quality import LEAST_QUESTIONS, measured
 from cocal.own_policy.scored import Reading, Scored, read_scored
 from cocal.store import write_text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from cocal.errors import ContractError
 from cocal.models.hub import download
 from cocal.models.loading import Policy, fingerprint, load_policy
-from cocal.own_policy.about import About, BaseModelFacts
+from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.store import digest, read_provenance
 from cocal.store.folders import PROVENANCE
 from cocal.store.provenance import file_digest

@@ -46,10 +46,7 @@ _FEATURES = (
     output("--output", "folder for {set}.zarr", Kind(folder=True, entries="*.zarr"), required=True),
 )
 _COMPANIONS = (
-    flags.COMPANION,
-    flags.ROLLOUTS,
-    flags.TRAINING_SET,
-    flags.STATES,
+    *flags.LEARNT,
     required(
         "--steps N[/M]",
         "each word makes one fit, which trains on rollout steps 1 to N and chooses its best pass by validation on "
@@ -81,10 +78,7 @@ _COMPANIONS = (
     ),
 )
 _ONLINE = (
-    flags.COMPANION,
-    flags.ROLLOUTS,
-    flags.TRAINING_SET,
-    flags.STATES,
+    *flags.LEARNT,
     required("--steps", "number of rollout steps", type=flags.COUNT),
     flag(
         "--windows STEPS",
@@ -132,7 +126,7 @@ _RECALIBRATE = (
     flags.SAMPLES,
     flags.POOL,
     *flags.CELL,
-    required("--rollouts", "folder of rollout tables, to learn from", type=Path),
+    flags.ROLLOUTS,
     flags.TRAINING_SET,
     required("--evaluated FILE", "evaluation sets, never to learn from", nargs="+", type=Path),
     required("--responses", "folder of {set}.parquet, to score", type=Path),
