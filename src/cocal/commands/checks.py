@@ -63,7 +63,7 @@ def run_checks(options: argparse.Namespace) -> None:
 
 
 def _rivals(options: argparse.Namespace, rollouts, settings, predictions) -> dict[str, object]:
-    """The checks of the recalibrated rivals of every policy, among them those of GRPO, whose rollouts are given; none without rivals."""
+    """The checks of the recalibrated rivals of every policy, given GRPO's rollouts; none where there are no rivals."""
     algorithms = ("grpo", "rlcr", "dcpo")
     calibrators = named_folders("--calibrators", options.calibrators, algorithms)
     recalibrated = named_folders("--recalibrated", options.recalibrated, algorithms)

@@ -3,7 +3,9 @@
 import json
 import logging
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
@@ -112,60 +114,24 @@ class About(Model):
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""
         spec, base = self.spec, self.base_model
-        on_hub = not base.name.startswith((".", "/")) and base.name.count("/") == 1
-        metadata = ["---", "library_name: cocal", "tags: [confidence-calibration, companion]"]
-        metadata += [f"base_model: {base.name}"] if on_hub else []
-        seeds, widths = len(spec.settings.seeds), " / ".join(map(str, spec.settings.widths))
-        revision = f" at revision {base.revision}" if base.revision else ""
-        lines = [
-            *metadata,
-            "---",
-            "",
-            f"# Companion of {base.name}",
-            "",
-            "A companion is a small MLP that reads hidden states of a language model and tells how likely the model's "
-            "answer is correct (*Companion Confidence Calibration*). The language model itself is not changed.",
-            "",
-            "```python",
-            "from cocal import Companion",
-            "",
-            'companion = Companion.from_pretrained("THIS FOLDER OR ITS NAME ON THE HUB")',
-            "confidences = companion.score(model, tokenizer, prompts, responses)",
-            "```",
-            "",
-            "## Base model",
-            "",
-            f"`{base.name}`{revision}: {base.model_type}, {base.blocks} blocks, states of width {base.hidden}, "
-            f"{base.vocabulary:,} tokens. The companion reads block {spec.layer} (counted from 0), before any final "
-            f"norm: {' and '.join(spec.poolings)} over the tokens of the response, end token included, rounded to "
-            f"{self.states}.",
-            "",
-            "## Training",
-            "",
-            f"{spec.training_responses:,} responses of rollout steps 1 to {spec.steps}, of which "
-            f"{100 * spec.training_error_share:.1f} % are wrong, in {spec.order} order; truncated responses take no "
-            f"part. {spec.settings.passes} passes; the one with the lowest validation error was kept (on "
-            f"{spec.validation_responses:,} responses to other questions). Hidden layers {widths}; {seeds} "
-            f"seed{'s' if seeds > 1 else ''} ({', '.join(map(str, spec.settings.seeds))}) for each target "
-            f"({', '.join(spec.settings.targets)}). A confidence is the mean over the seeds, unless one is named.",
-            "",
-            *(f"* {note}" for note in self.notes),
-            *([""] if self.notes else []),
-            "## Quality on held-out questions",
-            "",
-            *self._quality(),
-            "## Limits",
-            "",
-            "* The confidence holds for this base model and the kind of questions that it was trained on. On other "
-            "questions, other prompts and other checkpoints it may be worse calibrated: measure it there "
-            "(`cocal evaluate`).",
-            "* It says how likely the verifier of the training would call the answer correct, with the verifier's "
-            "mistakes.",
-            "* Give exact token ids where there are any: a text that is tokenised anew may differ from what was "
-            "sampled, and so may its confidence.",
-            "",
-        ]
-        return "\n".join(lines)
+        seeds, on_hub = spec.settings.seeds, not base.name.startswith((".", "/")) and base.name.count("/") == 1
+        facts = {
+            "on_hub": f"base_model: {base.name}\n" if on_hub else "",
+            "revision": f" at revision {base.revision}" if base.revision else "",
+            "vocabulary": f"{base.vocabulary:,}",
+            "poolings": " and ".join(spec.poolings),
+            "training": f"{spec.training_responses:,}",
+            "validation": f"{spec.validation_responses:,}",
+            "wrong": f"{100 * spec.training_error_share:.1f}",
+            "widths": " / ".join(map(str, spec.settings.widths)),
+            "seeds": f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
+            "targets": ", ".join(spec.settings.targets),
+            "notes": "".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
+            "quality": "\n".join(self._quality()),
+        }
+        others = {"layer": spec.layer, "steps": spec.steps, "order": spec.order, "passes": spec.settings.passes}
+        text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
+        return Template(text).substitute(base.model_dump() | others | facts, states=self.states)
 
     def _quality(self) -> list[str]:
         if self.held_out is None:
