@@ -203,5 +203,6 @@ def test_the_prompt_set_has_no_default(words, capsys, tmp_path):
         with pytest.raises(SystemExit):
             cli.main([word for word in words(command) if word != "--prompts=tiny"])
         assert "the following arguments are required: --prompts" in capsys.readouterr().err
-    assert cli.main(["backbone", "--settings", '{"source": "pretraining", "label": "M"}', f"--output={tmp_path}"]) == 2
+    pretraining = '{"source": "pretraining", "label": "M"}'
+    assert cli.main(["backbone", "--settings", pretraining, f"--output={tmp_path}/new"]) == 2
     assert "--prompts: a backbone that is pre-trained needs" in capsys.readouterr().err

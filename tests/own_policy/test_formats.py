@@ -69,16 +69,12 @@ def test_a_table_of_another_step_than_its_name_says_is_refused(tmp_path, capsys,
 
 BAD_ROWS = {
     "no response": ({"response_ids": ...}, "the response (response_ids) is missing, empty or no text"),
-    "no tokens": ({"response_ids": []}, "field 'response_ids' is empty"),
     "no prompt": (
         {"prompt": ..., "prompt_ids": ...},
         "the prompt (prompt, prompt_ids) is missing, empty or no text; correct or delete the row",
     ),
     "no label": ({"correct": ...}, "the response has no label; give `correct` or a reward"),
-    "a label that is none": ({"correct": 0.4}, "field 'correct' is 0.4, neither true nor false"),
     "no step": ({"step": ...}, "the row has no step, but others have one; add it, or leave out all steps"),
-    "a step that is none": ({"step": "two"}, "field 'step' is 'two', not the number of a rollout step"),
-    "text for a list": ({"prompt_ids": "1 2"}, "field 'prompt_ids' is not a list of token ids"),
 }
 """Changes of a row, in which ... deletes a field, and what is said of them. Scoring asks for no label or step."""
 

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from cocal.config import ConfigError, parse_settings
+from cocal.commands.words import pairs
+from cocal.config import parse_settings
 from cocal.config.backbone import BackboneChoice
 from cocal.models.hub import download
 from cocal.models.importing import import_checkpoint
@@ -24,12 +25,7 @@ def run_hub(options: argparse.Namespace) -> None:
 def run_import_checkpoints(options: argparse.Namespace) -> None:
     """Check every stage's checkpoint and put it in its place."""
     backbone = parse_settings(BackboneChoice, options.backbone, "--backbone").root
-    stages = {}
-    for word in options.stages:
-        step, equals, folder = word.partition("=")
-        if not equals or not step.isdecimal():
-            raise ConfigError(f"--stages: {word!r} is not STEP=FOLDER")
-        stages[int(step)] = Path(folder)
+    stages = {int(step): Path(to) for step, to in pairs("--stages", options.stages, "STEP=FOLDER", str.isdecimal)}
     base = Source(options.base, algorithm="base", step=0)
     facts = inherited(options.base, "backbone") | {"algorithm": options.algorithm, "experience": "rollouts"}
     for step, source in stages.items():

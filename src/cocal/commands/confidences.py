@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -102,7 +101,16 @@ def run_recalibrate(options: argparse.Namespace) -> None:
     if reads != (options.features is not None) or reads != (options.rollout_features is not None):
         raise ConfigError("--features and --rollout-features belong to rivals that read states; give both or none")
     folders = {kind: given[kind][0] for kind in kinds}
-    sources = list(_sources(options, METHODS[rivals[0].method].prompt_format, samples, folders))
+    # all must be of the same backbone, policy and step
+    prompt_format = METHODS[rivals[0].method].prompt_format
+    sources = [*map(Source, (options.rollouts, options.questions, *options.evaluated))]
+    sources += [
+        Source(options.responses / f"{name}.parquet", prompt_format=prompt_format, dataset=name) for name in samples
+    ]
+    if reads:
+        sources.append(Source(options.rollout_features))
+        sources += [Source(options.features / f"{name}.zarr", dataset=name) for name in samples]
+    sources += [Source(folder, experience="rollouts") for folder in folders.values()]
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
     depends_on = {"rivals": options.rivals, "estimators": settings, "split": split, "samples": samples}
     depends_on |= {"pool": options.pool, "verifier": bounds}
@@ -133,14 +141,3 @@ def run_recalibrate(options: argparse.Namespace) -> None:
     ):
         write(path, *content, descent(path, "recalibrate", depends_on, sources, **cell))
     logging.info("%s: %d rows of %d scores", options.output, len(table), len(fits.fits))
-
-
-def _sources(options: argparse.Namespace, prompt_format: str, samples: Iterable[str], folders: Mapping[str, Path]):
-    """The sources of both files, each of which must be of the same backbone, policy and step."""
-    yield from map(Source, (options.rollouts, options.questions, *options.evaluated))
-    for name in samples:
-        yield Source(options.responses / f"{name}.parquet", prompt_format=prompt_format, dataset=name)
-    if options.features:
-        yield Source(options.rollout_features)
-        yield from (Source(options.features / f"{name}.zarr", dataset=name) for name in samples)
-    yield from (Source(folder, experience="rollouts") for folder in folders.values())

@@ -4,6 +4,7 @@ import argparse
 import logging
 from pathlib import Path
 
+from cocal.commands.words import pairs
 from cocal.config import parse_settings
 from cocal.errors import ConfigError, ContractError
 from cocal.exhibits.base.inputs import check_inputs, origin_of, read_inputs
@@ -34,12 +35,8 @@ def run_exhibit(options: argparse.Namespace) -> None:
             f"--layout: {options.exhibit} needs one; `snakemake --printshellcmds` prints those of the workflow"
         )
     layout = parse_settings(expected, options.layout, "--layout") if expected else None
-    files: dict[str, Path | list[Path]] = {}
-    for word in options.input:
-        kind, equals, path = word.partition("=")
-        if not equals:
-            raise ConfigError(f"--input: {word!r} is not KIND=FILE, such as metrics=results/metrics/tiny.nc")
-        files[kind] = Path(path)
+    given = pairs("--input", options.input, "KIND=FILE, such as metrics=results/metrics/tiny.nc")
+    files: dict[str, Path | list[Path]] = {kind: Path(path) for kind, path in given}
     files |= {kind: [Path(path) for path in paths] for kind, *paths in options.inputs}
     check_inputs(module, files)
     inputs = read_inputs(files)
@@ -47,8 +44,8 @@ def run_exhibit(options: argparse.Namespace) -> None:
     try:
         write(module, layout, inputs, options.output, origin)
     except ContractError as error:
-        given = [*options.input, *(f"{kind}={' '.join(paths)}" for kind, *paths in options.inputs)]
-        raise ContractError(f"{error} (read: {'; '.join(given)})") from None
+        read = [*options.input, *(f"{kind}={' '.join(paths)}" for kind, *paths in options.inputs)]
+        raise ContractError(f"{error} (read: {'; '.join(read)})") from None
 
 
 def run_document(options: argparse.Namespace) -> None:

@@ -47,13 +47,9 @@ class Dumps:
 
 
 def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: Outputs) -> None:
-    """Write one table per step, and publish them. Only one step is in memory at a time; a killed import resumes.
+    """Write a table `step-00001.parquet` and so on for each step, and publish them.
 
-    Args:
-        dumps: Dumps to read.
-        tables: Converter of samples to tables.
-        run: Working folder.
-        outputs: Folder for `step-00001.parquet` and so on, and the provenance of these tables.
+    Only one step is in memory at a time; a killed import resumes.
 
     Raises:
         ContractError: if a dump is invalid; the message names file and sample.

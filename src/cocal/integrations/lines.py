@@ -142,7 +142,9 @@ class Fields:
         names = {
             meaning: name
             for meaning, name in self.taken.items()
-            if meaning in meanings and not _is_blank(meaning, entry.get(name))
+            if meaning in meanings
+            and (value := entry.get(name)) is not None
+            and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
         }
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
@@ -178,12 +180,9 @@ class Fields:
 def samples(
     rows: Iterable[tuple[str, Mapping[str, Any]]], mapping: Mapping[str, str], notes: Counter
 ) -> Iterator[Sample]:
-    """The responses to learn from in a file.
+    """The responses to learn from in rows, each with its place for error messages.
 
-    Args:
-        rows: Place, for error messages, and content of each row.
-        mapping: Names of fields by their meaning, where a user gave them.
-        notes: Sentences about what was read for what, which are added to.
+    Sentences about what was read for what are added to the notes; see `Fields.of` about the mapping.
 
     Raises:
         ConfigError: if the mapping has an unknown meaning.
@@ -195,7 +194,3 @@ def samples(
             fields = Fields.of(entry, mapping, where)
             notes[f"fields: {fields}"] += 1
         yield fields.sample(entry, where)
-
-
-def _is_blank(meaning: str, value: Any) -> bool:
-    return value is None or (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())

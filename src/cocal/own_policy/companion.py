@@ -187,8 +187,7 @@ class Companion:
 
         Args:
             states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated.
-            target: See `score`.
-            seed: See `score`.
+            target, seed: See `score`.
 
         Returns:
             float64 (n,) in [0, 1].

@@ -226,16 +226,8 @@ def _measured(
     """Quality on the responses to validation questions, truncated ones included: of the last stage, and of all steps.
 
     The last stage is the last tenth of the steps that have such responses (`LAST_STAGE`); where the rollouts
-    name no steps, it is the last tenth of the responses.
-
-    Args:
-        about: Settings of the companion.
-        experience: All responses.
-        held_out: bool (n,), which responses answer validation questions.
-        scored: Confidences of the responses that are held out.
-
-    Returns:
-        The fields of `About`.
+    name no steps, it is the last tenth of the responses. `held_out` is bool (n,), over all responses, and `scored` has
+    a confidence for each that is held out. Returned are the fields of `About`.
     """
     settings, rows = about.spec.settings, experience.rows
     moment = rows["step" if experience.has_steps else "response_id"].to_numpy()

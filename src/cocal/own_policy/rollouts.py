@@ -166,10 +166,6 @@ def _kind(path: Path) -> str:
     raise ContractError(f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime)")
 
 
-_TOGETHER = 2048
-"""Number of responses that are tokenised together."""
-
-
 @dataclass(frozen=True)
 class Experience:
     """Rollouts with labels and token ids, in chronological order.
@@ -201,8 +197,7 @@ def experience_of(
     Args:
         samples: Responses with labels, in any order of the steps.
         encoder: Turns them into token ids.
-        correct_above: A reward above this number means a correct response; needed for rewards other than 0 and 1, or -1
-            and 1.
+        correct_above: See `correctness`.
         notes: Sentences that were collected while reading.
 
     Raises:
@@ -211,8 +206,7 @@ def experience_of(
     """
     notes = Counter() if notes is None else notes
     gathered, origins = [], Counter()
-    samples = iter(samples)
-    while part := list(islice(samples, _TOGETHER)):
+    while part := list(islice(samples, 2048)):  # they are tokenised together
         for sample, encoded in zip(part, encoder.encode(part), strict=True):
             if sample.label is None:
                 raise ContractError(f"{sample.where}: {NO_LABEL}")

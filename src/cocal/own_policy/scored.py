@@ -274,13 +274,9 @@ def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta:
 
 
 def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:
-    """Write the lines of the chosen responses, with further fields, in the order of the file.
+    """Write the lines of the responses in `rows`, int64 (q,), in the order of their file.
 
-    Args:
-        pools: What was read of the file.
-        rows: int64 (q,), row of each question's response.
-        added: A value for each question, by the name of the field.
-        target: File of JSON lines.
+    Each gets further fields; `added` has a value for each question by the name of the field.
     """
     asked = dict(zip(rows.tolist(), range(len(rows)), strict=True))
     with atomic_path(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as output:

@@ -36,9 +36,7 @@ class Wanted:
         source: File of JSON lines.
         mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
         field: Name of the field for the confidences.
-        target: See `Companion.score`.
-        seed: See `Companion.score`.
-        batch_tokens: Largest number of tokens in one forward pass, padding included.
+        target, seed, batch_tokens: See `Companion.score`.
         max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by default
             those of the fit.
     """

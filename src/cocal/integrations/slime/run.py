@@ -75,16 +75,10 @@ class SlimePaths:
 def slime_command(
     settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths, model: Mapping[str, Any]
 ) -> list[str]:
-    """`python3 train.py` with all its arguments.
+    """`python3 train.py` with all its arguments, for a model with this content of its config.json.
 
     slime saves and exports the policy at every stage: rollout ids 39, 79 and 119 for the paper's steps 40, 80 and 120.
     A killed run resumes from its last save, since `--load` and `--save` name the same folder.
-
-    Args:
-        settings: Protocol and machine.
-        algorithm: Algorithm of the training.
-        paths: Paths of the run's files.
-        model: Content of the checkpoint's config.json.
 
     Raises:
         ConfigError: if the model is not a dense Qwen3.
@@ -199,13 +193,8 @@ def train_with_slime(
     """Train to the end, import slime's dumps and checkpoints, and publish. A killed run resumes.
 
     Args:
-        settings: Protocol and machine.
-        algorithm: Algorithm of the training.
-        backbone: Settings of the backbone, for the depth and width that the checkpoints must have.
-        paths: Paths of the run's files.
+        backbone: For the depth and width that the checkpoints must have.
         questions: Training set (cocal.store.contracts.QUESTIONS).
-        prompts: Prompt set of the study.
-        verifier: Bounds of the verifier.
         per_node: Script that joins several nodes.
         run: Working folder, the same as that of `paths`.
         outputs: Places of stages, rollouts and the time of all attempts, and their provenance.
