@@ -13,9 +13,9 @@ import dumps
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.integrations import importing
+from cocal.integrations.importing import QuestionIndex
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
-from cocal.integrations.tables import QuestionIndex
 from cocal.questions.prompts import Prompts
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES

@@ -86,22 +86,20 @@ def read_lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def write_verl(folder: Path, rollouts: pd.DataFrame, tokenizer, shuffled: bool = True) -> Path:
+def write_verl(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
     """`RayPPOTrainer._log_rollout_data` of verl 0.5 to 0.8 (`trainer.rollout_data_dir`): a file a step, whose rows lie
     as the batch was balanced; texts are decoded without special tokens."""
     folder.mkdir(parents=True)
     for step, frame in rollouts.groupby("step"):
-        rows = frame.sample(frac=1, random_state=int(step)) if shuffled else frame
+        rows = frame.sample(frac=1, random_state=int(step))
         prompts, responses = rows["prompt_ids"].map(list).tolist(), rows["response_ids"].map(list).tolist()
         inputs = tokenizer.batch_decode(prompts, skip_special_tokens=True)
         outputs = tokenizer.batch_decode(responses, skip_special_tokens=True)
         scores = rows["correct"].astype(float).tolist()
         base = {"input": inputs, "output": outputs, "gts": ["?"] * len(rows), "score": scores}
         base |= {"step": [int(step)] * len(rows), "acc": rows["correct"].tolist(), "request_id": ["r"] * len(rows)}
-        lines = [
-            json.dumps({name: values[place] for name, values in base.items()}, ensure_ascii=False)
-            for place in range(len(rows))
-        ]
+        given = (dict(zip(base, values, strict=True)) for values in zip(*base.values(), strict=True))
+        lines = [json.dumps(one, ensure_ascii=False) for one in given]
         (folder / f"{step}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 

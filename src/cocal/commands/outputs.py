@@ -1,6 +1,6 @@
 """Where commands write: no output replaces an input, nor anything that its command has not made.
 
-Each command says which of its flags are outputs (`cocal.commands.flags.add_output`); the command line applies this one
+Each command says which of its flags are outputs (`cocal.commands.flags.output`); the command line applies this one
 rule to all of them before the command begins. Snakemake deletes the outputs of a job before it starts the job.
 """
 

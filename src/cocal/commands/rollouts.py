@@ -13,9 +13,8 @@ from cocal.config.policy import PolicySettings
 from cocal.features.replay import Rescorer, StepCheckpoints
 from cocal.generation.engines import open_engine
 from cocal.generation.responses import Sampler
-from cocal.integrations.importing import Dumps, import_rollouts
+from cocal.integrations.importing import Dumps, StepTables, import_rollouts
 from cocal.integrations.slime.run import SlimePaths, train_with_slime
-from cocal.integrations.tables import StepTables
 from cocal.models.loading import fingerprint, load_policy, read_vocabulary
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs

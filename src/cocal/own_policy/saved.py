@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+"""Files of a saved companion."""
+_DIGEST = "weights"
+"""Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
+
+
 class BaseModelFacts(Model):
     """The language model whose hidden states a companion reads."""
 
@@ -152,12 +158,6 @@ class About(Model):
             "tell, are pooled with them below."
         )
         return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps")]
-
-
-WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-"""Files of a saved companion."""
-_DIGEST = "weights"
-"""Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
 
 
 def read(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:

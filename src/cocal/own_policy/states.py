@@ -30,6 +30,11 @@ ORIGINS: dict[Origin, str] = {
 }
 """The sources of the ids of prompts, in words."""
 
+BLOCK = 2048
+"""Number of responses whose states are computed together, as `cocal features` does."""
+ROWS = 4096
+"""Number of responses that are scored together, as `cocal predictions` does; a multiple of `BLOCK`. With the same
+numbers the same responses get the same confidences, to the last bit."""
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
 _MARKER = re.compile(r"<\|[A-Za-z][\w ]*\|>|<(?:start|end)_of_turn>")
@@ -266,13 +271,6 @@ def _repeats(sample: Sample, found: Encoded) -> bool:
         return True
     prompt = found.prompt
     return _FEW < len(prompt) < len(found.response) and np.array_equal(found.response[: len(prompt)], prompt)
-
-
-BLOCK = 2048
-"""Number of responses whose states are computed together, as `cocal features` does."""
-ROWS = 4096
-"""Number of responses that are scored together, as `cocal predictions` does; a multiple of `BLOCK`. With the same
-numbers the same responses get the same confidences, to the last bit."""
 
 
 def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_tokens: int) -> np.ndarray:

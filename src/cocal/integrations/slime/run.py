@@ -20,9 +20,8 @@ from cocal.config.backbone import BackboneSettings
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import Algorithm, PolicySettings
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations.importing import FORMATS, Dumps, import_rollouts
+from cocal.integrations.importing import FORMATS, Dumps, StepTables, import_rollouts
 from cocal.integrations.slime.hooks import ENVIRONMENT, HookSettings
-from cocal.integrations.tables import StepTables
 from cocal.models.importing import import_checkpoint
 from cocal.models.loading import read_vocabulary
 from cocal.policy.launch import on_each_node
