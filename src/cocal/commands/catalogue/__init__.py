@@ -3,14 +3,11 @@ function is imported when the flags are known to be right."""
 
 from collections.abc import Mapping
 
-from cocal.commands.catalogue.confidences import CONFIDENCES
 from cocal.commands.catalogue.own import OWN
-from cocal.commands.catalogue.policies import POLICIES
+from cocal.commands.catalogue.stages import STAGES
 from cocal.commands.catalogue.study import STUDY
 from cocal.commands.flags import Command
 
-STAGES = POLICIES | CONFIDENCES
-"""The stages of the workflow, which its rules call; `cocal stages` lists them."""
 COMMANDS = OWN | STUDY | STAGES
 _MODULES = {
     "answers": ("responses", "judge"),
