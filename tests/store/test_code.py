@@ -13,7 +13,7 @@ COMMANDS = [
     f"cocal.commands.{name}"
     for name in (
         *("question_sets", "checkpoints", "backbone", "train", "rollouts", "answers", "states", "companions"),
-        *("confidences", "latency", "metrics", "checks"),
+        *("confidences", "latency", "metrics"),
     )
 ]
 ROOMS = {

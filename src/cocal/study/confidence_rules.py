@@ -235,7 +235,7 @@ class ConfidenceRules(Given):
         if main and plan.has_methods(study, "cocal-binary"):
             inputs["online"] = results.companion_folder(backbone, "online")
             companions += [f"online={folder}" for folder in online.online_folders(study)]
-        code = self._code("cocal.commands.checks:run_checks", computed=False)
+        code = self._code("cocal.commands.confidences:run_checks", computed=False)
         return Job(inputs=inputs, settings=settings, code=code)
 
     def _checked_rivals(self, backbone: str, files: list[str]) -> tuple[dict[str, Files], dict[str, Any]]:
