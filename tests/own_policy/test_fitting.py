@@ -15,9 +15,8 @@ from cocal.config.evaluation import CompanionSettings
 from cocal.own_policy import fitting
 from cocal.own_policy.quality import ResponseFacts
 from hand_rows import lines
-from interrupted import CHANGES, killed_at
 from micro import own_copy
-from own_rollouts import SMALL, read_lines, run, write_lines
+from own_rollouts import CHANGES, SMALL, killed_at, read_lines, run, write_lines
 
 SETTINGS = CompanionSettings(
     targets=("binary",), widths=(16, 8), dropout=(0.1, 0.05), batch_size=32, passes=3, seeds=(42, 137), split_seed=9

@@ -15,9 +15,8 @@ from cocal.models.loading import load_tokenizer
 from cocal.own_policy import scoring, states
 from cocal.own_policy.rollouts import find
 from hand_rows import lines
-from interrupted import CHANGES, killed_at
 from micro import own_copy
-from own_rollouts import read_lines, run, write_lines
+from own_rollouts import CHANGES, killed_at, read_lines, run, write_lines
 
 
 def without_confidences(path):

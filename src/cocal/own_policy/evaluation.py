@@ -73,7 +73,10 @@ def report(scored: Scored, output: Path, settings: MetricSettings | None = None)
     settings = settings or MetricSettings()
     questions = np.array(scored.names, dtype=object)[scored.question]
     numbers = measured(questions, scored.confidence, scored.correct, settings)
-    bins = _bins(scored, settings.bins)
+    valid = ~np.isnan(scored.confidence)
+    found = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
+    edges = bin_edges(settings.bins)
+    bins = pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / "numbers.csv", csv_text(numbers))
     write_text(output / "reliability.csv", csv_text(bins))
@@ -126,13 +129,6 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
     rest = f"{int(valid.sum()):,} responses to {len(scored.names):,} questions"
     figure.text(0.5, 0.04 / height, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
     return figure
-
-
-def _bins(scored: Scored, bins: int) -> pd.DataFrame:
-    valid = ~np.isnan(scored.confidence)
-    found = reliability_bins(scored.confidence[valid], scored.correct[valid], bins)
-    edges = bin_edges(bins)
-    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
 
 
 def _risks(order: np.ndarray, correct: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -62,6 +63,7 @@ class Encoded(NamedTuple):
     exact: bool
 
 
+@dataclass
 class Encoder:
     """Turns samples into token ids; given ids are never changed.
 
@@ -73,7 +75,7 @@ class Encoder:
     Rows that look as if they were not meant so, such as a response that begins with its prompt or a text with the chat
     markers of another model, are warned of, the first of each `encode` by its name.
 
-    Args:
+    Attributes:
         policy: The language model, with its tokenizer.
         template: Chat template in place of the tokenizer's own; if empty, there is none, and prompts are plain text,
             which begins as the tokenizer begins texts.
@@ -85,37 +87,30 @@ class Encoder:
         ContractError: if there is no chat template, or the one that is given is broken.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        template: str | None = None,
-        thinking: bool = False,
-        max_response_length: int | None = None,
-    ):
-        tokenizer, vocabulary = policy.tokenizer, policy.vocabulary
-        if template is None and tokenizer.chat_template is None:
+    policy: Policy
+    template: str | None = None
+    thinking: bool = False
+    max_response_length: int | None = None
+
+    def __post_init__(self):
+        self._tokenizer = tokenizer = self.policy.tokenizer
+        self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
+        self._tokens = {*tokenizer.get_vocab()}
+        self._ends, self._vocabulary = self.policy.ends, self.policy.vocabulary
+        if self.template is None and tokenizer.chat_template is None:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
                 "give the tokenizer that it was fitted with"
             )
-        if template and (reason := template_fault(tokenizer, template)):
+        if self.template and (reason := template_fault(tokenizer, self.template)):
             raise ContractError(
                 f"the chat template of --template or of the companion's config.json is broken ({reason}); give another"
             )
-        if not 0.95 * vocabulary <= len(tokenizer) <= vocabulary:
+        if not 0.95 * self._vocabulary <= len(tokenizer) <= self._vocabulary:
             logging.warning(
                 "%s: the tokenizer has %s tokens, but the model's embedding has %s rows: is it the model's own?",
-                *(tokenizer.name_or_path, f"{len(tokenizer):,}", f"{vocabulary:,}"),
+                *(tokenizer.name_or_path, f"{len(tokenizer):,}", f"{self._vocabulary:,}"),
             )
-        self._template = template
-        self._tokenizer = tokenizer
-        self._vocabulary = vocabulary
-        self._ends = policy.ends
-        self._thinking = thinking
-        self.max_response_length = max_response_length
-        self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
-        self._tokens = {*tokenizer.get_vocab()}
 
     def encode(self, samples: Sequence[Sample]) -> list[Encoded]:
         """The ids of every sample.
@@ -153,7 +148,7 @@ class Encoder:
     def _strange(self, sample: Sample) -> str | None:
         """A marker in a text that is neither a token nor written by the template."""
         marks = {mark for text in (sample.asked, sample.response) for mark in _MARKER.findall(text or "")}
-        written = str(self._template or self._tokenizer.chat_template)
+        written = str(self.template or self._tokenizer.chat_template)
         return min((mark for mark in marks if mark not in self._tokens and mark not in written), default=None)
 
     def _one(self, sample: Sample, response: Sequence[int]) -> Encoded:
@@ -177,7 +172,7 @@ class Encoder:
         key = (repr(sample.prompt), sample.raw)
         if key not in self._known:
             text, origin = self._text(sample)
-            ids = np.asarray(self._ids(text, whole=self._template == ""), dtype=np.int32)
+            ids = np.asarray(self._ids(text, whole=self.template == ""), dtype=np.int32)
             if not len(ids):
                 raise ContractError(f"{sample.where}: the prompt has no token; correct or delete the row")
             self._known[key] = ids, origin
@@ -188,7 +183,7 @@ class Encoder:
         prompt = sample.prompt
         if not isinstance(prompt, str):
             return self._chat(sample), "chat"
-        if self._template == "":
+        if self.template == "":
             return prompt, "text"
         if self._markers and self._markers.search(prompt):
             return prompt, "template"
@@ -199,10 +194,10 @@ class Encoder:
                     return text, "restored"
         if sample.raw:
             return prompt, "text"
-        return self._rendered(_messages(["user"], [prompt]), self._thinking), "chat"
+        return self._rendered(_messages(["user"], [prompt]), self.thinking), "chat"
 
     def _chat(self, sample: Sample) -> str:
-        if self._template == "":
+        if self.template == "":
             raise ContractError(
                 f"{sample.where}: the prompt is a chat, but there is no chat template; give prompts that are texts, or "
                 "a template when the companion is fitted (--template FILE)"
@@ -213,7 +208,7 @@ class Encoder:
                 "and the reply as the response"
             )
         try:
-            return self._rendered(sample.prompt, self._thinking)
+            return self._rendered(sample.prompt, self.thinking)
         except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ContractError(
@@ -229,7 +224,7 @@ class Encoder:
     @cached_property
     def _markers(self) -> re.Pattern | None:
         """The special tokens that open and close the messages of the template."""
-        text = self._rendered(_messages(["user"], [_USER]), self._thinking)
+        text = self._rendered(_messages(["user"], [_USER]), self.thinking)
         found = [token for token in self._tokenizer.all_special_tokens if token in text]
         return re.compile("|".join(map(re.escape, found))) if found else None
 
@@ -237,7 +232,7 @@ class Encoder:
     def _forms(self) -> list[tuple[re.Pattern, tuple[str, ...], bool]]:
         """Patterns of prompts whose special tokens were left out, with the roles of their messages and the mode."""
         forms = []
-        for thinking in (self._thinking, not self._thinking):
+        for thinking in (self.thinking, not self.thinking):
             for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):
                 try:
                     plain = self._plain(self._rendered(_messages(roles, contents), thinking))
@@ -249,7 +244,7 @@ class Encoder:
         return forms
 
     def _rendered(self, messages: Sequence[Mapping[str, str]], thinking: bool) -> str:
-        return render(self._tokenizer, messages, thinking, self._template)
+        return render(self._tokenizer, messages, thinking, self.template)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
         """The ids of a text; of a whole one, which no template has begun, as the tokenizer begins texts."""
