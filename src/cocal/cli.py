@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cocal import __version__
-from cocal.commands.catalogue import COMMANDS, OWN, STAGES, STUDY, listing
+from cocal.commands.catalogue import COMMANDS, OWN, STAGES, STUDY, listing, work_of
 from cocal.commands.outputs import check_outputs
 from cocal.commands.words import one_field_each
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_processor()
         check_outputs(options)
         with _writing(options):
-            importlib.import_module(f"cocal.commands.{options.command.replace('-', '_')}").run(options)
+            module, function = work_of(options.command).split(":")
+            getattr(importlib.import_module(module), function)(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

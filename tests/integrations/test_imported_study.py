@@ -50,7 +50,7 @@ def study(repository, micro_checkpoint, elsewhere) -> dict:
                     "device": "8 B200",
                 }
             },
-        },
+        }
     }
     content["policy"] = {
         **dumps.SETTINGS.model_dump(mode="json", exclude={"trl", "slime"}),

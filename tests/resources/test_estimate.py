@@ -89,7 +89,7 @@ def test_the_command_counts_the_jobs_of_the_workflow(repository):
 
 
 def test_assumptions_are_taken_from_the_flag_and_printed(repository, monkeypatch, capsys):
-    monkeypatch.setattr("cocal.commands.plan.jobs_left", lambda *_: {"train_grpo": 2, "unheard_of": 3})
+    monkeypatch.setattr("cocal.commands.study.jobs_left", lambda *_: {"train_grpo": 2, "unheard_of": 3})
 
     def hours(*flags):
         assert main(["plan", "--study", str(repository / "config/paper.yaml"), *flags]) == 0

@@ -149,7 +149,7 @@ def test_each_gpu_gets_the_card_that_fits_it(study, repository):
 
 def test_the_plan_shows_hours_and_memory(repository, monkeypatch, capsys):
 
-    monkeypatch.setattr("cocal.commands.plan.jobs_left", lambda *_: {"train_grpo": 2})
+    monkeypatch.setattr("cocal.commands.study.jobs_left", lambda *_: {"train_grpo": 2})
     assert main(["plan", "--study", str(repository / "config/single-gpu.yaml")]) == 0
     printed = capsys.readouterr().out
     assert "RTX 4090  A100 80 GB  H100 80 GB" in printed

@@ -237,7 +237,7 @@ def test_an_import_without_memory_is_told(text):
 
 
 def test_too_little_memory_ends_a_command_with_one_sentence(monkeypatch, capsys):
-    monkeypatch.setattr("cocal.commands.schema.run", lambda options: bytearray(2**62))
+    monkeypatch.setattr("cocal.commands.study.run_schema", lambda options: bytearray(2**62))
     assert cli.main(["schema"]) == 2
     expected = f"cocal schema: error: the memory does not suffice; give the job more memory, and {AGAIN}\n"
     assert capsys.readouterr().err == expected
@@ -270,7 +270,7 @@ def test_other_errors_keep_their_traceback(monkeypatch):
     def fail(options):
         raise KeyError("a")
 
-    monkeypatch.setattr("cocal.commands.schema.run", fail)
+    monkeypatch.setattr("cocal.commands.study.run_schema", fail)
     with pytest.raises(KeyError):
         cli.main(["schema"])
 

@@ -12,9 +12,8 @@ from planned_jobs import jobs_of, study_of
 COMMANDS = [
     f"cocal.commands.{name}"
     for name in (
-        *("sources", "questions", "overlap", "hub", "backbone", "train", "slime", "import_checkpoints"),
-        *("import_rollouts", "resample", "responses", "features", "prompts", "replay", "companions", "online"),
-        *("predictions", "recalibrate", "latency", "metrics", "checks"),
+        *("question_sets", "checkpoints", "backbone", "train", "rollouts", "answers", "states", "companions"),
+        *("confidences", "latency", "metrics"),
     )
 ]
 ROOMS = {
@@ -131,7 +130,7 @@ CHANGES = {
     "store": ("store/frames.py", "write_frame", TABLES),
     "runtime": ("runtime/machine.py", "fix_threads", THREADS),
     "what nothing uses": ("exhibits/drawing/diagrams.py", None, set()),
-    "commands": ("commands/train.py", "run", set()),
+    "commands": ("commands/train.py", "run_train", set()),
     "settings": ("config/load.py", "validate", set()),
     "locks": ("runtime/lock.py", "busy", set()),
     "preflight": ("resources/preflight.py", "check", set()),
@@ -170,7 +169,7 @@ def test_rules_of_training_by_slime_follow_its_hooks(before, package):
 @pytest.mark.parametrize("module", COMMANDS)
 def test_every_module_that_a_command_uses_is_in_the_digest(module):
     """The commands themselves are followed, so that nothing they import can be missing but what is outside."""
-    covered = {one.module for one in definitions(f"{module}:run")}
+    covered = {one.module for one in definitions(module)}
     tree = ast.parse(code._file(module).read_text())
     used = {
         node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("cocal.")

@@ -19,7 +19,7 @@ from cocal.study.costs import write_cost
 from cocal.study.lineage import Source, descent, inherited
 
 
-def run(options: argparse.Namespace) -> None:
+def run_latency(options: argparse.Namespace) -> None:
     """Load the models, measure the times, and write them.
 
     Raises:

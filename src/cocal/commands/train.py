@@ -19,7 +19,7 @@ from cocal.store.contracts import QUESTIONS
 from cocal.study.lineage import Source, descent, identities, inherited
 
 
-def run(options: argparse.Namespace) -> None:
+def run_train(options: argparse.Namespace) -> None:
     """Train the policy, or resume its training, and publish the results."""
     settings = parse_settings(PolicySettings, options.settings).for_training(options.algorithm)
     features = parse_settings(FeatureSettings, options.features)

@@ -60,7 +60,7 @@ class ConfidenceRules(Given):
         one = variant_of(self.study, backbone, variant)
         inputs = {"rollouts": one.rollouts, "features": one.states, "questions": self._training_set}
         settings = {"settings": one.settings, "steps": one.steps, **one.how}
-        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.companions:run"))
+        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.companions:run_companions"))
 
     def _online(self, backbone: str) -> Job:
         """Companions that learn from each rollout step when it is produced; the states are those that were kept for
@@ -75,7 +75,7 @@ class ConfidenceRules(Given):
             "bins": study.metrics.bins,
         }
         inputs = {**own.inputs, "replayed": results.companion_folder(backbone, "rollouts")}
-        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.online:run"))
+        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.companions:run_online"))
 
     def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str) -> Job:
         one = comparison_of(self.study, backbone, algorithm, int(step), comparison)
@@ -101,7 +101,9 @@ class ConfidenceRules(Given):
             "companions": [f"{experience}={folder}" for experience, folder in one.companions],
         }
         # the methods' estimates are imported by name; of their declarations, only what is not their looks counts
-        code = self._code("cocal.commands.predictions:run", *sorted({method.estimate for method in methods}))
+        code = self._code(
+            "cocal.commands.confidences:run_predictions", *sorted({method.estimate for method in methods})
+        )
         declared = digest([[method.name, method.target, method.columns] for method in methods])
         return Job(inputs=inputs, settings=settings, code=f"{code} {declared}")
 
@@ -144,7 +146,9 @@ class ConfidenceRules(Given):
                 "companions": [f"{kind}={folder}" for kind, folder in rivals.reader_folders(study).items()],
             }
         # the scores are imported by name; of the declarations of rivals, only what is computed from counts
-        code = self._code("cocal.commands.recalibrate:run", *sorted({one.score for one in compared if one.score}))
+        code = self._code(
+            "cocal.commands.confidences:run_recalibrate", *sorted({one.score for one in compared if one.score})
+        )
         declared = digest([[one.name, one.method, one.reader] for one in compared])
         return Job(inputs=inputs, settings=settings, code=f"{code} {declared}")
 
@@ -157,7 +161,7 @@ class ConfidenceRules(Given):
             "seeds": self.study.companion.seeds,
         }
         inputs = {"predictions": predictions_of(self.study, backbone, one)}
-        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.metrics:run"))
+        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.metrics:run_metrics"))
 
     def _recalibrated_metrics(self, backbone: str) -> Job:
         return self._metrics(backbone, RECALIBRATED)
@@ -184,7 +188,7 @@ class ConfidenceRules(Given):
             "predictions": timing.predictions,
             "seed": timing.seed,
         }
-        code = self._engine_code("latency", study.generation.engine, computed=False)
+        code = self._engine_code("latency:run_latency", study.generation.engine, computed=False)
         return Job(inputs=inputs, settings=settings, code=code, texts=self._texts("answer"))
 
     def _checks(self, backbone: str) -> Job:
@@ -231,7 +235,7 @@ class ConfidenceRules(Given):
         if main and plan.has_methods(study, "cocal-binary"):
             inputs["online"] = results.companion_folder(backbone, "online")
             companions += [f"online={folder}" for folder in online.online_folders(study)]
-        code = self._code("cocal.commands.checks:run", computed=False)
+        code = self._code("cocal.commands.confidences:run_checks", computed=False)
         return Job(inputs=inputs, settings=settings, code=code)
 
     def _checked_rivals(self, backbone: str, files: list[str]) -> tuple[dict[str, Files], dict[str, Any]]:

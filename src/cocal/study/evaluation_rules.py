@@ -32,7 +32,7 @@ class EvaluationRules(Given):
     def _judge(self) -> Job:
         judge = self.study.judge
         settings = {"name": judge.checkpoint, "revision": judge.revision}
-        return Job(settings=settings, code=self._code("cocal.commands.hub:run", computed=False))
+        return Job(settings=settings, code=self._code("cocal.commands.checkpoints:run_hub", computed=False))
 
     def _responses(self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str) -> Job:
         study, judged = self.study, domain == "factual"
@@ -57,7 +57,9 @@ class EvaluationRules(Given):
         engines = [study.generation.engine]
         engines += [study.judge.engine] if judged and study.judge.kind == "llm" else []
         texts = self._texts(*planned.formats(prompt_format), domain=domain) + f" {self._judge_texts}" * judged
-        return Job(inputs=inputs, settings=settings, code=self._engine_code("responses", *engines), texts=texts)
+        return Job(
+            inputs=inputs, settings=settings, code=self._engine_code("answers:run_responses", *engines), texts=texts
+        )
 
     def _features(self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str) -> Job:
         """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
@@ -74,4 +76,4 @@ class EvaluationRules(Given):
             settings["task-response"] = True
         elif prompt_format == "answer" and "prompts" in plan.experiences_of(plan.methods_of(study, *cell)):
             settings["prompt"] = True
-        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.features:run"))
+        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.states:run_features"))

@@ -65,4 +65,4 @@ class Given:
 
     def _engine_code(self, command: str, *engines: Any, **how: Any) -> str:
         """Code of a command that samples and of the engines."""
-        return self._code(f"cocal.commands.{command}:run", *(engine.opens for engine in engines), **how)
+        return self._code(f"cocal.commands.{command}", *(engine.opens for engine in engines), **how)

@@ -72,13 +72,13 @@ class PolicyRules(Given):
         study = self.study
         settings = {"name": backbone, "settings": self._backbone_settings(backbone), "world": study.world}
         settings |= {"prompts": study.prompts, "seed": study.seed}
-        code = self._code("cocal.commands.backbone:run")
+        code = self._code("cocal.commands.backbone:run_backbone")
         questions = [results.questions_file(name) for name in study.datasets]
         return Job(inputs={"questions": questions}, settings=settings, code=code, texts=self._texts())
 
     def _existing(self, backbone: str) -> Job:
         settings = {"name": backbone, "settings": self._backbone_settings(backbone)}
-        return Job(settings=settings, code=self._code("cocal.commands.backbone:run"))
+        return Job(settings=settings, code=self._code("cocal.commands.backbone:run_backbone"))
 
     def _base(self, backbone: str) -> dict[str, str]:
         return {"base": results.policy_folder(backbone, "base", 0), "questions": self._training_set}
@@ -91,13 +91,13 @@ class PolicyRules(Given):
     def _train(self, backbone: str, algorithm: str) -> Job:
         features = {"features": plan.live_features(self.study)} if algorithm == "grpo" else {}
         # companions that learn inside a training are a flag that no study gives
-        code = self._code("cocal.commands.train:run", without=("cocal.policy.learner",))
+        code = self._code("cocal.commands.train:run_train", without=("cocal.policy.learner",))
         texts = self._texts(self._formats[algorithm])
         return Job(inputs=self._base(backbone), settings=self._trained(algorithm) | features, code=code, texts=texts)
 
     def _slime(self, backbone: str, algorithm: str) -> Job:
         own = {"backbone": self._backbone_settings(backbone), "backbone-name": backbone}
-        code = self._code("cocal.commands.slime:run", "cocal.integrations.slime.hooks", computed=False)
+        code = self._code("cocal.commands.rollouts:run_slime", "cocal.integrations.slime.hooks", computed=False)
         texts = self._texts(self._formats[algorithm])
         return Job(inputs=self._base(backbone), settings=self._trained(algorithm) | own, code=code, texts=texts)
 
@@ -107,7 +107,7 @@ class PolicyRules(Given):
         inputs = {"base": results.policy_folder(backbone, "base", 0), "stages": list(stages.values())}
         settings = {"algorithm": algorithm, "backbone": self._backbone_settings(backbone)}
         settings["stages"] = [f"{step}={folder}" for step, folder in stages.items()]
-        code = self._code("cocal.commands.import_checkpoints:run", computed=False)
+        code = self._code("cocal.commands.checkpoints:run_import_checkpoints", computed=False)
         return Job(inputs=inputs, settings=settings, code=code)
 
     def _readers(self, backbone: str) -> tuple[dict[str, Files], dict[str, Any]]:
@@ -130,7 +130,7 @@ class PolicyRules(Given):
         settings |= {"reward-key": dumps.reward_key}
         settings |= {"tokenise": study.prompts} if dumps.tokenise else {}
         texts = self._texts(self._formats["grpo"]) if dumps.tokenise else ""
-        code = self._code("cocal.commands.import_rollouts:run", computed=False)
+        code = self._code("cocal.commands.rollouts:run_import_rollouts", computed=False)
         return Job(inputs=inputs, settings=settings | readers, code=code, texts=texts)
 
     def _imported_cost(self, backbone: str) -> Job:
@@ -154,17 +154,17 @@ class PolicyRules(Given):
             "engine": study.generation.engine,
             "backbone": backbone,
         }
-        code = self._engine_code("resample", study.generation.engine)
+        code = self._engine_code("rollouts:run_resample", study.generation.engine)
         return Job(inputs=inputs, settings=settings, code=code, texts=self._texts("answer"))
 
     def _replay(self, backbone: str) -> Job:
         inputs, readers = self._readers(backbone)
         inputs["rollouts"] = results.rollouts_folder(backbone, "grpo")
         settings = {"settings": self.study.features, **readers}
-        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.replay:run"))
+        return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.states:run_replay"))
 
     def _prompt_features(self, backbone: str) -> Job:
         """The prompts of the rollouts are read by the checkpoint of the stage that followed (appendix F.4)."""
         job = self._replay(backbone)
         settings = {**job.settings, "settings": self._final_states()}
-        return Job(inputs=job.inputs, settings=settings, code=self._code("cocal.commands.prompts:run"))
+        return Job(inputs=job.inputs, settings=settings, code=self._code("cocal.commands.states:run_prompts"))

@@ -21,7 +21,7 @@ class QuestionRules(Given):
 
     def _source(self, source: str) -> Job:
         settings = {"registry": self._registry.slice([source]), "cache": self.study.sources.cache}
-        return Job(settings=settings, code=self._code("cocal.commands.sources:run", computed=False))
+        return Job(settings=settings, code=self._code("cocal.commands.question_sets:run_sources", computed=False))
 
     def _entries(self, names: list[str]) -> Any:
         """The slice of the registry that determines the content of these sets."""
@@ -38,7 +38,7 @@ class QuestionRules(Given):
         sets = self.study.question_sets
         others = [results.questions_file(name) for name in sets.built_before(dataset)]
         settings = {"settings": sets.of(dataset), "registry": self._entries([dataset]), "others": others}
-        code = self._code("cocal.commands.questions:run", computed=False)
+        code = self._code("cocal.commands.question_sets:run_questions", computed=False)
         return Job(inputs={**self._sources([dataset]), "others": others}, settings=settings, code=code)
 
     def _overlap(self) -> Job:
@@ -46,5 +46,5 @@ class QuestionRules(Given):
         names = [name for name, dataset in self.study.datasets.items() if dataset.role == "training"]
         questions = [results.questions_file(name) for name in self.study.datasets]
         settings = {"settings": self.study.question_sets.bare(), "registry": self._entries(names)}
-        code = self._code("cocal.commands.overlap:run", computed=False)
+        code = self._code("cocal.commands.question_sets:run_overlap", computed=False)
         return Job(inputs={**self._sources(names), "questions": questions}, settings=settings, code=code)

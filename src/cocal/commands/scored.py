@@ -1,4 +1,4 @@
-"""`cocal decide`: choose among the responses of a scored file, or abstain."""
+"""Files of scored responses: measure their confidences, and decide by them."""
 
 import argparse
 import shlex
@@ -13,16 +13,34 @@ from cocal.errors import ConfigError
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.abstention import fewest_questions
 from cocal.metrics.choices import best_of_n
-from cocal.metrics.shown import metric_text
-from cocal.own_policy.deciding import (
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.own_policy.evaluation import NAMES, read, report
+from cocal.own_policy.scored import (
+    Reading,
+    Scored,
     accuracies,
     classes_of,
+    read_scored,
     rules,
     threshold_for,
     vote_shares,
     write_decisions,
 )
-from cocal.own_policy.scored import Reading, Scored, read_scored
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """Measure, write the report, and say the main numbers."""
+    settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
+    reading = Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
+    scored = read(options.input, reading)
+    numbers = report(scored, options.output, settings).set_index("metric")
+    _say_read(scored)
+    for metric, (title, meaning) in NAMES.items():
+        value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
+        interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
+        print(f"  {title:<30} {value:>6}{interval}  {meaning}")
+    print(f"{options.output / 'index.html'}: the report on one page")
+
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -32,7 +50,7 @@ _TITLES = {
 }
 
 
-def run(options: argparse.Namespace) -> None:
+def run_decide(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
