@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cocal.answers.equivalence import Verifier
-from cocal.answers.notation import contradicted, without_unit
+from cocal.answers.normalise import contradicted, without_unit
 from cocal.config.evaluation import VerifierSettings
 
 MEGABYTE = 1_000_000

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cocal.answers.confidence import confidence_span, parse_confidence
-from cocal.answers.extraction import extract_answer
+from cocal.answers.extraction import confidence_span, extract_answer, parse_confidence
 
 MEGABYTE = 1_000_000
 

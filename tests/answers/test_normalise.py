@@ -7,9 +7,8 @@ import re
 import pytest
 
 from cocal.answers.bounds import too_large
-from cocal.answers.confidence import confidence_span, parse_confidence
 from cocal.answers.equivalence import Verifier
-from cocal.answers.extraction import extract_answer
+from cocal.answers.extraction import confidence_span, extract_answer, parse_confidence
 from cocal.answers.normalise import plain_answer
 from cocal.config.evaluation import VerifierSettings
 from raw_data import MATHEMATICS, needs_raw, questions

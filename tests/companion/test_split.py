@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cocal.companion.split import in_validation
+from cocal.companion.supervision import in_validation
 from cocal.errors import ContractError
 
 

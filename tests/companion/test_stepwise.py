@@ -9,8 +9,7 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.prequential import replayed
-from cocal.companion.stepwise import OnlineCompanions
+from cocal.companion.stepwise import OnlineCompanions, replayed
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features

@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from cocal.companion.companions import build_model
-from cocal.companion.model import CompanionMLP, matmul_precision
+from cocal.companion.model import CompanionMLP, Training, matmul_precision
 from cocal.companion.plain import mlp
-from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 
 INPUTS, BATCH = 9, 16

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.answers.confidence import parse_confidence
+from cocal.answers.extraction import parse_confidence
 from cocal.config.evaluation import EstimatorSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError

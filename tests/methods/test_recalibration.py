@@ -15,11 +15,8 @@ from cocal.config.evaluation import EstimatorSettings, VerifierSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.methods.companion_scores import score_rows
-from cocal.methods.recalibration.calibrators import Isotonic, Platt
-from cocal.methods.recalibration.confidences import fit_linear, states_of
-from cocal.methods.recalibration.experience import read_experience, with_classes
-from cocal.methods.recalibration.fits import fit_rivals, read_fits
-from cocal.methods.recalibration.linear import PENALTIES, LinearProbe
+from cocal.methods.recalibration.confidences import fit_linear, read_experience, states_of, with_classes
+from cocal.methods.recalibration.fits import PENALTIES, Isotonic, LinearProbe, Platt, fit_rivals, read_fits
 from cocal.methods.responses import Estimator, function
 from cocal.store import read_provenance
 from cocal.store.lineage import PARENTS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from cocal.metrics.abstention import CANDIDATES, candidates, certified, fewest_questions, tried
+from cocal.metrics.choices import CANDIDATES, candidates, certified, fewest_questions, tried
 
 NAN = float("nan")
 

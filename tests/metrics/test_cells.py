@@ -5,9 +5,8 @@ import pytest
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.cells import policy_cell, read_cell, read_cells
+from cocal.metrics.cells import RATES, policy_cell, read_cell, read_cells
 from cocal.metrics.cube import metric_cube
-from cocal.metrics.quality import RATES
 from cocal.metrics.scores import ALL
 from sample_predictions import sample_predictions
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from cocal.config.evaluation import MetricSettings, QualitySettings
+from cocal.metrics.cells import RATES, RESTS_ON, rates_of, shortfalls
 from cocal.metrics.cube import metric_cube
-from cocal.metrics.quality import RATES, RESTS_ON, rates_of, shortfalls
 from sample_predictions import doubtful_predictions
 
 

@@ -13,10 +13,8 @@ from sklearn.metrics import log_loss as log_loss_of_sklearn
 from cocal.config.evaluation import MetricSettings
 from cocal.metrics.calibration import bin_index, evaluate
 from cocal.metrics.cube import metric_cube
-from cocal.metrics.proper import CLIP
-from cocal.metrics.scores import ALL, MOST, SCORES, scores
+from cocal.metrics.scores import ALL, CLIP, MOST, SCORES, Smooth, scores
 from cocal.metrics.shown import BETTER
-from cocal.metrics.smooth import Smooth
 from drawn_responses import random_responses
 from sample_predictions import sample_predictions
 

@@ -9,12 +9,10 @@ import pytest
 from cocal import cli
 from cocal.config import ConfigError
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
-from cocal.questions.build import build_questions, normalised
-from cocal.questions.facts import World
-from cocal.questions.identity import golds_digest, texts_digest
-from cocal.questions.mathematics import problem, wrong_solution
+from cocal.questions.build import build_questions, golds_digest, normalised, texts_digest
 from cocal.questions.overlap import overlaps
 from cocal.questions.prompts import PROMPT_FORMATS, Prompts
+from cocal.questions.synthetic import World, problem, wrong_solution
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
 

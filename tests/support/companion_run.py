@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.fit import fit_companions
-from cocal.companion.split import in_validation
-from cocal.companion.supervision import read_rollouts
+from cocal.companion.supervision import in_validation, read_rollouts
 from cocal.config.evaluation import CompanionSettings
 from cocal.features.store import open_features
 from cocal.features.writer import create_features

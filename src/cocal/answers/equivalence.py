@@ -12,10 +12,8 @@ import numpy as np
 
 from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
-from cocal.answers.judge import Verdicts
-from cocal.answers.normalise import canonical_integer, is_word, nesting, plain_answer
-from cocal.answers.notation import contradicted, without_unit
-from cocal.answers.partition import Rows, decided_rows, forms_of, partition
+from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partition
+from cocal.answers.normalise import canonical_integer, contradicted, is_word, nesting, plain_answer, without_unit
 from cocal.config.evaluation import VerifierSettings
 from cocal.errors import ConfigError, ContractError
 
@@ -43,7 +41,7 @@ class Verifier:
     """The judge of mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
 
     Two answers are equivalent if their texts differ only in typesetting (`plain_answer`), two plain integers if they
-    are the same number, two bare words if they have the same letters. `cocal.answers.notation` decides on bases,
+    are the same number, two bare words if they have the same letters. `cocal.answers.normalise` decides on bases,
     ordered lists and units in words. math-verify decides everything else, in processes that are killed when a
     comparison takes too much processor time or memory; such a comparison stays undecided and counts as not equivalent.
     So does a pair with a number that is too large to evaluate (`cocal.answers.bounds`), unless its texts agree. A pair

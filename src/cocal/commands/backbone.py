@@ -11,8 +11,8 @@ from cocal.models.corpus import CorpusWriter
 from cocal.models.hub import download
 from cocal.models.importing import import_checkpoint
 from cocal.models.pretraining import pretrain
-from cocal.questions.facts import World
 from cocal.questions.prompts import Prompts
+from cocal.questions.synthetic import World
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS

@@ -13,7 +13,7 @@ from cocal.integrations.tables import StepTables
 from cocal.models.loading import read_vocabulary
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs
-from cocal.questions.identity import questions_digests
+from cocal.questions.build import questions_digests
 from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame

@@ -6,8 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.companion.companions import load_companions, write_companions
-from cocal.companion.prequential import replayed
-from cocal.companion.stepwise import OnlineCompanions, learn_online
+from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
 from cocal.companion.supervision import check_features, question_texts, read_rollouts
 from cocal.config import ConfigError, parse_settings
 from cocal.config.evaluation import CompanionSettings

@@ -20,9 +20,10 @@ from cocal.methods.recalibration.confidences import (
     check_companions,
     fit_linear,
     predict_rivals,
+    read_experience,
     scores_of_rollouts,
+    with_classes,
 )
-from cocal.methods.recalibration.experience import read_experience, with_classes
 from cocal.methods.recalibration.fits import fit_rivals
 from cocal.methods.responses import EvaluationSets
 from cocal.store import read_frame, write_document, write_frame

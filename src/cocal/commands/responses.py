@@ -8,7 +8,7 @@ from cocal.config.judge import JudgeChoice
 from cocal.generation.judging.evaluation import Evaluated, judge_sets, sample_sets
 from cocal.generation.judging.opening import Judging
 from cocal.models.loading import fingerprint
-from cocal.questions.identity import golds_digest, texts_digest
+from cocal.questions.build import golds_digest, texts_digest
 from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame

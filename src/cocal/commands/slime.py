@@ -12,7 +12,7 @@ from cocal.integrations.slime.run import train_with_slime
 from cocal.models.loading import fingerprint
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs
-from cocal.questions.identity import questions_digests
+from cocal.questions.build import questions_digests
 from cocal.questions.prompts import Prompts
 from cocal.store import digest, read_frame
 from cocal.store.contracts import QUESTIONS

@@ -106,7 +106,7 @@ def write_companions(
         output: The folder; an existing one is replaced.
         companions: Fitted companions.
         history: History of the fit, with a row for each member and pass; of companions that learn step by step, with a
-            row for each member and rollout step (`cocal.companion.prequential.scores`).
+            row for each member and rollout step (`cocal.companion.stepwise.scores`).
         attributes: Provenance.
     """
     with atomic_path(output) as folder:

@@ -10,11 +10,9 @@ from torch import Tensor
 
 from cocal.companion.batches import Batches, loader
 from cocal.companion.companions import Companions, build_model
-from cocal.companion.model import CompanionMLP, matmul_precision
+from cocal.companion.model import CompanionMLP, Training, matmul_precision
 from cocal.companion.spec import CompanionSpec, Order, companion_members
-from cocal.companion.split import in_validation
-from cocal.companion.supervision import confidence_targets
-from cocal.companion.training import Training
+from cocal.companion.supervision import confidence_targets, in_validation
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from cocal.answers.confidence import confidence_span
-from cocal.answers.tokens import token_of
+from cocal.answers.extraction import confidence_span, token_of
 from cocal.models.text import plain_texts
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from cocal.answers.confidence import parse_confidence
-from cocal.answers.extraction import extract_answer
+from cocal.answers.extraction import extract_answer, parse_confidence
 from cocal.generation.engine import Completion
 from cocal.models.text import Tokens
 

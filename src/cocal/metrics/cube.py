@@ -17,7 +17,7 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
-from cocal.metrics.quality import RATES, rates_of
+from cocal.metrics.cells import RATES, rates_of
 from cocal.metrics.scores import LEAST, MOST, Sample, scores
 from cocal.runtime.progress import Progress
 from cocal.store.contracts import PREDICTIONS
@@ -115,7 +115,7 @@ class Evaluated:
             - `n`, `n_valid`: int64 without `metric`, numbers of responses and of valid confidences, 0 if absent. `mean`
               holds the minimum over the seeds, a macro average the sum over the datasets.
             - `valid_rate`, `answered_rate`, `decided_rate`, `truncation_rate`, `p_true_mass`, `exact_match_accuracy`:
-              float64 without `metric` (`cocal.metrics.quality.RATES`), NaN if they do not apply. `mean` and macro
+              float64 without `metric` (`cocal.metrics.cells.RATES`), NaN if they do not apply. `mean` and macro
               averages hold unweighted means.
         """
         position = {name: {label: i for i, label in enumerate(labels)} for name, labels in self.coordinates.items()}

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from cocal.config.backbone import CorpusSettings
 from cocal.models.wording import Wording
 from cocal.questions.build import normalised
-from cocal.questions.facts import RELATIONS, World
-from cocal.questions.mathematics import Problem, problem, wrong_solution
 from cocal.questions.prompts import Prompts
+from cocal.questions.synthetic import RELATIONS, Problem, World, problem, wrong_solution
 
 _FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
 _CONFIDENCES = ("0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0")

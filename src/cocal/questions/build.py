@@ -14,9 +14,9 @@ from cocal.config.data import (
     drawing_order,
 )
 from cocal.errors import ConfigError
-from cocal.questions.facts import World
 from cocal.questions.loaders import Question
-from cocal.questions.mathematics import problem
+from cocal.questions.synthetic import World, problem
+from cocal.store.provenance import digest
 
 _TRIES = 200
 
@@ -132,3 +132,22 @@ def _facts(source: SyntheticFactsSettings, world: World, draw: random.Random) ->
     while True:
         fact = world.ask(draw.randint(first, last), draw.choice(source.relations), draw.choice(source.hops))
         yield {"question": fact.question, "answer": fact.answer, "subject": fact.relation, "level": fact.hops}
+
+
+def texts_digest(questions: pd.DataFrame) -> str:
+    """Digest of the ids and texts of the questions, in the order of the rows of a QUESTIONS table."""
+    return digest([questions["question_id"].tolist(), questions["question"].tolist()])
+
+
+def golds_digest(questions: pd.DataFrame) -> str:
+    """Digest of the ids, answers and aliases, in the order of the rows of a QUESTIONS table.
+
+    A run that resumed after a correction of the answers would mix two kinds of verdicts.
+    """
+    aliases = [list(some) for some in questions["aliases"]]
+    return digest([questions["question_id"].tolist(), questions["answer"].tolist(), aliases])
+
+
+def questions_digests(questions: pd.DataFrame) -> dict[str, str]:
+    """Both digests, `questions` and `golds`, for the digest of a run that samples and judges."""
+    return {"questions": texts_digest(questions), "golds": golds_digest(questions)}

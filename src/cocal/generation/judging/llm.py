@@ -6,8 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from cocal.answers.judge import LONGEST, ExactMatch, Verdicts, exact_form
-from cocal.answers.partition import Rows, decided_rows, forms_of
+from cocal.answers.judge import LONGEST, ExactMatch, Rows, Verdicts, decided_rows, exact_form, forms_of
 from cocal.config.judge import LlmJudgeSettings
 from cocal.errors import ContractError
 from cocal.generation.judging.judgements import Judgements
