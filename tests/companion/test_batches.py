@@ -17,18 +17,15 @@ CPU = torch.device("cpu")
 CHOSEN = np.setdiff1d(np.arange(ROWS), [0, 1, 2, 3, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 77, 99])
 
 
-def write_store(path: Path, dtype: str = "float32") -> FeatureReader:
+@pytest.fixture(params=["float32", "bfloat16"])
+def reader(tmp_path: Path, request) -> FeatureReader:
     """Features that count: row r has r in every place."""
-    writer = create_features(path, responses=ROWS, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK, dtype=dtype)
+    path = tmp_path / "f.zarr"
+    writer = create_features(path, responses=ROWS, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK, dtype=request.param)
     ids = np.arange(ROWS)
     features = np.ones((ROWS, 1, 2, HIDDEN)) * ids[:, None, None, None]
     writer.write(0, ids, ["q"] * ROWS, ids + 1, features)
     return open_features(path)
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> FeatureReader:
-    return write_store(tmp_path / "f.zarr")
 
 
 def batches(reader: FeatureReader, **changed) -> Batches:
@@ -44,6 +41,7 @@ def test_every_row_comes_once_in_its_order(reader: FeatureReader, held: bool, co
     places = np.arange(count) if order is None else order
     found = list(batches(reader, held=held).of(count, order))
     assert [len(features) for _, features in found] == [min(BATCH, count - k) for k in range(0, count, BATCH)]
+    assert {features.dtype for _, features in found} == {getattr(torch, reader.dtype)}
     assert torch.cat([features for _, features in found])[:, 0].tolist() == CHOSEN[places].tolist()
     assert torch.cat([torch.arange(count)[chosen] for chosen, _ in found]).tolist() == places.tolist()
 
@@ -60,14 +58,6 @@ def test_streaming_in_order_reads_a_chunk_once_a_pass_and_holding_once_in_all(re
         assert np.concatenate(read).tolist() == CHOSEN.tolist() * readings
         chunks = np.concatenate([np.unique(rows // CHUNK) for rows in read])
         assert np.bincount(chunks).tolist() == [readings] * 4 + [0] + [readings] * 5  # nothing of chunk 4 is wanted
-
-
-def test_bfloat16_stays_as_it_is(tmp_path: Path):
-    reader = write_store(tmp_path / "b.zarr", "bfloat16")
-    for held in (True, False):
-        _, features = next(batches(reader, held=held).of(10))
-        assert features.dtype == torch.bfloat16
-        assert features[:, 0].tolist() == CHOSEN[:BATCH].tolist()
 
 
 def test_a_damaged_chunk_is_an_error_where_the_batches_are_used(reader: FeatureReader):

@@ -175,7 +175,6 @@ def test_the_choice_of_questions_is_seeded(slow, routes):
     [
         ({}, PROMPT, "the companions read last+mean states, but prompt states are needed"),
         ({"poolings": PROMPT}, RESPONSE, "the companions read prompt states, but last+mean states are needed"),
-        ({"poolings": ("last",)}, PROMPT, "the companions read last states, but prompt states are needed"),
         ({"hidden": 16}, RESPONSE, "read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
         ({"layer": 2}, RESPONSE, "read 64 numbers of layer 2, but the policy has layers 0 to 1"),
     ],

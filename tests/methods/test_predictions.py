@@ -12,7 +12,7 @@ from cocal.generation.p_true import p_true
 from cocal.methods import token_probability
 from cocal.methods.predictions import check_shared_responses
 from cocal.methods.self_consistency import self_consistency
-from evaluated_study import POOL, QUESTIONS, SAMPLES, SETS, SHARED, EvaluatedStudy
+from evaluated_study import POOL, QUESTIONS, SAMPLES, SHARED, EvaluatedStudy
 from sample_predictions import OURS
 
 
@@ -157,11 +157,6 @@ def test_responses_that_do_not_do_are_refused(study, rows, column, value, method
         study.frame.loc[rows, column] = value
     with pytest.raises(ContractError, match=rf"sums\.parquet: .*{message}"):
         study.run(method)
-
-
-def test_methods_that_need_less_take_responses_that_were_not_compared(study):
-    study.frame.loc[[5, 7], "answer_class"] = np.nan
-    assert len(study.run("token-probability", sets=SETS)) == QUESTIONS * SAMPLES
 
 
 def test_a_method_of_another_policy_is_refused(study):

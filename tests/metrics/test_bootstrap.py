@@ -61,20 +61,6 @@ def test_means_are_those_of_the_drawn_questions():
     assert resampled_means(values, 0, np.random.default_rng(1)).shape == (2, 3, 0)
 
 
-def test_clustered_responses_have_wider_intervals_than_independent_ones():
-    generator = np.random.default_rng(0)
-    difficulty = np.repeat(generator.beta(0.4, 0.4, 30), 10)
-    correct = generator.random(300) < difficulty
-    confidence = np.clip(0.7 * difficulty + 0.3 * generator.random(300), 0, 1)
-    clustered, independent = (
-        resampled(Sample(question, confidence, correct), count, resamples=400, seed=1).std(axis=0)
-        for question, count in ((np.repeat(np.arange(30), 10), 30), (np.arange(300), 300))
-    )
-    ratio = dict(zip(METRICS, clustered / independent, strict=True))
-    assert ratio["accuracy"] > 1.8
-    assert ratio["auroc"] > 1.2
-
-
 def test_streams_differ_between_datasets_and_seeds():
     first = [generator_for(*key).integers(1 << 60) for key in ((1, "a"), (1, "b"), (2, "a"), (1, "a"))]
     assert len(set(first)) == 3

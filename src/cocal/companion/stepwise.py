@@ -114,7 +114,9 @@ class OnlineCompanions:
             )
         rounded = torch.from_numpy(decoded(encoded(np.ascontiguousarray(states), self._format), self._format))
         with matmul_precision(self.settings.matmul):
-            before = self._confidences(rounded)
+            with torch.inference_mode():
+                parts = [self._model(part.to(self._model.device)).cpu() for part in rounded.split(_ROWS)]
+            before = torch.cat(parts, dim=1).double().numpy()
             self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
         self._counts["validation"] += int((~truncated & held_out).sum())
         self.steps += 1
@@ -123,11 +125,6 @@ class OnlineCompanions:
         found = scores(companion_members(self.settings), before, correct, self._bins, self.steps - 1)
         self._scores.append(found)
         return found
-
-    @torch.inference_mode()
-    def _confidences(self, states: Tensor) -> np.ndarray:
-        parts = [self._model(part.to(self._model.device)).cpu() for part in states.split(_ROWS)]
-        return torch.cat(parts, dim=1).double().numpy()
 
     def _learn(self, states: Tensor, correct: np.ndarray, group_accuracy: np.ndarray, learnt: np.ndarray) -> None:
         self._counts["training"] += int(learnt.sum())

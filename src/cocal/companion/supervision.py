@@ -210,7 +210,11 @@ def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, 
     Raises:
         ContractError: if a row's question is not in the table.
     """
-    hashes = {text: _hash(text, seed) for text in {normalised(question) for question in questions}}
+    key = f"split {seed}".encode()
+    hashes = {  # 16 bytes make collisions negligible
+        text: hashlib.blake2b(text.encode(), digest_size=16, key=key).digest()
+        for text in set(map(normalised, questions))
+    }
     # The fraction is exact for the decimal as written: 0.29 x 50 is 14.5, but the product of the floats is less.
     count = max(1, floor(Fraction(str(share)) * len(hashes) + Fraction(1, 2)))
     held_out = set(sorted(hashes, key=hashes.__getitem__)[:count])
@@ -220,8 +224,3 @@ def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, 
     if unknown is not None:
         raise ContractError(f"the question {unknown!r} is not in the question table")
     return np.array([text in held_out for text in keys], dtype=bool)[codes]
-
-
-def _hash(text: str, seed: int) -> bytes:
-    # 16 bytes make collisions negligible
-    return hashlib.blake2b(text.encode(), digest_size=16, key=f"split {seed}".encode()).digest()

@@ -46,8 +46,9 @@ def predict(
         ContractError: if a file breaks its contract.
     """
     methods = _check_needs(names, algorithm, folders, inputs)
-    estimated = _estimated(methods, sets, folders, inputs, step)
-    table = predictions_of(estimated, backbone=backbone, algorithm=algorithm, step=step)
+    table = predictions_of(
+        _estimated(methods, sets, folders, inputs, step), backbone=backbone, algorithm=algorithm, step=step
+    )
     check_shared_responses(table)
     return table
 

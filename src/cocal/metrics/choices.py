@@ -33,14 +33,7 @@ from cocal.metrics.ordered import Ordered
 
 
 def first(question: np.ndarray) -> np.ndarray:
-    """The first response to each question.
-
-    Args:
-        question: int64 (n,), question of each response; each of 0, ..., q - 1 occurs.
-
-    Returns:
-        int64 (q,), rows.
-    """
+    """The first response to each question; each of 0, ..., q - 1 occurs in `question`, int64 (n,)."""
     return np.unique(question, return_index=True)[1]
 
 
@@ -50,9 +43,6 @@ def best_of_n(question: np.ndarray, confidence: np.ndarray) -> np.ndarray:
     Args:
         question: int64 (n,), question of each response.
         confidence: float64 (n,) in [0, 1], NaN where there is none.
-
-    Returns:
-        int64 (q,), rows.
     """
     descending = np.lexsort((np.arange(len(question)), -_weights(confidence, missing=-1.0), question))
     return descending[first(question[descending])]
@@ -71,9 +61,6 @@ def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | Non
         question: int64 (n,), question of each response.
         classes: int64 (n,), class of each answer within its question; equivalent answers share one; -1 without answer.
         confidence: float64 (n,) in [0, 1], NaN where there is none; by default all are equal.
-
-    Returns:
-        int64 (q,), rows.
     """
     weights = np.ones(len(question)) if confidence is None else _weights(confidence, missing=0.0)
     chosen = first(question)

@@ -19,22 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cocal.metrics.calibration import METRICS, bin_index
-from cocal.metrics.ordered import COVERAGES, Counted, Ordered
+from cocal.metrics.ordered import COVERAGES, Ordered
 
 CLIP = float(np.finfo(np.float32).eps)
 """Confidences are moved into [CLIP, 1 - CLIP] for the log loss, which else is infinite if one of 0 or 1 is wrong. It is
 the spacing of float32 at 1, 1.2e-7, at which scikit-learn clips probabilities of this type."""
 WORST_LOG_LOSS = float(-np.log(CLIP))
-
-
-def squared_error(confidence: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """The Brier score of each response, float64 [n]."""
-    return (confidence - correct) ** 2
-
-
-def log_loss(confidence: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """The log loss of each response, float64 [n], in nats."""
-    return -np.log(np.where(correct, confidence, 1 - confidence).clip(CLIP, 1 - CLIP))
 
 
 def parts_of_brier(number: np.ndarray, correct: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -239,8 +229,8 @@ class Prepared:
             summed(sample.question, sample.correct),
             summed(question),
             summed(question, confidence),
-            summed(question, squared_error(confidence, correct)),
-            summed(question, log_loss(confidence, correct)),
+            summed(question, (confidence - correct) ** 2),
+            summed(question, -np.log(np.where(correct, confidence, 1 - confidence).clip(CLIP, 1 - CLIP))),
             *(binned(), binned(correct), binned(gap)),
         ]
         ordered = Ordered.of(question, confidence, correct) if len(question) else None
@@ -269,21 +259,14 @@ class Prepared:
                 parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
                 found |= zip(parts, parts_of_brier(number, right, gap), strict=True)
                 if counted:
-                    found |= _of_order(counted, found["auroc"], self.bins)
+                    found["adaptive_ece"] = counted.adaptive_ece(self.bins)
+                    found["aurc"], found["augrc"] = counted.aurc(), counted.augrc(found["auroc"])
+                    found["prr"] = counted.prr(found["aurc"])
+                    for name, coverage in COVERAGES.items():
+                        found[name] = (1 - counted.risk_at(coverage)).clip(0.0, 1.0)
                     found["smooth_ece"] = self.smooth.errors(counts)
         undefined = np.full(len(counts), np.nan)
         return np.stack([found.get(name, undefined) for name in names], axis=1)
-
-
-def _of_order(counted: Counted, auroc: np.ndarray, bins: int) -> dict[str, np.ndarray]:
-    aurc = counted.aurc()
-    return {
-        "adaptive_ece": counted.adaptive_ece(bins),
-        "aurc": aurc,
-        "augrc": counted.augrc(auroc),
-        "prr": counted.prr(aurc),
-        **{name: (1 - counted.risk_at(coverage)).clip(0.0, 1.0) for name, coverage in COVERAGES.items()},
-    }
 
 
 def scores(confidence: np.ndarray, correct: np.ndarray, bins: int) -> dict[str, float]:

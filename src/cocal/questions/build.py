@@ -19,6 +19,7 @@ from cocal.questions.synthetic import World, problem
 from cocal.store.provenance import digest
 
 _TRIES = 200
+"""Draws of questions that are already taken before a synthetic set is given up, per question of the set."""
 
 
 def normalised(question: str) -> str:
@@ -98,6 +99,9 @@ def _given(name: str, source: GivenSettings, questions: Sequence[Question]) -> l
         raise ConfigError(
             f"datasets.{name}: the source has {len(questions)} questions, source.questions says {source.questions}"
         )
+    used = questions[: source.limit]
+    if source.spread and source.limit < len(questions):
+        used = [questions[k * len(questions) // source.limit] for k in range(source.limit)]
     return [
         {
             "question_id": f"{name}-{row.id}",
@@ -107,15 +111,8 @@ def _given(name: str, source: GivenSettings, questions: Sequence[Question]) -> l
             "subject": row.subject,
             "level": row.level,
         }
-        for row in _used(source, questions)
+        for row in used
     ]
-
-
-def _used(source: GivenSettings, questions: Sequence[Question]) -> Sequence[Question]:
-    """The questions of a set that a study uses, in the order of the set."""
-    if source.spread and source.limit < len(questions):
-        return [questions[k * len(questions) // source.limit] for k in range(source.limit)]
-    return questions[: source.limit]
 
 
 def _mathematics(source: SyntheticMathematicsSettings, draw: random.Random) -> Iterator[dict]:

@@ -259,28 +259,22 @@ def _questions(name: str, path: Path) -> list[Question]:
     questions: dict[str, Question] = {}
     places: dict[str, str] = {}
     for row, (place, content) in enumerate(_records(name, path).items()):
-        question = _question(f"{path}: {place}", row, content)
-        if question.id in places:
-            raise ContractError(
-                f"{path}: {place}: question_id {question.id!r} is also in {places[question.id]}; ids must differ"
-            )
-        places[question.id], questions[question.id] = place, question
+        with reading(f"{path}: {place}"):
+            record = _Record.model_validate(content)
+        one = f"{row:05d}" if record.id is None else str(record.id)
+        if one in places:
+            raise ContractError(f"{path}: {place}: question_id {one!r} is also in {places[one]}; ids must differ")
+        answer, *_ = accepted_answers(record.answer)
+        aliases = [text for alias in record.aliases or () for text in accepted_answers(alias) if text != answer]
+        places[one] = place
+        questions[one] = Question(
+            id=one,
+            question=record.question.strip(),
+            answer=answer,
+            aliases=tuple(dict.fromkeys(aliases)),
+            subject=record.subject or "",
+            level=record.level or 0,
+        )
     if not questions:
         raise ContractError(f"{path}: the file holds no questions")
     return list(questions.values())
-
-
-def _question(where: str, row: int, content: Any) -> Question:
-    """The question in the record of index `row`, which is also its id if the record has none."""
-    with reading(where):
-        record = _Record.model_validate(content)
-    answer, *_ = accepted_answers(record.answer)
-    aliases = [text for alias in record.aliases or () for text in accepted_answers(alias) if text != answer]
-    return Question(
-        id=f"{row:05d}" if record.id is None else str(record.id),
-        question=record.question.strip(),
-        answer=answer,
-        aliases=tuple(dict.fromkeys(aliases)),
-        subject=record.subject or "",
-        level=record.level or 0,
-    )

@@ -135,21 +135,12 @@ class Scorer:
     pool: int
 
     def of_table(self, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read no hidden states, float64 (n,) each.
-
-        Args:
-            table: Rollouts or responses, as `cocal.methods.responses.Score` describes them.
-        """
+        """Scores of the rivals that read no hidden states in a table (`Score`), float64 (n,) each."""
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].reader is None]
         return {Estimator(rival.name): function(rival.score)(table, self.settings) for rival in plain}
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read hidden states, float64 (n,) each.
-
-        Args:
-            reader: Feature store.
-            rows: int64 (n,), ascending row numbers.
-        """
+        """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,)."""
         from cocal.methods.companion_scores import score_rows
 
         readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
