@@ -68,10 +68,6 @@ def test_megabyte_texts_end(text):
     assert parse_confidence(text) is None
 
 
-def test_megabyte_answer_is_extracted():
-    assert extract_answer("x" * MEGABYTE + r"\boxed{" + "{}" * MEGABYTE + "}") == "{}" * MEGABYTE
-
-
 VALID = {0.9: ["0.9", "0.9.", "**0.9**", "\n0.9", "0.9  \nHope this helps.", "0.9\r\n"], 0.5: [".5"], 0.0: ["0"]}
 VALID |= {1.0: ["1", "1.0", "1.000"]}
 
@@ -109,12 +105,6 @@ def test_invalid_confidence_is_none_never_a_default(stated):
 )
 def test_which_statement_counts(text, value):
     assert parse_confidence(text) == value
-
-
-@given(st.text(max_size=200))
-def test_any_text_gives_a_share_or_none(text):
-    value = parse_confidence("CONFIDENCE: " + text)
-    assert value is None or 0.0 <= value <= 1.0
 
 
 @given(st.integers(0, 10_000))

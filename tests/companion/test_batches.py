@@ -2,12 +2,13 @@
 
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from cocal.companion.batches import Batches, loader
+from cocal.companion.batches import Batches
 from cocal.errors import ContractError
 from cocal.features.store import FeatureReader, open_features
 from cocal.features.writer import create_features
@@ -18,8 +19,9 @@ CHOSEN = np.setdiff1d(np.arange(ROWS), [0, 1, 2, 3, 40, 41, 42, 43, 44, 45, 46, 
 
 
 @pytest.fixture(params=["float32", "bfloat16"])
-def reader(tmp_path: Path, request) -> FeatureReader:
-    """Features that count: row r has r in every place."""
+def reader(tmp_path: Path, request, monkeypatch) -> FeatureReader:
+    """Features that count: row r has r in every place; two chunks are read together."""
+    monkeypatch.setattr(FeatureReader, "rows_per_read", lambda *_: 2 * CHUNK)
     path = tmp_path / "f.zarr"
     writer = create_features(path, responses=ROWS, layers=[0], hidden=HIDDEN, rows_per_chunk=CHUNK, dtype=request.param)
     ids = np.arange(ROWS)
@@ -29,8 +31,7 @@ def reader(tmp_path: Path, request) -> FeatureReader:
 
 
 def batches(reader: FeatureReader, **changed) -> Batches:
-    options = {"per_slice": 2 * CHUNK, "device": CPU, "shuffled": 25}
-    return Batches(loader(reader, None, ("last", "mean")), CHOSEN, BATCH, **options | changed)
+    return Batches(reader, None, ("last", "mean"), CHOSEN, BATCH, **{"device": CPU, "shuffled": 25} | changed)
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -72,11 +73,12 @@ def test_ten_times_the_rows_stream_in_the_same_memory():
     peaks = []
     for count in (2_000, 20_000):
         order = np.random.default_rng(0).permutation(count)
-        stream = Batches(
-            lambda rows: torch.from_numpy(np.ones((len(rows), 512), dtype=np.float32)),
-            *(np.arange(count), 64),
-            **{"per_slice": 500, "shuffled": 500, "device": CPU},
+        store = SimpleNamespace(
+            take=lambda rows, *_: np.ones((len(rows), 512), dtype=np.float32),
+            rows_per_read=lambda _: 500,
+            dtype="float32",
         )
+        stream = Batches(store, None, ("last", "mean"), np.arange(count), 64, shuffled=500, device=CPU)
         tracemalloc.start()
         assert sum(len(features) for one in (None, order) for _, features in stream.of(count, one)) == 2 * count
         peaks.append(tracemalloc.get_traced_memory()[1])

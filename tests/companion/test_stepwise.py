@@ -125,6 +125,9 @@ def test_a_window_learns_from_the_last_steps_again_the_oldest_first(steps):
     for step in (steps[1], steps[2]):  # the first step has left the window
         observe(by_hand, step)
     assert same(online, by_hand)
+    observe(online, steps[1], held_out=np.ones(PER_STEP, dtype=bool))  # nothing to learn from
+    observe(by_hand, steps[2])
+    assert same(online, by_hand)
 
 
 def test_what_is_kept_from_one_step_to_the_next(steps):

@@ -40,7 +40,6 @@ class Judge(Protocol):
         Returns:
             bool (n,); False for a response without an answer and for an undecided one.
         """
-        ...
 
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
         """Equivalence classes of the answers within each pool (`cocal.answers.judge.partition`).
@@ -54,7 +53,6 @@ class Judge(Protocol):
             int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an
             answer. Two answers whose comparison is undecided count as not equivalent.
         """
-        ...
 
 
 class ExactMatch:
@@ -64,9 +62,9 @@ class ExactMatch:
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
         """See `Judge.correct`."""
-        accepted = [{normalise_text(gold) for gold in of_response} for of_response in golds]
         verdicts = [
-            answer is not None and exact_form(answer) in right for answer, right in zip(answers, accepted, strict=True)
+            answer is not None and exact_form(answer) in map(normalise_text, accepted)
+            for accepted, answer in zip(golds, answers, strict=True)
         ]
         return Verdicts(np.array(verdicts, dtype=bool), np.ones(len(verdicts), dtype=bool))
 
@@ -136,9 +134,8 @@ def decided_rows(
     """The answers whose class rests on verdicts alone.
 
     Args:
-        forms: Forms of n answers; None for a response without one.
-        pools: Pool of each answer.
-        labels: Class of each answer within its pool, int64 (n,).
+        forms, pools: Those of `partition`.
+        labels: Its result.
         open_pairs: Rows of two answers whose equivalence is undecided. If the two share a class through other answers,
             the pair is settled.
 

@@ -11,7 +11,7 @@ from cocal.config import parse_settings
 from cocal.config.evaluation import EstimatorSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
-from cocal.methods.predictions import predict
+from cocal.methods.predictions import Checkpoint, predict
 from cocal.methods.responses import EvaluationSets, Inputs
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     depends_on = {"estimators": settings, "samples": sets, "pool": options.pool, "methods": names}
     attributes = descent(options.output, "predictions", depends_on, sources, **cell)
     inputs = Inputs(settings, options.pool, features, _loaded(companions))
-    table = predict(names, sets, responses, inputs, **cell)
+    table = predict(names, sets, responses, inputs, Checkpoint(**cell))
     write_frame(options.output, table, PREDICTIONS, attributes)
     logging.info("%s: %d rows", options.output, len(table))
 

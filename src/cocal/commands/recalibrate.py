@@ -15,6 +15,7 @@ from cocal.config.evaluation import CompanionSettings, EstimatorSettings, Verifi
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
+from cocal.methods.predictions import Checkpoint
 from cocal.methods.recalibration.confidences import (
     Scorer,
     check_companions,
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         linear = fit_linear(options.rivals, rollouts, states)
     scorer = Scorer(options.rivals, settings, companions, linear, options.pool)
     fits = fit_rivals(rollouts, scores_of_rollouts(scorer, rollouts, states), linear)
-    table = predict_rivals(scorer, fits, samples, options.responses, options.features, **cell)
+    table = predict_rivals(scorer, fits, samples, options.responses, options.features, Checkpoint(**cell))
     for path, write, content in (
         (options.output_calibrators, write_document, [fits.model_dump(mode="json")]),
         (options.output, write_frame, [table, PREDICTIONS]),

@@ -7,6 +7,7 @@ held-out set (prequential evaluation), and the step's states are forgotten, at t
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -66,13 +67,9 @@ class OnlineCompanions:
         window: int = 1,
         bins: int = 10,
     ):
-        self.settings = settings
-        self.inputs = inputs
-        self.window = window
-        self.steps = 0
-        self.kept_bytes = 0
-        self._format = number_format
-        self._bins = bins
+        self.settings, self.inputs, self.window = settings, inputs, window
+        self.steps = self.kept_bytes = 0
+        self._format, self._bins = number_format, bins
         self._model = build_model(settings, inputs).to(best_device())
         self._training = Training(self._model, settings)
         self._recent: deque[tuple[Tensor, Tensor]] = deque()
@@ -133,17 +130,15 @@ class OnlineCompanions:
         given = states[torch.from_numpy(learnt)], torch.from_numpy(np.stack(targets)[:, None])
         self._recent.append(tuple(one.to(self._model.device) for one in given))
         if any(len(rows) for rows, _ in self._recent):
-            self._training.run(self._batches())
+            size = self.settings.batch_size  # a batch never crosses two steps
+            steps = (
+                zip(rows.split(size), of.split(size, dim=2), strict=True) for rows, of in self._recent if len(rows)
+            )
+            self._training.run(chain.from_iterable(steps))
         if len(self._recent) == self.window:
             self._recent.popleft()  # it is not learnt from again
         width = 4 if self._format == "float32" else 2
         self.kept_bytes = max(self.kept_bytes, sum(rows.numel() * width for rows, _ in self._recent))
-
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        size = self.settings.batch_size
-        for states, targets in self._recent:
-            for start in range(0, len(states), size):
-                yield states[start : start + size], targets[:, :, start : start + size]
 
     def companions(self, layer: int) -> Companions:
         """Copy the companions as they are now, on the processor.
@@ -218,9 +213,7 @@ def learn_online(
 
     Args:
         learners: Companions with one split; they read the states of the deepest block stored.
-        features: Feature store; row k belongs to row k of `rollouts`.
-        rollouts: Chronological table from `cocal.companion.supervision.read_rollouts`.
-        questions: Texts of the whole question table, a share of which is held out.
+        features, rollouts, questions: See `cocal.companion.fit.fit_companions`.
         progress: Progress, counted in steps.
     """
     split = learners[0].settings
@@ -246,9 +239,9 @@ def scores(
     Args:
         members: Target and seed of each member.
         confidence: float64 (members, n) in [0, 1].
-        correct: bool (n,), verdicts on the responses.
+        correct: bool (n,), verdicts.
         bins: Number of bins of the calibration error.
-        source_step: Number of rollout steps that were learnt from; the responses are those of the next one.
+        source_step: Number of rollout steps that were learnt from.
 
     Returns:
         One row for each member, with the columns source_step, step (of the responses), target, seed, responses,

@@ -69,13 +69,7 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
 
 
 def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
-    """Read the questions of steps 1 to `steps` in chronological order, one row for each group (appendix F.4).
-
-    Arguments and errors are those of `read_rollouts`.
-
-    Returns:
-        The table that `prompts_of` returns, with length 1 in every row.
-    """
+    """Return the `prompts_of` what `read_rollouts` reads, with length 1 in every row (appendix F.4)."""
     return prompts_of(read_rollouts(folder, questions, steps)).assign(length=1)
 
 
@@ -92,10 +86,8 @@ def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
 def groups_of(responses: pd.DataFrame) -> np.ndarray:
     """Number the groups of responses to the same question in the same step, int64 (n,).
 
-    A question that occurs twice in a step, because an epoch ends there, has two groups.
-
-    Args:
-        responses: Table with the columns step, dataset, question_id and sample, in the order of the rollouts.
+    A question that occurs twice in a step, because an epoch ends there, has two groups. The table has the columns step,
+    dataset, question_id and sample, in the order of the rollouts.
     """
     question = ["step", *_QUESTION]
     occurrence = responses.groupby([*question, "sample"], sort=False).cumcount()
@@ -105,12 +97,8 @@ def groups_of(responses: pd.DataFrame) -> np.ndarray:
 def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
     """Check that, from row to row, steps never decrease and response ids increase (section 4.1).
 
-    Args:
-        rollouts: Table with the columns step and response_id.
-        source: File name for error messages.
-
     Raises:
-        ContractError: if a row is out of order; the error names the first one.
+        ContractError: if a row is out of order; the error names `source` and the first such row.
     """
     for column, least in (("step", 0), ("response_id", 1)):
         early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
@@ -143,12 +131,7 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
 
 
 def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
-    """Add the text of each row's question as the column question.
-
-    Args:
-        rollouts: Table with the columns dataset, question_id and response_id.
-        folder: Folder of that table, for error messages.
-        questions: Question table (contract QUESTIONS).
+    """Add the text of each row's question, from a question table (contract QUESTIONS), as the column question.
 
     Raises:
         ContractError: if a question is not in the question table.
@@ -166,11 +149,7 @@ def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | P
 
 
 def question_texts(questions: str | Path) -> list[str]:
-    """Read the texts of a question table (contract QUESTIONS) in the table's order.
-
-    Raises:
-        ContractError: if the table breaks its contract.
-    """
+    """Read the texts of a question table (contract QUESTIONS) in the table's order."""
     return read_frame(questions, QUESTIONS, ["question"])["question"].tolist()
 
 

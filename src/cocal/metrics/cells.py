@@ -74,13 +74,10 @@ def read_cells(
     """Read metrics of several cells and stack the rows of `read_cell`.
 
     Args:
-        cube: Metric cube (`cocal.metrics.cube`).
+        cube: Metric cube.
         cells: Cells by key, in the order of the rows.
         names: Names of the first columns, which hold the parts of the keys.
-        metrics: Names of the metrics; by default those of the paper.
-
-    Raises:
-        ContractError: if the cube lacks a cell or a metric.
+        metrics: Names of the metrics.
     """
     read = {key: read_cell(cube, cell, metrics) for key, cell in cells.items()}
     return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)
@@ -111,14 +108,9 @@ def rates_of(rows: pd.DataFrame) -> dict[str, float]:
     """Compute the `RATES` of rows of a predictions table (`cocal.store.contracts.PREDICTIONS`)."""
     exact = rows["exact_match"].to_numpy(dtype=np.float64, na_value=np.nan)
     known = exact[~np.isnan(exact)]
-    return {
-        "valid_rate": float(rows["confidence"].notna().mean()),
-        "answered_rate": float(rows["answered"].mean()),
-        "decided_rate": float(rows["decided"].mean()),
-        "truncation_rate": float(rows["truncated"].mean()),
-        "p_true_mass": float(rows["p_true_mass"].mean()),
-        "exact_match_accuracy": float(known.mean()) if known.size else float("nan"),
-    }
+    shares = (rows["confidence"].notna(), *(rows[name] for name in ("answered", "decided", "truncated", "p_true_mass")))
+    means = [float(values.mean()) for values in shares]
+    return dict(zip(RATES, [*means, float(known.mean()) if known.size else float("nan")], strict=True))
 
 
 _TOLERANCE = 1e-9

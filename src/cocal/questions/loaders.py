@@ -217,11 +217,7 @@ def load_files(sources: Mapping[str, FileSettings]) -> dict[str, list[Question]]
 
 
 def counted(study: Study, root: str | Path = "") -> Study:
-    """The study with the number of questions of every file filled in; jobs are planned from it.
-
-    Args:
-        study: The study as configured.
-        root: Folder at which relative paths start.
+    """The study with the number of questions of every file, below `root`, filled in; jobs are planned from it.
 
     Raises:
         ConfigError: if a file is missing, or has another number of questions than the study says, or fewer

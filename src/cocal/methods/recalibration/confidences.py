@@ -19,7 +19,7 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.features.formats import decoded
 from cocal.features.store import FeatureReader, open_features
-from cocal.methods.predictions import predictions_of
+from cocal.methods.predictions import Checkpoint, predictions_of
 from cocal.methods.recalibration.fits import Fits, LinearProbe
 from cocal.methods.responses import Estimator, Responses, function, read_responses
 from cocal.methods.self_consistency import check_pool
@@ -65,12 +65,10 @@ def read_experience(
 
 
 def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: CompanionSettings) -> np.ndarray:
-    """The `Part` of each rollout, str (n,) as objects.
+    """The `Part` of each rollout (columns question and truncated) by the companions' split of all training questions.
 
-    Args:
-        rollouts: Table with the columns question and truncated.
-        questions: Texts of all training questions.
-        companion: Settings of the companions, whose split of the questions is taken.
+    Returns:
+        str (n,) as objects.
     """
     held_out = in_validation(rollouts["question"], questions, companion.validation_share, companion.split_seed)
     parts = np.where(held_out, "held out", "training").astype(object)
@@ -79,15 +77,10 @@ def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: Compan
 
 
 def with_classes(rollouts: pd.DataFrame, judge: Judge) -> pd.DataFrame:
-    """Compare the answers of each group with one another, those of truncated responses included, as the group accuracy
-    counts them too (appendix A.1).
+    """Add the column answer_class (`cocal.store.contracts.RESPONSES`) to a table from `read_experience`.
 
-    Args:
-        rollouts: Table from `read_experience`.
-        judge: Judge of mathematical answers.
-
-    Returns:
-        The table with the column answer_class (`cocal.store.contracts.RESPONSES`).
+    The answers of each group are compared with one another, those of truncated responses included, as the group
+    accuracy counts them too (appendix A.1).
     """
     answers = [None if pd.isna(answer) else answer for answer in rollouts["answer"]]
     verdicts = judge.classes(answers, rollouts["pool"].tolist(), rollouts["question"].tolist())
@@ -98,9 +91,8 @@ def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str 
     """Refuse questions that an evaluation set asks too: no label of an evaluation may reach a fit.
 
     Args:
-        asked: Texts of the questions from whose responses a calibrator would learn.
+        asked: Texts of the questions from whose responses, those of `source`, a calibrator would learn.
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
-        source: Where the responses are from, for error messages.
 
     Raises:
         ContractError: if a question is among those of an evaluation set; typesetting, case and white space do not
@@ -167,12 +159,9 @@ def states_of(reader: FeatureReader, rows: np.ndarray) -> np.ndarray:
 
 
 def fit_linear(rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader) -> list[LinearProbe]:
-    """Fit the linear probes of the rivals on the responses on which the companions are trained.
+    """Fit the linear probes of the rivals on the rollouts of `read_experience` on which the companions are trained.
 
-    Args:
-        rivals: Names of the rivals.
-        rollouts: Table from `cocal.methods.recalibration.confidences.read_experience`.
-        features: Feature store whose row k belongs to rollout k.
+    Row k of the features belongs to rollout k.
 
     Raises:
         ContractError: if no response is left for training or for validation.
@@ -212,12 +201,8 @@ def check_companions(
 def scores_of_rollouts(
     scorer: Scorer, rollouts: pd.DataFrame, features: FeatureReader | None
 ) -> dict[Estimator, np.ndarray]:
-    """Scores of rollouts, float64 (n,) each; those of hidden states are NaN outside the held-out part.
-
-    Args:
-        scorer: What gives the scores.
-        rollouts: Table from `read_experience`, with answer_class if a rival needs it.
-        features: Feature store whose row k belongs to rollout k, if a rival reads them.
+    """Scores of the rollouts of `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
+    held-out part. Row k of the features, if a rival reads them, belongs to rollout k; answer_class is there if needed.
     """
     found = scorer.of_table(rollouts)
     if features is not None:
@@ -234,10 +219,7 @@ def predict_rivals(
     samples: Mapping[str, int],
     responses: Path,
     features: Path | None,
-    *,
-    backbone: str,
-    algorithm: str,
-    step: int,
+    checkpoint: Checkpoint,
 ) -> pd.DataFrame:
     """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator.
 
@@ -247,9 +229,7 @@ def predict_rivals(
         samples: Number of evaluated responses per question, by question set.
         responses: Folder of the checkpoint's responses ({set}.parquet).
         features: Folder of their features ({set}.zarr), if a rival reads them.
-        backbone: Name of the backbone.
-        algorithm: Algorithm that trained the policy.
-        step: Rollout step of the checkpoint.
+        checkpoint: The policy.
 
     Returns:
         Table in the contract PREDICTIONS whose methods are named by `cocal.study.rivals.named`. A score without a
@@ -262,14 +242,14 @@ def predict_rivals(
     def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
         for dataset, count in samples.items():
             columns = ["mean_logprob", "logprobs", "confidence", "answer_class"]
-            given = read_responses(responses, dataset, count, step, columns)
+            given = read_responses(responses, dataset, count, checkpoint.step, columns)
             for rival, scores in _scores(scorer, given, count, features).items():
                 for calibration in CALIBRATIONS:
                     raw = calibration == "raw"
                     values = scores if raw else fits.apply(rival.method, rival.seed, calibration, scores)
                     yield given, rival._replace(method=named(rival.method, calibration)), values
 
-    return predictions_of(estimated(), backbone=backbone, algorithm=algorithm, step=step)
+    return predictions_of(estimated(), checkpoint)
 
 
 def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None) -> dict[Estimator, np.ndarray]:

@@ -187,12 +187,6 @@ class Responses(Model):
     digest: str
     """Digest of their response ids, in order."""
 
-    @classmethod
-    def of(cls, rollouts: pd.DataFrame) -> "Responses":
-        """Those of a table with the columns response_id and question."""
-        ids = rollouts["response_id"].tolist()
-        return cls(responses=len(ids), questions=rollouts["question"].nunique(), digest=digest(ids))
-
 
 class Fit(Model):
     """The calibrators of one rival and companion's seed."""
@@ -221,10 +215,8 @@ class Fits(Model):
 
     def apply(self, rival: str, seed: int, calibration: Calibration, scores: np.ndarray) -> np.ndarray:
         """The calibrated confidences of scores, float64 (n,); NaN if no response had a score to learn from."""
-        for fit in self.fits:
-            if (fit.rival, fit.seed) == (rival, seed):
-                return fit.calibrators[calibration].apply(scores)
-        return np.full(len(scores), np.nan)
+        fits = [fit for fit in self.fits if (fit.rival, fit.seed) == (rival, seed)]
+        return fits[0].calibrators[calibration].apply(scores) if fits else np.full(len(scores), np.nan)
 
 
 def part_of(rival: str) -> Part:
@@ -246,8 +238,11 @@ def fit_rivals(
         scores: float64 (n,) for each rival and companion: the scores of the rollouts, NaN where there is none.
         linear: The linear probes that gave scores.
     """
-    parts = {name: rollouts[rollouts["part"] == name] for name in ("training", "held out")}
-    fits = []
+    parts, fits = {}, []
+    for name in ("training", "held out"):
+        rows = rollouts[rollouts["part"] == name]
+        ids = rows["response_id"].tolist()
+        parts[name] = Responses(responses=len(ids), questions=rows["question"].nunique(), digest=digest(ids))
     for rival, values in scores.items():
         part = part_of(rival.method)
         rows = (rollouts["part"] == part).to_numpy() & ~np.isnan(values)
@@ -266,7 +261,7 @@ def fit_rivals(
     return Fits(
         steps=int(rollouts["step"].max()),
         linear=tuple(linear),
-        parts={name: Responses.of(rows) for name, rows in parts.items()},
+        parts=parts,
         fits=tuple(fits),
     )
 
