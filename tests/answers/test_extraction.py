@@ -1,8 +1,6 @@
 """Answers and confidences are read from responses, also from hostile text."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cocal.answers.extraction import confidence_span, extract_answer, parse_confidence
 
@@ -105,11 +103,6 @@ def test_invalid_confidence_is_none_never_a_default(stated):
 )
 def test_which_statement_counts(text, value):
     assert parse_confidence(text) == value
-
-
-@given(st.integers(0, 10_000))
-def test_every_decimal_share_is_read_back(thousandths):
-    assert parse_confidence(f"CONFIDENCE: {thousandths / 10_000:.4f}") == thousandths / 10_000
 
 
 def test_span_runs_from_the_last_statement_to_the_end():

@@ -204,18 +204,9 @@ def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
 def test_an_evaluation_question_among_the_training_questions_is_refused(done, text):
     evaluated = questions_of(done.responses)
     evaluated.loc[2, "question"] = text
-    with pytest.raises(ContractError, match=r"would learn from responses to 1 question\(s\).*'q2' of sums"):
+    said = r"would learn from responses to 1 question\(s\).*'q2' of sums.*`sources: {overlap: exclude}`"
+    with pytest.raises(ContractError, match=said):
         experience_of(done, evaluated)
-
-
-def test_the_command_writes_nothing_where_an_evaluation_question_leaks(tmp_path, capsys):
-    leaking = small_study(tmp_path)
-    leaking.run.questions.loc[7, "question"] = "How much is q2?"
-    leaking.write()
-    assert main(leaking.command()) == 2
-    assert "sources: {overlap: exclude}" in capsys.readouterr().err
-    assert not (leaking.folder / "out.parquet").exists()
-    assert not (leaking.folder / "calibrators.json").exists()
 
 
 def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
@@ -227,20 +218,12 @@ def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts
 # The command
 
 
-def test_the_command_scores_every_rival_in_three_ways(done):
-    table = done.predictions()
-    assert set(table["method"]) == {named(rival, how) for rival in OF_GRPO for how in CALIBRATIONS}
-    for method, found in table.groupby("method")["seed"].unique().items():
-        seeded = RIVALS[method.partition("+")[0]].reader in ("rollouts", "one-layer")
-        assert set(found) == ({*SETTINGS.seeds} if seeded else {-1}), method
-    assert table["valid"].all()
-    truncated = done.responses[(done.responses["sample"] < SAMPLES) & done.responses["truncated"]]
-    assert set(truncated["response_id"]) <= set(table["response_id"]), "truncated responses stay in evaluation"
-
-
 def test_every_score_is_that_of_its_name(done, rollouts):
     table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
     evaluated = done.responses[done.responses["sample"] < SAMPLES]
+    assert set(table["method"]) == {named(rival, how) for rival in OF_GRPO for how in CALIBRATIONS}
+    assert table["valid"].all()
+    assert evaluated["truncated"].any(), "truncated responses stay in evaluation"
     raw = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
     np.testing.assert_array_equal(raw["token-probability", -1], np.exp(evaluated["mean_logprob"]))
     np.testing.assert_allclose(raw["length", -1], 1 / evaluated["length"])

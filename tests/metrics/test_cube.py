@@ -117,18 +117,6 @@ def test_macro_averages_are_unweighted_and_absent_when_a_dataset_is_missing():
     assert int(more["n"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "defined"),
-    [({"confidence": np.nan, "valid": False}, [True, False, False, False]), ({"correct": True}, [True] * 3 + [False])],
-)
-def test_what_the_responses_do_not_define_is_absent(changes, defined):
-    one = cell(metric_cube(rows("verbal", **changes), QUICK), "verbal")
-    assert int(one["n"]) == 40
-    assert int(one["n_valid"]) == 40 * float(one["valid_rate"]) == (0 if "valid" in changes else 40)
-    for name in ("value", "lower", "upper"):
-        assert one[name].notnull().values.tolist() == defined
-
-
 # Intervals
 
 

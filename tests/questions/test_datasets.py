@@ -75,16 +75,6 @@ def test_sets_are_as_distributed_unless_corrections_are_asked_for(name, count):
 
 
 @needs_raw
-def test_questions_of_training_are_unique_by_text_and_accept_every_answer_of_the_source():
-    rows = questions("deepscaler-dcpo")
-    assert len({row.question for row in rows}) == len(rows)
-    several = {row.question: {row.answer, *row.aliases} for row in questions("deepscaler-union") if row.aliases}
-    assert len(several) == 126
-    assert {"45", "413.5", "\\frac{90}{11}"} in several.values()
-    assert not any("within \\boxed" in row.question for row in rows)
-
-
-@needs_raw
 def test_questions_of_evaluation_that_read_alike_stay_apart():
     """PopQA asks about two men named Will Smith."""
     rows = questions("popqa")

@@ -1,4 +1,4 @@
-r"""What a response states: its final answer and its verbalised confidence, and the tokens that hold them.
+r"""The statements of a response: its final answer, its verbalised confidence, and the tokens that hold them.
 
 A statement of the confidence is the upper-case word CONFIDENCE with a colon (ASCII or full-width; formats of Verbal,
 RLCR and DCPO, appendix B). The last one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens

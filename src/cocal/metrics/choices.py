@@ -107,20 +107,19 @@ _START = 4
 """Every fourth candidate starts a sequence, and so does the last."""
 
 
-def candidates(confidence: np.ndarray, count: int = CANDIDATES) -> np.ndarray:
+def candidates(confidence: np.ndarray) -> np.ndarray:
     """Thresholds that equal shares of some questions reach.
 
     Args:
         confidence: float64 (n,) in [0, 1], confidence of each question's response; NaN where there is none, and the
             question is never answered.
-        count: Largest number of thresholds.
 
     Returns:
-        float64 (m,), falling, each one of the confidences; m is below `count` where confidences are few or tie, and 0
-        without any.
+        float64 (m,), falling, each one of the confidences; m is below `CANDIDATES` where confidences are few or tie,
+        and 0 without any.
     """
     valid = np.sort(confidence[~np.isnan(confidence)])[::-1]
-    places = -(-len(valid) * np.arange(1, count + 1) // count) - 1  # rounded up
+    places = -(-len(valid) * np.arange(1, CANDIDATES + 1) // CANDIDATES) - 1  # rounded up
     return np.unique(valid[places])[::-1] if len(valid) else valid
 
 
@@ -169,8 +168,7 @@ def tried(
     Args:
         confidence: float64 [seeds, q], confidence of each question's response by each of several companions.
         correct: bool (q,), whether that response is correct.
-        max_risk: See `certified`.
-        delta: See `certified`.
+        max_risk, delta: See `certified`.
         splits: Number of random splits.
         generator: Random generator that draws the splits.
 

@@ -32,7 +32,6 @@ class Fact:
         steps: The chain of facts that leads to the answer, each as a sentence.
         relation: Relation that the question asks for.
         hops: Length of the chain.
-        person: Rank of the person that the chain starts at; 0 is the most popular.
     """
 
     question: str
@@ -40,7 +39,6 @@ class Fact:
     steps: tuple[str, ...]
     relation: str
     hops: int
-    person: int
 
 
 class World:
@@ -89,7 +87,7 @@ class World:
         answer = self.facts[relation][self._rank[name]]
         steps.append(_STATEMENTS[relation].format(name=name, answer=answer))
         question = _QUESTIONS[relation].format(name=described)
-        return Fact(question, answer, tuple(steps), relation, hops, person)
+        return Fact(question, answer, tuple(steps), relation, hops)
 
 
 _STATEMENTS = {

@@ -1,4 +1,4 @@
-"""What recalibration reads and makes: the rollouts to learn from, the rivals' scores, and their confidences.
+"""The data of recalibration: the rollouts to learn from, the rivals' scores, and their confidences.
 
 Calibrators learn from the rows of the companions, and never from an evaluation question.
 """
