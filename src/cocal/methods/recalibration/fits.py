@@ -187,6 +187,12 @@ class Responses(Model):
     digest: str
     """Digest of their response ids, in order."""
 
+    @classmethod
+    def of(cls, rollouts: pd.DataFrame) -> "Responses":
+        """Those of a table with the columns response_id and question."""
+        ids = rollouts["response_id"].tolist()
+        return cls(responses=len(ids), questions=rollouts["question"].nunique(), digest=digest(ids))
+
 
 class Fit(Model):
     """The calibrators of one rival and companion's seed."""
@@ -238,11 +244,8 @@ def fit_rivals(
         scores: float64 (n,) for each rival and companion: the scores of the rollouts, NaN where there is none.
         linear: The linear probes that gave scores.
     """
-    parts, fits = {}, []
-    for name in ("training", "held out"):
-        rows = rollouts[rollouts["part"] == name]
-        ids = rows["response_id"].tolist()
-        parts[name] = Responses(responses=len(ids), questions=rows["question"].nunique(), digest=digest(ids))
+    parts = {name: Responses.of(rollouts[rollouts["part"] == name]) for name in ("training", "held out")}
+    fits = []
     for rival, values in scores.items():
         part = part_of(rival.method)
         rows = (rollouts["part"] == part).to_numpy() & ~np.isnan(values)
