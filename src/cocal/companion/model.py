@@ -4,8 +4,9 @@ Each member equals a plain PyTorch model with linear -> LayerNorm -> GELU -> dro
 sigmoid at the output (appendix A.1). Members share only the features, so the loss of one has no gradient in another.
 
 Hidden states have the shape (members, units, n), so that the first layer of all members is one large matrix product.
-Gradient steps (equation 4) are computed by autograd. Hand-written steps take 0.7 of the time at embedded widths; at
-paper widths they would save up to a sixth of it on a processor and nothing on a GPU (`benchmarks/companions.py`).
+Gradient steps (equation 4) are computed by autograd. Hand-written steps take 0.7 of the time at embedded widths. At
+paper widths they would save up to a sixth of it on a processor and nothing on a GPU (`benchmarks/companions.py`), and
+CUDA graphs are estimated to save less than the matrix products take; neither has been measured on a GPU.
 """
 
 import math

@@ -1,5 +1,7 @@
 """Gradient steps of stacked members, against plain PyTorch modules."""
 
+import importlib
+
 import pytest
 import torch
 from torch import nn
@@ -58,6 +60,17 @@ def test_gradients_of_every_parameter_are_those_of_the_member_alone(monkeypatch)
         for expected, found in zip(one.parameters(), parameters(model), strict=True):
             torch.testing.assert_close(found.grad[member], expected.grad, rtol=1e-4, atol=1e-6)
             assert expected.grad.abs().max() > 1e-4
+
+
+def test_the_peer_of_the_benchmark_takes_the_same_steps(repository, monkeypatch):
+    """At widths that are powers of two, to the last bit."""
+    monkeypatch.syspath_prepend(str(repository / "benchmarks"))
+    peer = importlib.import_module("written_out").WrittenOut
+    settings = SETTINGS.model_copy(update={"widths": (8, 4), "dropout": (0.5,)})
+    features, wanted = batch()
+    unequal = [(features[:10], wanted[:, :, :10]), (features[10:], wanted[:, :, 10:])] * 3
+    mine, other = (kind(build_model(settings, INPUTS), settings).run(unequal) for kind in (Training, peer))
+    assert torch.equal(mine, other)
 
 
 def test_steps_are_those_of_adam_with_the_settings_decay():
