@@ -12,8 +12,8 @@ from cocal.errors import ContractError
 from cocal.exhibits import decisions
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
-from cocal.metrics.abstention import candidates, certified
 from cocal.metrics.bootstrap import generator_for
+from cocal.metrics.choices import candidates, certified
 from decided import LAYOUT, METHODS, SETS, pool, predictions
 from exhibits_by_name import exhibits_by_name
 from smoke_study import CONFIG, ROOT

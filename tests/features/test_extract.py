@@ -2,7 +2,7 @@
 
 import pytest
 
-from cocal.answers.tokens import token_of
+from cocal.answers.extraction import token_of
 from cocal.cli import main
 from cocal.features.extract import task_length
 from cocal.features.store import open_features

@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as log_loss_of_sklearn
 
-from cocal.config.evaluation import MetricSettings
-from cocal.metrics.calibration import bin_index, evaluate
-from cocal.metrics.cube import metric_cube
-from cocal.metrics.proper import CLIP
-from cocal.metrics.scores import ALL, MOST, SCORES, scores
+from cocal.metrics.calibration import bin_index
+from cocal.metrics.scores import CLIP, MOST, SCORES, Smooth, scores
 from cocal.metrics.shown import BETTER
-from cocal.metrics.smooth import Smooth
 from drawn_responses import random_responses
-from sample_predictions import sample_predictions
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -218,18 +213,3 @@ def test_without_a_valid_confidence_no_score_is_defined():
     found = scores(np.full(3, np.nan), np.array([True, False, True]), 10)
     assert list(found) == list(SCORES)
     assert all(np.isnan(value) for value in found.values())
-
-
-def test_the_cube_holds_all_scores_with_intervals():
-    frame = sample_predictions("math500", methods=("verbal", "cocal-binary"))
-    cube = metric_cube(frame, MetricSettings(resamples=30), {"macro-one": ["math500"]}, metrics=ALL)
-    assert cube.indexes["metric"].tolist() == list(ALL)
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "math500", "method": "cocal-binary"}
-    one = cube.sel({**cell, "seed": "42"})
-    rows = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 42)]
-    confidence, valid, correct = (rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
-    expected = evaluate(confidence, valid, correct) | scores(confidence, correct, 10)
-    np.testing.assert_allclose(one["value"], [expected[name] for name in ALL], atol=1e-12)
-    assert (one["lower"] <= one["value"]).all()
-    assert (one["value"] <= one["upper"]).all()
-    assert (one["lower"] < one["upper"]).all()

@@ -10,8 +10,8 @@ from cocal.config.backbone import CorpusSettings, WordingSettings
 from cocal.config.data import QuestionSetsSettings
 from cocal.models.pretraining import CorpusWriter, Wording
 from cocal.questions.build import build_questions, normalised
-from cocal.questions.facts import World
 from cocal.questions.prompts import Prompts
+from cocal.questions.synthetic import World
 
 MATHEMATICS = {"label": "E", "role": "evaluation", "domain": "mathematics"}
 FACTS = {"label": "F", "role": "evaluation", "domain": "factual"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cocal.metrics.abstention import candidates, certified
+from cocal.metrics.choices import candidates, certified
 from cocal.own_policy.scored import Reading, read_scored
 from hand_rows import lines
 from own_rollouts import read_lines, run

@@ -20,7 +20,7 @@ from cocal.own_policy import evaluation
 from cocal.own_policy.saved import About
 from cocal.own_policy.scored import Reading, read_scored
 from cocal.own_policy.scoring import Wanted, check
-from cocal.questions.files import load_files
+from cocal.questions.loaders import load_files
 from cocal.store import parquet, read_frame, rows
 from cocal.store.contracts import JUDGEMENTS, RESPONSES
 from cocal.store.rows import entries

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from cocal.answers.confidence import parse_confidence
 from cocal.answers.equivalence import Verifier
+from cocal.answers.extraction import parse_confidence
 from cocal.answers.judge import Verdicts
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from cocal.companion.latency import SingleMember
-from cocal.companion.model import matmul_precision
-from cocal.companion.training import Dropout
+from cocal.companion.model import Dropout, matmul_precision
 from cocal.config.policy import PolicySettings
 from cocal.features.forward import score
 from cocal.models.loading import load_policy

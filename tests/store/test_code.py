@@ -115,13 +115,13 @@ TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
 """Jobs that write a table of rows."""
 THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
 CHANGES = {
-    "questions": ("questions/mathematics.py", "problem", {"questions", "overlap", "backbone"}),
+    "questions": ("questions/synthetic.py", "problem", {"questions", "overlap", "backbone"}),
     "answers": ("answers/normalise.py", "normalise_text", SAMPLES),
     "models": ("models/pretraining.py", "pretrain", {"backbone"}),
     "features": ("features/forward.py", "score", STATES),
     "generation": ("generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),
     "metrics": ("metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online"}),
-    "companion": ("companion/split.py", "in_validation", {*FITS, "recalibrate", "checks"}),
+    "companion": ("companion/supervision.py", "in_validation", {*FITS, "recalibrate", "checks"}),
     "companions inside a training": ("policy/learner.py", "OnlineLearner", set()),
     "one method": ("methods/p_true.py", "estimate", {"predictions"}),
     "checks": ("checks/companions.py", "check_disjoint", {"checks"}),

@@ -9,7 +9,7 @@ import pandas as pd
 from cocal.checks.companions import Fit
 from cocal.checks.tables import read_table
 from cocal.cli import main
-from cocal.companion.split import in_validation
+from cocal.companion.supervision import in_validation
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from companion_run import GROUP, SETTINGS, Run, small_run

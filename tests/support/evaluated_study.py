@@ -10,7 +10,7 @@ from cocal.config.evaluation import CompanionSettings, EstimatorSettings
 from cocal.config.methods import METHODS
 from cocal.features.store import create_features
 from cocal.methods.companion_scores import load_experiences
-from cocal.methods.predictions import predict
+from cocal.methods.predictions import Checkpoint, predict
 from cocal.methods.responses import EvaluationSets, Inputs
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
@@ -149,7 +149,7 @@ class EvaluatedStudy:
                 {e: [write_companions(self.folder / e, experience=e)] for e in ORDERS}
             )
         inputs = Inputs(self.estimators, POOL, **given)
-        table = predict(names, sets, folders, inputs, backbone="tiny", algorithm=self.algorithm, step=STEP)
+        table = predict(names, sets, folders, inputs, Checkpoint("tiny", self.algorithm, STEP))
         return PREDICTIONS.check(table, "test")
 
     def evaluated(self):

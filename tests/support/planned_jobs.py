@@ -14,7 +14,7 @@ from cocal.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal.exhibits.base.registry import exhibit_code, exhibits_of
 from cocal.generation.judge_prompts import JudgePrompts
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.questions.files import counted
+from cocal.questions.loaders import counted
 from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.study import results

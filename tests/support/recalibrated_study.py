@@ -12,7 +12,7 @@ from cocal.features.store import create_features
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 from cocal.study.rivals import RIVALS
-from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, small_run
+from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run
 from evaluated_study import POOL, SAMPLES, responses
 
 ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
@@ -71,20 +71,8 @@ class Recalibrated:
 
 
 def questions_of(frame: pd.DataFrame) -> pd.DataFrame:
-    ids = frame["question_id"].unique()
-    return pd.DataFrame(
-        {
-            "dataset": "sums",
-            "question_id": ids,
-            "question": [f"How much is {name}?" for name in ids],
-            "answer": "1",
-            "aliases": [[] for _ in ids],
-            "domain": "mathematics",
-            "split": "evaluation",
-            "subject": "sums",
-            "level": 0,
-        }
-    )
+    texts = {name: f"How much is {name}?" for name in frame["question_id"].unique()}
+    return question_table(texts, dataset="sums", split="evaluation")
 
 
 def small_study(folder: Path) -> Recalibrated:

@@ -13,7 +13,7 @@ from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
 from cocal.generation.judge_prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.questions.files import counted
+from cocal.questions.loaders import counted
 from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.resources.durations import seconds_by_rule

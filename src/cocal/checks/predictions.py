@@ -13,7 +13,7 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.methods.predictions import check_shared_responses, on_fixed_responses
 from cocal.methods.responses import Estimator
-from cocal.metrics.quality import rates_of, shortfalls
+from cocal.metrics.cells import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.comparisons import PlannedPredictions
@@ -140,7 +140,7 @@ def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: st
     """Compare the quality rates of each method and set with their floors; log a warning for each rate below its floor.
 
     Returns:
-        For each policy, method and question set, the rates of `cocal.metrics.quality.RATES` that apply and, under the
+        For each policy, method and question set, the rates of `cocal.metrics.cells.RATES` that apply and, under the
         key "below", the floors that are not reached.
     """
     looked_at = []

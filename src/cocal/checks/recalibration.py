@@ -9,7 +9,7 @@ import pandas as pd
 from cocal.checks.predictions import read_predictions
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.methods.recalibration.experience import parts_of, refuse_evaluated
+from cocal.methods.recalibration.confidences import parts_of, refuse_evaluated
 from cocal.methods.recalibration.fits import Fits, Responses, part_of
 from cocal.methods.responses import Estimator
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named

@@ -17,7 +17,7 @@ from cocal.checks.companions import (
 from cocal.checks.predictions import check_fixed_responses, check_plan, check_quality, check_seeds, check_sources
 from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps, count_verdicts
 from cocal.companion.spec import Experience
-from cocal.companion.split import in_validation
+from cocal.companion.supervision import in_validation
 from cocal.config.evaluation import CompanionSettings, QualitySettings
 from cocal.errors import ContractError
 from cocal.study.comparisons import PlannedPredictions

@@ -9,7 +9,7 @@ from cocal.config.judge import JudgeChoice
 from cocal.generation.evaluation import Evaluated, judge_set, judge_sets, sample_sets
 from cocal.generation.judge import Judging
 from cocal.models.loading import fingerprint
-from cocal.questions.identity import golds_digest, texts_digest
+from cocal.questions.build import golds_digest, texts_digest
 from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame, read_provenance, write_frame

@@ -9,8 +9,8 @@ from cocal.config.data import FactsWorldSettings
 from cocal.errors import ConfigError
 from cocal.models.importing import download, import_checkpoint
 from cocal.models.pretraining import CorpusWriter, pretrain
-from cocal.questions.facts import World
 from cocal.questions.prompts import Prompts
+from cocal.questions.synthetic import World
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS

@@ -8,9 +8,8 @@ import pandas as pd
 
 from cocal.companion.companions import load_companions, log_best, write_companions
 from cocal.companion.fit import fit_companions
-from cocal.companion.prequential import replayed
 from cocal.companion.spec import ORDERS
-from cocal.companion.stepwise import OnlineCompanions, learn_online
+from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
 from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
 from cocal.config import ConfigError, parse_settings
 from cocal.config.evaluation import CompanionSettings

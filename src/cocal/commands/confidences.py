@@ -21,15 +21,16 @@ from cocal.config.evaluation import CompanionSettings, EstimatorSettings, Qualit
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
-from cocal.methods.predictions import predict
+from cocal.methods.predictions import Checkpoint, predict
 from cocal.methods.recalibration.confidences import (
     Scorer,
     check_companions,
     fit_linear,
     predict_rivals,
+    read_experience,
     scores_of_rollouts,
+    with_classes,
 )
-from cocal.methods.recalibration.experience import read_experience, with_classes
 from cocal.methods.recalibration.fits import fit_rivals, read_fits
 from cocal.methods.responses import EvaluationSets, Inputs
 from cocal.runtime.machine import fix_threads
@@ -77,7 +78,7 @@ def run_predictions(options: argparse.Namespace) -> None:
         fix_threads()
         loaded = load_experiences(companions)
     inputs = Inputs(settings, options.pool, features, loaded)
-    table = predict(names, sets, responses, inputs, **cell)
+    table = predict(names, sets, responses, inputs, Checkpoint(**cell))
     write_frame(options.output, table, PREDICTIONS, attributes)
     logging.info("%s: %d rows", options.output, len(table))
 
@@ -142,7 +143,7 @@ def run_recalibrate(options: argparse.Namespace) -> None:
         linear = fit_linear(options.rivals, rollouts, states)
     scorer = Scorer(options.rivals, settings, companions, linear, options.pool)
     fits = fit_rivals(rollouts, scores_of_rollouts(scorer, rollouts, states), linear)
-    table = predict_rivals(scorer, fits, samples, options.responses, options.features, **cell)
+    table = predict_rivals(scorer, fits, samples, options.responses, options.features, Checkpoint(**cell))
     for path, write, content in (
         (options.output_calibrators, write_document, [fits.model_dump(mode="json")]),
         (options.output, write_frame, [table, PREDICTIONS]),

@@ -6,8 +6,7 @@ import logging
 from cocal.config import parse_settings
 from cocal.config.data import QuestionSetsSettings
 from cocal.questions.build import build_questions
-from cocal.questions.files import load_files
-from cocal.questions.loaders import load_registered
+from cocal.questions.loaders import load_files, load_registered
 from cocal.questions.overlap import excluded_or_kept, settle
 from cocal.questions.registry import Registry
 from cocal.questions.sources import fetch

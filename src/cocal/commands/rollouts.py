@@ -20,7 +20,7 @@ from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
 from cocal.policy.schedule import asked_questions, question_schedule
-from cocal.questions.identity import questions_digests
+from cocal.questions.build import questions_digests
 from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame

@@ -11,8 +11,7 @@ from cocal.config.evaluation import MetricSettings
 from cocal.config.load import validate
 from cocal.errors import ConfigError
 from cocal.integrations.lines import NEEDED
-from cocal.metrics.abstention import fewest_questions
-from cocal.metrics.choices import best_of_n
+from cocal.metrics.choices import best_of_n, fewest_questions
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.own_policy.evaluation import NAMES, read, report
 from cocal.own_policy.scored import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from cocal.commands.catalogue import STAGES, listing
 from cocal.config import load_study, parse_settings
 from cocal.config.schema import study_schema
-from cocal.questions.files import counted
+from cocal.questions.loaders import counted
 from cocal.resources.estimate import Assumptions
 from cocal.resources.forecast import assumptions_listed, forecast, jobs_left
 from cocal.resources.outlook import outlook

@@ -11,7 +11,7 @@ from cocal.models.loading import fingerprint
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs
 from cocal.policy.train import train_policy
-from cocal.questions.identity import questions_digests
+from cocal.questions.build import questions_digests
 from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame

@@ -59,7 +59,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     Returns:
         Columns source_step (rollout steps that the companion learnt from), step (of the policy), metric (ece,
         auroc), value (mean over the seeds), lower, upper (bootstrap interval over the questions), n, those
-        of `cocal.metrics.quality.RATES`, seed_sd; in the order of source steps, steps, metrics.
+        of `cocal.metrics.cells.RATES`, seed_sd; in the order of source steps, steps, metrics.
 
     Raises:
         ConfigError: if the layout has several methods.

@@ -23,9 +23,8 @@ from cocal.exhibits.base.layouts import Labelled, MethodsLayout, of_main
 from cocal.exhibits.typesetting.blocks import marks, method_labels, metric_block
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, said
-from cocal.metrics.abstention import tried
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
-from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, vote
+from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, tried, vote
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.study.plan import domains_of, final_methods
 from cocal.study.results import predictions_file, responses_file

@@ -92,7 +92,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
 
     Returns:
         Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
-        over the questions), n, those of `cocal.metrics.quality.RATES`, seed_sd (standard deviation of the macro
+        over the questions), n, those of `cocal.metrics.cells.RATES`, seed_sd (standard deviation of the macro
         average over the seeds), final (bool: the backbone's last layer) and level_with_best (bool: its interval
         overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in
         the order of the backbones, layers, metrics.

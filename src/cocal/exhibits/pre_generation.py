@@ -57,7 +57,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
     Returns:
         Columns domain, method, metric (ece, auroc), value, lower, upper, n, those of
-        `cocal.metrics.quality.RATES`, seed_sd.
+        `cocal.metrics.cells.RATES`, seed_sd.
 
     Raises:
         ContractError: if the cube lacks a method or a domain.

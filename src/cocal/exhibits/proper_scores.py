@@ -77,7 +77,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
         metrics: Metric cube (`cocal.metrics.cube`) with all of `cocal.metrics.scores.SCORES`.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the
+        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.cells.RATES`, seed_sd, in the
         order of the domains, of which the macro average comes last, then the methods, then the scores.
 
     Raises:

@@ -84,7 +84,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
     Returns:
         Columns dataset, method (name of the rival and of what was done to it), rival, calibration, metric, value,
-        lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the order of the domains, of which the
+        lower, upper, n, those of `cocal.metrics.cells.RATES`, seed_sd, in the order of the domains, of which the
         macro average comes last, then of the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
 
     Raises:

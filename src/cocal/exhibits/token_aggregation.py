@@ -76,7 +76,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
 
     Returns:
         Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, those of
-        `cocal.metrics.quality.RATES`, seed_sd.
+        `cocal.metrics.cells.RATES`, seed_sd.
 
     Raises:
         ContractError: if a backbone has no cube, or its cube lacks a pooling at the backbone's layer.

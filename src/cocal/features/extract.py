@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from cocal.answers.confidence import confidence_span
-from cocal.answers.tokens import token_of
+from cocal.answers.extraction import confidence_span, token_of
 from cocal.config.evaluation import FeatureSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers, score

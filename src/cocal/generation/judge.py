@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.equivalence import Verifier
-from cocal.answers.judge import LONGEST, ExactMatch, Judge, Verdicts, exact_form
-from cocal.answers.partition import Rows, decided_rows, forms_of
+from cocal.answers.judge import LONGEST, ExactMatch, Judge, Rows, Verdicts, decided_rows, exact_form, forms_of
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.judge import JudgeSettings, LlmJudgeSettings
 from cocal.errors import ConfigError, ContractError

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from cocal.answers.confidence import parse_confidence
-from cocal.answers.extraction import extract_answer
+from cocal.answers.extraction import extract_answer, parse_confidence
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Completion, Engine, Sampling

@@ -15,9 +15,8 @@ from cocal.config.backbone import ArchitectureSettings, CorpusSettings, Pretrain
 from cocal.models.attention import GROUPED
 from cocal.models.text import Tokens, batches_of_tokens, chat_ids
 from cocal.questions.build import normalised
-from cocal.questions.facts import RELATIONS, World
-from cocal.questions.mathematics import Problem, problem, wrong_solution
 from cocal.questions.prompts import Prompts
+from cocal.questions.synthetic import RELATIONS, Problem, World, problem, wrong_solution
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
 

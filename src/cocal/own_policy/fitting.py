@@ -14,7 +14,7 @@ import pandas as pd
 
 from cocal.companion.companions import Companions
 from cocal.companion.fit import fit_companions
-from cocal.companion.split import in_validation
+from cocal.companion.supervision import in_validation
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.extract import pooled_states

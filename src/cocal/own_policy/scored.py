@@ -14,9 +14,8 @@ from cocal.answers.judge import ExactMatch
 from cocal.config.evaluation import MetricSettings, VerifierSettings
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
-from cocal.metrics.abstention import candidates, certified
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
-from cocal.metrics.choices import best_of_n, first, vote
+from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
 from cocal.store import atomic_path
 from cocal.store.rows import entries, extended
 
@@ -233,7 +232,7 @@ def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: Metric
 
 
 def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
-    """The confidence from which on questions are answered (`cocal.metrics.abstention`); None if none is certified.
+    """The confidence from which on questions are answered (`cocal.metrics.choices`); None if none is certified.
 
     The most confident response to each question is the one that would be given, in both files.
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cocal.answers.confidence import confidence_span
-from cocal.answers.tokens import token_of
+from cocal.answers.extraction import confidence_span, token_of
 from cocal.config.policy import Algorithm, PolicySettings
 
 PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}

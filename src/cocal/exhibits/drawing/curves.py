@@ -47,7 +47,7 @@ def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFI
 
     Returns:
         Columns step or source_step, method, metric, value, lower, upper (bootstrap interval over the questions), n,
-        those of `cocal.metrics.quality.RATES`, seed_sd (standard deviation of the macro average over the seeds); in the
+        those of `cocal.metrics.cells.RATES`, seed_sd (standard deviation of the macro average over the seeds); in the
         order of the steps, the methods, then the metrics.
 
     Raises:

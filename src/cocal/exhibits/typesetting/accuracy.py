@@ -117,7 +117,7 @@ def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
     """Return the numbers of the table, one per row; methods with seeds are averaged over them.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the
+        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.cells.RATES`, seed_sd, in the
         order of the layout's columns, then its methods, then the metrics.
 
     Raises:

@@ -11,7 +11,7 @@ from cocal.config.methods import METHODS
 from cocal.exhibits.base.layouts import Labelled
 from cocal.exhibits.typesetting.grid import Block, Cell, Group, Head, Mark, Row
 from cocal.exhibits.typesetting.numbers import HEADS
-from cocal.metrics.quality import RESTS_ON
+from cocal.metrics.cells import RESTS_ON
 from cocal.metrics.shown import BETTER, UNDEFINED, Better, metric_text
 
 PAIR = ("ece", "auroc")

@@ -9,7 +9,7 @@ from cocal.exhibits.base.layouts import Labelled
 from cocal.exhibits.typesetting.blocks import method_labels, metric_block
 from cocal.exhibits.typesetting.grid import Block, Cell
 from cocal.exhibits.typesetting.wording import DOUBTFUL
-from cocal.metrics.quality import RATES, shortfalls
+from cocal.metrics.cells import RATES, shortfalls
 from cocal.metrics.shown import metric_text
 
 _HEADS = {
