@@ -9,7 +9,7 @@ from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
-from cocal.exhibits.typesetting.blocks import marks
+from cocal.exhibits.typesetting.grid import marks
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube

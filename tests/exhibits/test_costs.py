@@ -9,7 +9,7 @@ from cocal.config.engine import EngineChoice
 from cocal.errors import ContractError
 from cocal.exhibits import cost, time_to_confidence
 from cocal.exhibits.typesetting.latex import latex
-from cocal.exhibits.typesetting.numbers import LONG, SHORT, ratios, times
+from cocal.exhibits.typesetting.wording import LONG, SHORT, ratios, times
 from cocal.study.costs import Cost
 from sample_tables import CPU, GPU, cost_layout, costs, latency, paper_study, times_layout
 

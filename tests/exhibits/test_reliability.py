@@ -11,8 +11,7 @@ from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.exhibits.drawing import reliability
-from cocal.exhibits.drawing.bins import FEW, plot_reliability
-from cocal.exhibits.drawing.reliability import ReliabilityLayout
+from cocal.exhibits.drawing.reliability import FEW, ReliabilityLayout, plot_reliability
 from cocal.exhibits.drawing.style import (
     BACKBONE_COLOURS,
     PAGE_HEIGHT,

@@ -4,7 +4,7 @@ import xarray as xr
 
 from cocal.config.study import Study
 from cocal.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
-from cocal.exhibits.base.layouts import CurvesLayout
+from cocal.exhibits.base.exhibit import CurvesLayout
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal.study.costs import Cost, Latency
 from coded_inputs import coded_cube

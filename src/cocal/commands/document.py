@@ -3,7 +3,7 @@
 import argparse
 import logging
 
-from cocal.exhibits.typesetting.document import document
+from cocal.exhibits.typesetting.latex import document
 from cocal.store import write_text
 
 

@@ -4,8 +4,8 @@ import argparse
 import logging
 
 from cocal.errors import ConfigError, ContractError
-from cocal.exhibits.base.layouts import MATHEMATICS
-from cocal.exhibits.drawing.replications import draw
+from cocal.exhibits.base.exhibit import MATHEMATICS
+from cocal.exhibits.drawing.curves import draw_replicates
 from cocal.exhibits.drawing.style import paper_style, save_figure
 from cocal.metrics.shown import csv_text
 from cocal.store.atomic import write_text
@@ -39,6 +39,6 @@ def run(options: argparse.Namespace) -> None:
     if _MAIN in found:
         figure = options.output / "figures/replications.pdf"
         with paper_style():
-            save_figure(draw(found[_MAIN], MATHEMATICS), figure, {"study": studies[first]})
+            save_figure(draw_replicates(found[_MAIN], MATHEMATICS), figure, {"study": studies[first]})
     write_text(options.output / "gathered.json", gathered.model_dump_json(indent=1) + "\n")
     logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(studies), options.output)

@@ -9,23 +9,21 @@ from pydantic import AfterValidator, Field
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.evidence.comparisons import COMPARED, compare, final_key, with_holm
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import (
+from cocal.exhibits.base.exhibit import (
     FACTUAL,
     MATHEMATICS,
     Labelled,
     Labels,
     MethodsLayout,
     Step,
+    TableExhibit,
     distinct,
     labelled,
     of_main,
 )
 from cocal.exhibits.typesetting.accuracy import main_methods
-from cocal.exhibits.typesetting.blocks import method_groups, metric_block
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid
-from cocal.exhibits.typesetting.numbers import signed
-from cocal.exhibits.typesetting.wording import counted
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, method_groups, metric_block
+from cocal.exhibits.typesetting.wording import counted, signed
 from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages

@@ -9,9 +9,7 @@ from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.base.types import Axes, Cube, Figure
+from cocal.exhibits.base.exhibit import Axes, Cube, CurvesLayout, Figure, FigureExhibit, curves
 from cocal.exhibits.drawing.curves import (
     SEED_WHISKERS,
     logarithmic,

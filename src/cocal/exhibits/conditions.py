@@ -15,10 +15,19 @@ from cocal.config.methods import METHODS, MethodName
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.evidence.published import MACRO, METRICS, Published
-from cocal.exhibits.base.exhibit import PUBLISHED, TableExhibit
+from cocal.exhibits.base.exhibit import (
+    FACTUAL,
+    MATHEMATICS,
+    PUBLISHED,
+    BackboneLayout,
+    Cube,
+    Labelled,
+    Labels,
+    TableExhibit,
+    labelled,
+    of_main,
+)
 from cocal.exhibits.base.inputs import mean_cell
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, labelled, of_main
-from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.metrics.calibration import bin_index
 from cocal.metrics.cells import read_cell

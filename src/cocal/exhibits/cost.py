@@ -7,11 +7,9 @@ import pandas as pd
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import BackboneLayout, of_main
+from cocal.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_main
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.numbers import LONG, SHORT, times
-from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, listed, said
+from cocal.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
 from cocal.study.costs import Cost, Latency
 from cocal.study.plan import generated_set, has_methods
 from cocal.study.results import cost_file

@@ -7,10 +7,8 @@ import pandas as pd
 
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.exhibit import Axes, Colormap, Cube, CurvesLayout, Figure, FigureExhibit, curves
 from cocal.exhibits.base.inputs import mean_cell
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.base.types import Axes, Colormap, Cube, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
 from cocal.metrics.cells import read_cells

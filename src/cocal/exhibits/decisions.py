@@ -17,11 +17,9 @@ from cocal.config.evaluation import DecisionSettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.exhibit import Labelled, MethodsLayout, TableExhibit, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
-from cocal.exhibits.base.layouts import Labelled, MethodsLayout, of_main
-from cocal.exhibits.typesetting.blocks import marks, method_labels, metric_block
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row, marks, method_labels, metric_block
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, said
 from cocal.metrics.abstention import tried
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means

@@ -11,7 +11,7 @@ from cocal.config.data import RegisteredSettings
 from cocal.config.methods import METHODS
 from cocal.config.policy import PolicySettings
 from cocal.config.study import Study
-from cocal.exhibits.base import layouts
+from cocal.exhibits.base import exhibit
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.policy.objectives import GROUP_EPSILON
@@ -28,7 +28,7 @@ _CLASSES = {"exact-match": "Equal normal forms", "llm": "First that the judge fi
 _MISSING = {"zero": "0", "invalid": "No confidence"}
 
 
-class Layout(layouts.Layout):
+class Layout(exhibit.Layout):
     """The contents of the table, which is the study itself."""
 
     called: ClassVar[str] = "settings"
@@ -51,7 +51,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         position=40,
         caption="Hyperparameters as the configuration of the study has them (the table of appendix A), followed by "
         "those that the paper leaves open.",
-        layout=Layout(**layouts.origin(study), settings=study, wrong=wrong),
+        layout=Layout(**exhibit.origin(study), settings=study, wrong=wrong),
     )
 
 

@@ -9,11 +9,20 @@ from pydantic import AfterValidator, Field
 from cocal.config.base import Count, Name
 from cocal.config.methods import MethodName
 from cocal.config.study import Study
-from cocal.exhibits.base import layouts
-from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base import exhibit
+from cocal.exhibits.base.exhibit import (
+    MATHEMATICS,
+    Axes,
+    Cube,
+    Figure,
+    FigureExhibit,
+    Labelled,
+    Layers,
+    distinct,
+    macro_source,
+    origin,
+)
 from cocal.exhibits.base.inputs import cube_of, mean_cell
-from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Layers, distinct, macro_source, origin
-from cocal.exhibits.base.types import Axes, Cube, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
 from cocal.metrics.cells import read_cells
@@ -33,7 +42,7 @@ class LayeredBackbone(Labelled):
     """Zero-based block indices in rising order; the last is the final block, which companions read by default."""
 
 
-class Layout(layouts.Layout):
+class Layout(exhibit.Layout):
     """The contents of the figure, with one curve per backbone."""
 
     backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]

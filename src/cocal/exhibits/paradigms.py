@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.types import Axes, Figure
+from cocal.exhibits.base.exhibit import Axes, Figure, FigureExhibit
 from cocal.exhibits.drawing.diagrams import (
     SMALL,
     TASK,

@@ -6,12 +6,18 @@ import pandas as pd
 
 from cocal.config.base import Count
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.exhibit import (
+    FACTUAL,
+    MATHEMATICS,
+    BackboneLayout,
+    Cube,
+    Labelled,
+    Labels,
+    TableExhibit,
+    of_main,
+)
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, of_main
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
+from cocal.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
 from cocal.metrics.cells import read_cells
 from cocal.study.plan import has_methods

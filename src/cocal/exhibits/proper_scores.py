@@ -9,14 +9,21 @@ from pydantic import AfterValidator, Field
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.exhibit import (
+    FACTUAL,
+    MATHEMATICS,
+    Cube,
+    Labelled,
+    MethodsLayout,
+    Names,
+    Step,
+    TableExhibit,
+    distinct,
+    of_main,
+)
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, Labelled, MethodsLayout, Names, Step, distinct, of_main
-from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.accuracy import main_methods
-from cocal.exhibits.typesetting.blocks import method_groups, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
-from cocal.exhibits.typesetting.rates import doubts, short_rates
+from cocal.exhibits.typesetting.grid import Grid, doubts, method_groups, metric_block, ranked_cells, short_rates
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, counted, listed, said
 from cocal.metrics.cells import read_cells
 from cocal.metrics.scores import SCORES

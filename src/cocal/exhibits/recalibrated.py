@@ -8,13 +8,18 @@ from cocal.config.base import Count, Name
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.exhibit import (
+    FACTUAL,
+    MATHEMATICS,
+    BackboneLayout,
+    Cube,
+    Labelled,
+    Names,
+    TableExhibit,
+    of_main,
+)
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Names, of_main
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
-from cocal.exhibits.typesetting.rates import doubts, short_rates
+from cocal.exhibits.typesetting.grid import PAIR, Grid, doubts, metric_block, ranked_cells, short_rates
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, counted, said
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import UNDEFINED

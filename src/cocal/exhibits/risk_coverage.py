@@ -9,10 +9,8 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.exhibit import Axes, Figure, FigureExhibit, MethodsLayout, Names, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
-from cocal.exhibits.base.layouts import MethodsLayout, Names, of_main
-from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.curves import look_of, method_handles, panel_row
 from cocal.exhibits.drawing.style import INK
 from cocal.exhibits.typesetting.accuracy import main_methods

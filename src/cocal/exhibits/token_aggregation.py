@@ -8,13 +8,10 @@ from pydantic import AfterValidator, Field
 
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
-from cocal.exhibits.base import layouts
-from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base import exhibit
+from cocal.exhibits.base.exhibit import MATHEMATICS, Cube, Labelled, TableExhibit, distinct, origin
 from cocal.exhibits.base.inputs import cube_of, mean_cell, seeds_of
-from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
+from cocal.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
 from cocal.methods import cocal_binary
 from cocal.metrics.cells import read_cells
@@ -32,7 +29,7 @@ class AggregationBackbone(Labelled):
     """Zero-based index of its final block."""
 
 
-class Layout(layouts.Layout):
+class Layout(exhibit.Layout):
     """The contents of the table, with one pair of columns per backbone."""
 
     backbones: Annotated[tuple[AggregationBackbone, ...], Field(min_length=1), AfterValidator(distinct)]

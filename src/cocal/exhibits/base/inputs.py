@@ -13,9 +13,7 @@ from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
 from cocal.evidence.claims import read_claims
 from cocal.evidence.published import read_published
-from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES
-from cocal.exhibits.base.layouts import Layout
-from cocal.exhibits.base.types import Cube
+from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Cube, Layout
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples

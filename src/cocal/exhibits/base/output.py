@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cocal.exhibits.base.layouts import Layout
+from cocal.exhibits.base.exhibit import Layout
 from cocal.exhibits.drawing.style import paper_style, save_figure
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex

@@ -1,5 +1,6 @@
 """Rows of panels with curves over training steps, for the figures that show macro averages."""
 
+import re
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any
@@ -7,10 +8,9 @@ from typing import Any
 import pandas as pd
 
 from cocal.config.methods import METHODS
+from cocal.exhibits.base.exhibit import Artist, Axes, Cube, CurvesLayout, Figure, Line2D
 from cocal.exhibits.base.inputs import mean_cell
-from cocal.exhibits.base.layouts import CurvesLayout
-from cocal.exhibits.base.types import Artist, Axes, Cube, Figure, Line2D
-from cocal.exhibits.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH
 from cocal.metrics.cells import read_cells
 
 TITLES = {
@@ -240,3 +240,43 @@ def look_of(name: str) -> dict[str, str | float]:
     full = {"markeredgecolor": "white", "markeredgewidth": 0.4}
     look = {"color": colour, "marker": method.marker, "linewidth": 1.1, "markersize": 3.4}
     return look | (hollow if method.hollow else full)
+
+
+def draw_replicates(numbers: pd.DataFrame, dataset: str) -> Figure:
+    """Draw ECE and AUROC in every replicate of a study, methods one below another; a line marks the mean over them.
+
+    The points of a method stand a little apart, in the order of the replicates.
+
+    Args:
+        numbers: Spread of the main table (`cocal.study.replicates.spread`): the columns dataset, method, metric, mean,
+            and replicate_1, replicate_2 ...
+        dataset: Data set, or group of them, that is drawn.
+    """
+    from matplotlib.figure import Figure
+
+    replicates = [name for name in numbers if re.fullmatch(r"replicate_\d+", name)]
+    shown = numbers[numbers["dataset"] == dataset].set_index(["metric", "method"])
+    methods = list(dict.fromkeys(shown.index.get_level_values("method")))
+    names, right, between, below = 1.2, 0.08, 0.3, 0.36  # in inches
+    rows = 0.17 * len(methods)
+    height = 0.24 + rows + below
+    width = (TEXT_WIDTH - names - right - between) / 2
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    for place, metric in enumerate(CONFIDENCE_QUALITY):
+        left = names + place * (width + between)
+        ax = figure.add_axes((left / TEXT_WIDTH, below / height, width / TEXT_WIDTH, rows / height))
+        ax.set_title(TITLES[metric], pad=4)
+        for row, method in enumerate(methods):
+            values, colour = shown.loc[(metric, method), replicates].astype(float), METHODS[method].colour
+            apart = [0.3 * (k / max(len(replicates) - 1, 1) - 0.5) for k in range(len(replicates))]
+            ax.scatter(values, [row + a for a in apart], s=9, color=colour, linewidths=0, alpha=0.85, zorder=3)
+            ax.plot([shown.loc[(metric, method), "mean"]] * 2, [row - 0.36, row + 0.36], color=INK, linewidth=0.8)
+        ax.set_yticks(range(len(methods)), [METHODS[name].label for name in methods] if place == 0 else [])
+        ax.set_ylim(len(methods) - 0.5, -0.5)
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", linewidth=0.3, color="#dddddd", zorder=0)
+        ax.set_axisbelow(True)
+    points = f"One point for each of {len(replicates)} replicates, which differ in the seeds of the policies"
+    text = f"{points}; lines are means. Macro average of the mathematical sets."
+    figure.text(0.5, 0.04 / height, text, ha="center", va="bottom", **SMALL_PRINT)
+    return figure

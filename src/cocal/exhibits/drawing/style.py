@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cocal.exhibits.base.types import Figure
+from cocal.exhibits.base.exhibit import Figure
 from cocal.store import atomic_path
 from cocal.store.lineage import PARENTS
 

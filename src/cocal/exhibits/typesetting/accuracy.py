@@ -11,12 +11,18 @@ from cocal.config.base import Name
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS, MethodName
 from cocal.config.study import Study
+from cocal.exhibits.base.exhibit import MATHEMATICS, Cube, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
 from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import method_groups, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Block, Grid
-from cocal.exhibits.typesetting.rates import doubts, rate_block, short_rates
+from cocal.exhibits.typesetting.grid import (
+    Block,
+    Grid,
+    doubts,
+    method_groups,
+    metric_block,
+    ranked_cells,
+    rate_block,
+    short_rates,
+)
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, averaged, counted, said
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import read_cells

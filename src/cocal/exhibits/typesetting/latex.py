@@ -1,8 +1,11 @@
-"""Turns a grid into LaTeX, which needs the packages booktabs, multirow and graphicx."""
+"""Turns a grid into LaTeX, which needs the packages booktabs, multirow and graphicx; and the document of all tables."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from cocal.errors import ContractError
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark, Row
 from cocal.exhibits.typesetting.wording import DOUBTFUL
 
@@ -126,3 +129,27 @@ def _marked(text: str, mark: Mark | None) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
+
+
+def document(tables: Sequence[Path], output: Path) -> str:
+    r"""Return a document that \inputs the tables in order, each by its path from the folder of `output`.
+
+    Raises:
+        ContractError: if a table is missing.
+    """
+    for table in tables:
+        if not table.is_file():
+            raise ContractError(f"{table}: no such table; build it first")
+    inputs = [Path(os.path.relpath(table, output.parent)).as_posix() for table in tables]
+    return "\n".join(
+        [
+            "% needs pdflatex and these packages (Debian: texlive-latex-recommended, texlive-latex-extra)",
+            r"\documentclass{article}",
+            r"\usepackage[letterpaper,textwidth=5.5in,textheight=9in]{geometry}",
+            r"\usepackage{booktabs,multirow,graphicx}",
+            r"\begin{document}",
+            *(rf"\input{{{path}}}" for path in inputs),
+            r"\end{document}",
+            "",
+        ]
+    )
