@@ -10,9 +10,9 @@ from cocal.config.study import Study
 from cocal.evidence.claims import OF_THE_PAPER, Claim
 from cocal.evidence.predicates import FAILS, HOLDS, OPEN
 from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured
-from cocal.exhibits.base.exhibit import Axes, Figure, FigureExhibit
+from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
-from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal.study.plan import has_methods
 
 Layout = ClaimsLayout

@@ -9,7 +9,8 @@ from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import Axes, Cube, CurvesLayout, Figure, FigureExhibit, curves
+from cocal.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal.exhibits.base.inputs import Cube
 from cocal.exhibits.drawing.curves import (
     SEED_WHISKERS,
     logarithmic,
@@ -19,7 +20,7 @@ from cocal.exhibits.drawing.curves import (
     plot_prefixes,
     read_curves,
 )
-from cocal.exhibits.drawing.style import INK
+from cocal.exhibits.drawing.style import INK, Axes, Figure
 from cocal.study.plan import budget_prefixes, has_methods
 from cocal.study.results import companion_folder, metrics_file
 

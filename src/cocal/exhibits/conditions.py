@@ -20,14 +20,13 @@ from cocal.exhibits.base.exhibit import (
     MATHEMATICS,
     PUBLISHED,
     BackboneLayout,
-    Cube,
     Labelled,
     Labels,
     TableExhibit,
     labelled,
     of_main,
 )
-from cocal.exhibits.base.inputs import mean_cell
+from cocal.exhibits.base.inputs import Cube, mean_cell
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.metrics.calibration import bin_index
 from cocal.metrics.cells import read_cell

@@ -7,10 +7,10 @@ import pandas as pd
 
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.exhibits.base.exhibit import Axes, Colormap, Cube, CurvesLayout, Figure, FigureExhibit, curves
-from cocal.exhibits.base.inputs import mean_cell
+from cocal.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal.exhibits.base.inputs import Cube, mean_cell
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
-from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
+from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, Axes, Colormap, Figure
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER, metric_text
 from cocal.study.plan import has_methods

@@ -20,7 +20,7 @@ from cocal.errors import ContractError
 from cocal.exhibits.base.exhibit import Labelled, MethodsLayout, TableExhibit, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row, marks, method_labels, metric_block
-from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, said
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, averaged, said
 from cocal.metrics.abstention import tried
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
 from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, vote
@@ -37,7 +37,6 @@ MACRO = "macro"
 SENT = (0.2, 0.5)
 """Shares of the questions, those with the lowest confidences, that are sent elsewhere."""
 _ROUTING = ("cocal-pre-generation", "cocal-binary")
-_DOMAINS = {"mathematics": "Mathematics", "factual": "Factual QA"}
 _TITLES = {FIRST: "First response", MAJORITY: "Majority vote", ORACLE: "Any of the responses (oracle)"}
 
 
@@ -328,7 +327,8 @@ def _domain_block(
 ) -> Block:
     """A block with the same columns for each domain, below its number of questions."""
     questions = _questions(numbers)
-    domains = [Labelled(name=name, label=f"{_DOMAINS[name]}, {questions[name]:,} questions") for name in layout.domains]
+    titles_of = {name: f"{DOMAINS[f'macro-{name}']}, {questions[name]:,} questions" for name in layout.domains}
+    domains = [Labelled(name=name, label=label) for name, label in titles_of.items()]
     return metric_block(corner, domains, list(titles), [("", method_labels(methods))], cells, titles=titles)
 
 

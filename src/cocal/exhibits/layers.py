@@ -4,27 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from cocal.config.base import Count, Name
 from cocal.config.methods import MethodName
 from cocal.config.study import Study
 from cocal.exhibits.base import exhibit
-from cocal.exhibits.base.exhibit import (
-    MATHEMATICS,
-    Axes,
-    Cube,
-    Figure,
-    FigureExhibit,
-    Labelled,
-    Layers,
-    distinct,
-    macro_source,
-    origin,
-)
-from cocal.exhibits.base.inputs import cube_of, mean_cell
+from cocal.exhibits.base.exhibit import MATHEMATICS, Distinct, FigureExhibit, Labelled, Layers, macro_source, origin
+from cocal.exhibits.base.inputs import Cube, cube_of, mean_cell
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
-from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
+from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK, Axes, Figure
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER
 from cocal.study.plan import has_methods, layers_of
@@ -45,7 +34,7 @@ class LayeredBackbone(Labelled):
 class Layout(exhibit.Layout):
     """The contents of the figure, with one curve per backbone."""
 
-    backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]
+    backbones: Annotated[Distinct[LayeredBackbone], Field(max_length=2)]
     method: MethodName = "cocal-binary"
     """Companion method."""
     macro: Name = MATHEMATICS

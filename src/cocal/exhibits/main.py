@@ -10,7 +10,8 @@ import pandas as pd
 
 from cocal.config.study import Study
 from cocal.evidence.comparisons import COMPARED, separable_from_best
-from cocal.exhibits.base.exhibit import Cube, TableExhibit
+from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.inputs import Cube
 from cocal.exhibits.typesetting import accuracy
 from cocal.exhibits.typesetting.accuracy import CAPTION, AccuracyLayout, accuracy_layout, main_methods
 from cocal.exhibits.typesetting.grid import Cell, Grid, method_labels, metric_block

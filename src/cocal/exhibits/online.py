@@ -7,9 +7,9 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import Axes, Figure, FigureExhibit, MethodsLayout, Steps, of_backbone
+from cocal.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Steps, of_backbone
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
-from cocal.exhibits.drawing.style import INK
+from cocal.exhibits.drawing.style import INK, Axes, Figure
 from cocal.study.online import windows
 from cocal.study.plan import has_methods
 from cocal.study.results import online_file

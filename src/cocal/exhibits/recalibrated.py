@@ -8,19 +8,10 @@ from cocal.config.base import Count, Name
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import (
-    FACTUAL,
-    MATHEMATICS,
-    BackboneLayout,
-    Cube,
-    Labelled,
-    Names,
-    TableExhibit,
-    of_main,
-)
-from cocal.exhibits.base.inputs import mean_cell, seeds_of
+from cocal.exhibits.base.exhibit import BackboneLayout, Labelled, Names, TableExhibit, of_main
+from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal.exhibits.typesetting.grid import PAIR, Grid, doubts, metric_block, ranked_cells, short_rates
-from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, counted, said
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
@@ -43,8 +34,6 @@ _LABELS = {
     "cocal-binary": "CoCal (binary)",
 }
 _TITLES: dict[Calibration, str] = {"raw": "As they are", "platt": "Platt scaling", "isotonic": "Isotonic regression"}
-_DOMAINS = {MATHEMATICS: "Mathematics", FACTUAL: "Factual QA"}
-_NOUNS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
 
 
 class Layout(BackboneLayout):
@@ -113,9 +102,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     """Set the table, with a group of rows for each calibration."""
     short = short_rates(numbers, layout.quality, layout.domains)
     cells = ranked_cells(numbers[numbers["dataset"].isin(layout.domains)], short=short)
-    domains = [Labelled(name=name, label=_DOMAINS[name]) for name in layout.domains]
+    domains = [Labelled(name=name, label=DOMAINS[name]) for name in layout.domains]
     groups = [(title, {named(name, how): _LABELS[name] for name in layout.rivals}) for how, title in _TITLES.items()]
-    sets = " and ".join(counted(len(sets), "set") + f" of {_NOUNS[name]}" for name, sets in layout.domains.items())
+    sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
     chosen = [RIVALS[name] for name in layout.rivals]
     of_readers = (
         "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "

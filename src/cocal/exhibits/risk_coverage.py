@@ -9,10 +9,10 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import Axes, Figure, FigureExhibit, MethodsLayout, Names, of_main
+from cocal.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Names, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
 from cocal.exhibits.drawing.curves import look_of, method_handles, panel_row
-from cocal.exhibits.drawing.style import INK
+from cocal.exhibits.drawing.style import INK, Axes, Figure
 from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.ordered import Ordered

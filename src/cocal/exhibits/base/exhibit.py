@@ -15,7 +15,7 @@ A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` ta
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -23,9 +23,6 @@ from cocal.config.base import Count, Model, Name
 from cocal.config.methods import MethodName
 from cocal.config.study import Study
 from cocal.study.results import checks_file
-
-Artist = Axes = Colormap = Cube = Figure = Line2D = Any
-"""Types of matplotlib and xarray in annotations, which a process that declares exhibits need not load."""
 
 MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
 """Macro averages, as `cocal.study.plan.macro_averages` names them."""
@@ -36,6 +33,9 @@ class Labelled(Model):
 
     name: Name
     label: str
+
+
+One = TypeVar("One", bound=Labelled)
 
 
 def distinct(items: tuple[Labelled, ...]) -> tuple[Labelled, ...]:
@@ -52,10 +52,12 @@ def rising(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return numbers
 
 
-Labels = Annotated[tuple[Labelled, ...], Field(min_length=1), AfterValidator(distinct)]
-Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(rising)]
+Distinct = Annotated[tuple[One, ...], Field(min_length=1), AfterValidator(distinct)]
+"""Data sets or backbones of one class, such as `Distinct[Labelled]`."""
+Labels = Distinct[Labelled]
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 Step = Annotated[int, Field(ge=0)]
+Layers = Annotated[tuple[Step, ...], Field(min_length=1), AfterValidator(rising)]
 Steps = Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(rising)]
 
 
@@ -174,12 +176,9 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 Files = str | Sequence[str]
 """One file, or several of one kind."""
 
-
-PUBLISHED, LEDGER, REPLICATES = "published", "ledger", "replicates"
+OF_REPOSITORY = PUBLISHED, LEDGER, REPLICATES = ("published", "ledger", "replicates")
 """The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
-the ledger of its claims, and what replicates of the study have found."""
-OF_REPOSITORY = (PUBLISHED, LEDGER, REPLICATES)
-"""These kinds. A study whose replicates have not been gathered goes without them."""
+the ledger of its claims, and what replicates of the study have found, without which a study may go."""
 
 
 @dataclass(frozen=True, kw_only=True)

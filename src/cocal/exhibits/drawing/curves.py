@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from cocal.config.methods import METHODS
-from cocal.exhibits.base.exhibit import Artist, Axes, Cube, CurvesLayout, Figure, Line2D
-from cocal.exhibits.base.inputs import mean_cell
-from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.base.exhibit import CurvesLayout
+from cocal.exhibits.base.inputs import Cube, mean_cell
+from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal.metrics.cells import read_cells
 
 TITLES = {
@@ -225,7 +225,7 @@ def panel_row(
     return figure, panels
 
 
-def method_handles(methods: Sequence[str]) -> list[Line2D]:
+def method_handles(methods: Sequence[str]) -> list[Artist]:
     """Return the legend entries of the methods' curves."""
     from matplotlib.lines import Line2D
 

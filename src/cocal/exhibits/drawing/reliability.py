@@ -10,10 +10,10 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import Artist, Axes, Figure, FigureExhibit, Labels, MethodsLayout, labelled, of_main
+from cocal.exhibits.base.exhibit import FigureExhibit, Labels, MethodsLayout, labelled, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
-from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cube import UNSEEDED

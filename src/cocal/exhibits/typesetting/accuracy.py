@@ -11,8 +11,8 @@ from cocal.config.base import Name
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS, MethodName
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import MATHEMATICS, Cube, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
-from cocal.exhibits.base.inputs import mean_cell, seeds_of
+from cocal.exhibits.base.exhibit import MATHEMATICS, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
+from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal.exhibits.typesetting.grid import (
     Block,
     Grid,

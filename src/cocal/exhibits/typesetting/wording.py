@@ -4,9 +4,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cocal.exhibits.base.exhibit import FACTUAL, MATHEMATICS
 from cocal.metrics.shown import UNDEFINED, metric_text
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+DOMAINS = {MATHEMATICS: "Mathematics", FACTUAL: "Factual QA"}
+"""Title of each macro average."""
+SUBJECTS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
+"""What the questions of each macro average are about."""
+SETS = {MATHEMATICS: "mathematical set", FACTUAL: "factual set"}
+"""Name of one of the data sets of each macro average."""
 
 BOLD_AND_UNDERLINED = "Bold and underlined values indicate the best and second-best results, respectively."
 UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class."
