@@ -6,7 +6,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from cocal.config.evaluation import MetricSettings
-from cocal.errors import ContractError
 from cocal.exhibits import training_dynamics
 from cocal.exhibits.drawing.curves import draw_prefixes, plot_curves, plot_prefixes, plot_stages, prepare_curves
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
@@ -45,33 +44,6 @@ def prefixes(cube, step=20, methods=COMPANIONS, source_steps=SOURCE_STEPS) -> pd
 
 
 # Numbers
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"source_steps": (2, 40)}, r"source_step 40.*no such source_step \(there are: 2, 5, 10\)"),
-        ({"methods": ("postcal-binary",)}, "method postcal-binary.*no such method"),
-        ({"step": 60}, "no such step"),
-    ],
-)
-def test_an_absent_cell_of_a_sweep_is_named(sweep, change, message):
-    with pytest.raises(ContractError, match=message):
-        prefixes(sweep, **change)
-
-
-def test_a_cell_that_was_never_predicted_is_named(sweep):
-    here = (sweep["source_step"] == 5) & (sweep["method"] == "cocal-group")
-    emptied = sweep.assign(n=sweep["n"].where(~here, 0))
-    with pytest.raises(ContractError, match=r"source_step 5.*method cocal-group; run its predictions"):
-        prefixes(emptied)
-
-
-def test_the_cubes_of_stages_and_sweeps_are_told_apart(stages, sweep):
-    with pytest.raises(ContractError, match="has its own cube"):
-        prefixes(stages)
-    with pytest.raises(ContractError, match="has its own cube"):
-        dynamics(sweep, methods=COMPANIONS, stages=(20,))
 
 
 # Drawing
@@ -160,12 +132,3 @@ def test_nothing_overlaps_or_is_clipped(steps):
 
 
 # Commands
-
-
-def test_layouts_refuse_unordered_steps_and_unknown_keys():
-    with pytest.raises(ValueError, match="rise"):
-        layout(steps=(5, 2))
-    with pytest.raises(ValueError, match="extra"):
-        layout(colour="red")
-    with pytest.raises(ValueError, match="repeats"):
-        layout(methods=("rlcr", "rlcr"))

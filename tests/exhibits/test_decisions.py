@@ -70,14 +70,6 @@ def test_choices_are_those_of_plain_counting(numbers, frame):
     assert "cocal-pre-generation" not in numbers[numbers["part"] != "routing"]["method"].tolist()
 
 
-def test_questions_and_responses_are_counted(numbers):
-    choice = numbers[numbers["part"] == "choice"].drop_duplicates("dataset").set_index("dataset")
-    assert choice["questions"].to_dict() == {"amc": 30, "aime": 20, "macro": 50}
-    assert choice["responses"].fillna(0).to_dict() == {"amc": 4, "aime": 2, "macro": 0}
-    others = numbers[numbers["part"] != "choice"].groupby("dataset")["questions"].unique()
-    assert {name: list(found) for name, found in others.items()} == {"mathematics": [350], "factual": [150]}
-
-
 def test_intervals_hold_the_estimate_and_are_narrower_on_average(numbers):
     shown = numbers[numbers["part"] != "abstention"]
     assert (shown["lower"] <= shown["value"]).all()
