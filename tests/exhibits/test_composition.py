@@ -2,12 +2,11 @@
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
 from cocal.exhibits import composition
-from cocal.exhibits.composition import error_shares, plot_composition, plot_mean_confidence
+from cocal.exhibits.composition import error_shares
 from coded_inputs import coded_specs
 from sample_predictions import sweep_cube
 from sample_tables import curves_layout
@@ -67,13 +66,11 @@ def test_other_test_responses_are_refused(cube):
 
 
 def test_the_panels_show_percent_and_the_task_accuracy(cube):
-    by_metric = dict(iter(prepare(cube).groupby("metric")))
-    left, right = Figure().subplots(1, 2)
-    plot_composition(left, by_metric["training_error_share"])
+    numbers = prepare(cube)
+    left, right = composition.draw(numbers, LAYOUT).axes
     postcal, cocal = (box.lines[0].get_ydata() for box in left.containers)
     assert postcal == pytest.approx([40, 45])
     assert cocal == pytest.approx([70, 60])
-    plot_mean_confidence(right, by_metric["mean_confidence"], 0.6)
-    dashed = [line for line in right.lines if list(line.get_ydata()) == [0.6, 0.6]]
-    assert len(dashed) == 1
-    assert dashed[0].get_linestyle() == "--"
+    (accuracy,) = numbers.loc[numbers["metric"] == "accuracy", "value"].unique()
+    (dashed,) = (line for line in right.lines if list(line.get_ydata()) == [accuracy, accuracy])
+    assert dashed.get_linestyle() == "--"

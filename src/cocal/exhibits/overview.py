@@ -47,11 +47,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def draw() -> Figure:
     """Draw one step of training; below it, the sequence of steps and how a response gets its confidence."""
     page = Page(_HEIGHT)
-    _experience(page)
-    _task_learning(page)
-    _confidence_learning(page)
-    _replay(page)
-    _inference(page)
+    for part in (_experience, _task_learning, _confidence_learning, _replay, _inference):
+        part(page)
     return page.figure
 
 
@@ -95,8 +92,7 @@ def _task_learning(page: Page) -> None:
 def _confidence_learning(page: Page) -> None:
     _band(page, _CONFIDENCE, "Confidence\nlearning", _COCAL)
     _states(page)
-    _companion(page)
-    _target(page)
+    _companion_and_target(page)
     _barrier(page)
     loss = Rect((_COMPANION.right + _TARGET.left) / 2 - 0.1, _LEARN - 0.12, 0.28, 0.24)
     page.arrow((_COMPANION.right, _LEARN), (loss.left, _LEARN))
@@ -131,15 +127,12 @@ def _states(page: Page) -> None:
     page.arrow((vector.right, _LEARN), (_COMPANION.left, _LEARN))
 
 
-def _companion(page: Page) -> None:
+def _companion_and_target(page: Page) -> None:
     frame = _COMPANION
     page.box(frame, colour=_COCAL)
     page.label(frame.x, frame.top - 0.1, "Companion $g_\\phi$")
     page.network(Rect(frame.x - 0.25, frame.y - 0.06, 0.5, 0.2), _COCAL)
     page.label(frame.x, frame.bottom + 0.16, "MLP: LayerNorm,\nGELU; sigmoid", fontsize=SMALL)
-
-
-def _target(page: Page) -> None:
     page.box(_TARGET)
     page.label(_TARGET.x, _TARGET.top - 0.11, "Target $y^{\\mathrm{conf}}_{i,j}$")
     left = _TARGET.left + 0.05

@@ -64,8 +64,8 @@ def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]])
     several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
     for kind, given in files.items():
         if kind not in several:
-            reads = f"it reads {', '.join(several)}" if several else "it reads no files"
-            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; {reads}")
+            reads = ", ".join(several) or "no files"
+            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; it reads {reads}")
         if isinstance(given, Path) == several[kind]:
             flag = f"--inputs {kind} FILE..." if several[kind] else f"--input {kind}=FILE"
             raise ConfigError(f"{kind}: {name} takes it as {flag}")

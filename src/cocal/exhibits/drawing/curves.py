@@ -79,25 +79,29 @@ def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
     plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
 
 
-def plot_prefixes(ax: Axes, panel: pd.DataFrame) -> None:
+def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
     """Draw one metric against the rollout steps learnt from, with whiskers of one standard deviation over the seeds.
+
+    The horizontal axis is logarithmic, and each number of steps has its label.
 
     Args:
         panel: Rows of `read_curves` for one metric.
+        scale: Factor by which the values are multiplied.
     """
+    from matplotlib.ticker import NullLocator
+
     ends = panel.assign(low=panel["value"] - panel["seed_sd"], high=panel["value"] + panel["seed_sd"])
-    plot_curves(ax, ends, steps="source_step")
-    logarithmic(ax, sorted(panel["source_step"].unique()))
+    plot_curves(ax, ends, steps="source_step", scale=scale)
+    steps = sorted(panel["source_step"].unique())
+    ax.set_xscale("log")
+    ax.set_xticks(steps, [str(step) for step in steps])
+    ax.xaxis.set_minor_locator(NullLocator())
+    room = (steps[-1] / steps[0]) ** 0.07 if len(steps) > 1 else 1.5
+    ax.set_xlim(steps[0] / room, steps[-1] * room)
 
 
 def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
-    """Draw a panel of the ECE and one of the AUROC.
-
-    Args:
-        numbers: The result of `prepare_curves`.
-        layout: The contents of the figure.
-        label: Label of the horizontal axes.
-    """
+    """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
     handles = method_handles(layout.methods)
     source = f"{layout.source}; {SEED_WHISKERS}"
     return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
@@ -163,17 +167,6 @@ def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
         ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
 
 
-def logarithmic(ax: Axes, steps: Sequence[int]) -> None:
-    """Make the horizontal axis logarithmic and label each step."""
-    from matplotlib.ticker import NullLocator
-
-    ax.set_xscale("log")
-    ax.set_xticks(steps, [str(step) for step in steps])
-    ax.xaxis.set_minor_locator(NullLocator())
-    room = (steps[-1] / steps[0]) ** 0.07 if len(steps) > 1 else 1.5
-    ax.set_xlim(steps[0] / room, steps[-1] * room)
-
-
 def panel_row(
     titles: Sequence[str],
     *,
@@ -235,11 +228,10 @@ def method_handles(methods: Sequence[str]) -> list[Artist]:
 def look_of(name: str) -> dict[str, str | float]:
     """Return colour, marker and sizes of a method's curve."""
     method = METHODS[name]
-    colour = method.colour
-    hollow = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 0.8}
-    full = {"markeredgecolor": "white", "markeredgewidth": 0.4}
-    look = {"color": colour, "marker": method.marker, "linewidth": 1.1, "markersize": 3.4}
-    return look | (hollow if method.hollow else full)
+    look = {"color": method.colour, "marker": method.marker, "linewidth": 1.1, "markersize": 3.4}
+    if method.hollow:
+        return look | {"markerfacecolor": "white", "markeredgecolor": method.colour, "markeredgewidth": 0.8}
+    return look | {"markeredgecolor": "white", "markeredgewidth": 0.4}
 
 
 def draw_replicates(numbers: pd.DataFrame, dataset: str) -> Figure:

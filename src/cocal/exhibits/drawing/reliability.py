@@ -1,7 +1,6 @@
 """Draws reliability diagrams above histograms of confidence (figure 3 and appendix C.3)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,7 +122,7 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> Figure:
     source = f"{layout.study} study, {layout.backbone_label}, step {layout.step}"
     panels = dict(iter(numbers.groupby(["dataset", "method"], sort=False)))
     methods = list(dict.fromkeys(numbers["method"]))
-    grid = _Grid.of(len(layout.datasets), len(methods))
+    grid = _Grid(len(layout.datasets), len(methods))
     figure = Figure(figsize=(TEXT_WIDTH, grid.height))
     for row, dataset in enumerate(layout.datasets):
         in_row = [panels[dataset.name, method] for method in methods]
@@ -154,36 +153,19 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
 class _Grid:
     """Places of the panels, in inches from the top left."""
 
-    rows: int
-    panel: float
-    """Width of a panel."""
-    diagram: float
-    histogram: float
-    narrow: bool
-    left = 0.62
-    right = 0.06
-    bottom = 0.81
-    between = 0.16
-    columns_apart = 0.13
+    left, right, bottom, between, columns_apart = 0.62, 0.06, 0.81, 0.16, 0.13
 
-    @classmethod
-    def of(cls, rows: int, columns: int) -> "_Grid":
-        panel = (TEXT_WIDTH - cls.left - cls.right - (columns - 1) * cls.columns_apart) / columns
-        natural = cls(rows, panel, 1.15, 0.42, panel < _NARROW)
-        scale = min(1.0, 1 - (natural.height - PAGE_HEIGHT) / (rows * (natural.diagram + natural.histogram)))
-        return replace(natural, diagram=scale * natural.diagram, histogram=scale * natural.histogram)
-
-    @property
-    def top(self) -> float:
-        return 0.36 + 2 * _LINE * self.narrow
-
-    @property
-    def rows_apart(self) -> float:
-        return 0.34 + _LINE * self.narrow
+    def __init__(self, rows: int, columns: int) -> None:
+        self.rows, self.diagram, self.histogram = rows, 1.15, 0.42
+        self.panel = (TEXT_WIDTH - self.left - self.right - (columns - 1) * self.columns_apart) / columns
+        self.narrow = self.panel < _NARROW
+        self.top = 0.36 + 2 * _LINE * self.narrow
+        self.rows_apart = 0.34 + _LINE * self.narrow
+        scale = min(1.0, 1 - (self.height - PAGE_HEIGHT) / (rows * (self.diagram + self.histogram)))
+        self.diagram, self.histogram = scale * self.diagram, scale * self.histogram
 
     @property
     def pitch(self) -> float:

@@ -88,11 +88,17 @@ def accuracy_layout(
     """
     sets = study.evaluation_sets(domain)
     given = {"step": study.policy.steps, "methods": main_methods(study)} | fields
+    shown = {name: study.datasets[name] for name in sets if name in wrong}
+    about_wrong = []
+    for mended, fate in ((False, "kept as distributed"), (True, "corrected")):
+        some = [f"{d.label} ({wrong[n]} of {d.size})" for n, d in shown.items() if d.source.corrections == mended]
+        if some:
+            about_wrong.append(f"Questions or answers known to be wrong are {fate}: {', '.join(some)}.")
     return AccuracyLayout(
         **of_backbone(study, given.pop("backbone", study.main_backbone)),
         quality=study.quality,
         datasets=labelled(study, sets),
-        remark=said(remark, *_wrong_rows(study, sets, wrong)),
+        remark=said(remark, *about_wrong),
         **given,
     )
 
@@ -106,17 +112,6 @@ def stage_methods(study: Study) -> tuple[str, ...]:
     """Return those of `reports.stage_methods` that the study has."""
     available = available_methods(study)
     return tuple(m for m in study.reports.stage_methods if m in available)
-
-
-def _wrong_rows(study: Study, sets: Sequence[str], wrong: Mapping[str, int]) -> list[str]:
-    """Sentences for the caption about rows of the sets that are known to be wrong, if there are such rows."""
-    shown = {name: study.datasets[name] for name in sets if name in wrong}
-    sentences = []
-    for mended, fate in ((False, "kept as distributed"), (True, "corrected")):
-        some = [f"{d.label} ({wrong[n]} of {d.size})" for n, d in shown.items() if d.source.corrections == mended]
-        if some:
-            sentences.append(f"Questions or answers known to be wrong are {fate}: {', '.join(some)}.")
-    return sentences
 
 
 def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:

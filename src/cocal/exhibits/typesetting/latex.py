@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark, Row
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark
 from cocal.exhibits.typesetting.wording import DOUBTFUL
 
 _CHARACTERS = str.maketrans(
@@ -68,20 +68,14 @@ def _float(grid: Grid, caption: Sequence[str], blocks: Sequence[Block]) -> Itera
         yield rf"\{grid.size}"
     yield rf"\setlength{{\tabcolsep}}{{{grid.gap}}}"
     yield r"\renewcommand{\arraystretch}{1.08}"
-    yield "\n\n\\vspace{2pt}\n\n".join("\n".join(_scaled(block)) for block in blocks)
+    yield "\n\n\\vspace{2pt}\n\n".join("\n".join(_tabular(block)) for block in blocks)
     yield r"\end{table}"
 
 
-def _scaled(block: Block) -> Iterator[str]:
-    if block.width is None:
-        yield from _tabular(block)
-        return
-    share = "" if block.width == 1 else f"{block.width:.3f}"
-    *lines, last = _tabular(block)
-    yield from (rf"\resizebox{{{share}\textwidth}}{{!}}{{%", *lines, f"{last}%", "}")
-
-
 def _tabular(block: Block) -> Iterator[str]:
+    if block.width is not None:
+        share = "" if block.width == 1 else f"{block.width:.3f}"
+        yield rf"\resizebox{{{share}\textwidth}}{{!}}{{%"
     names = "l" if block.names is None else rf"p{{{block.names:.3f}\textwidth}}"
     yield rf"\begin{{tabular}}{{{names}*{{{block.columns}}}{{{block.align}}}}}"
     yield r"\toprule"
@@ -92,9 +86,10 @@ def _tabular(block: Block) -> Iterator[str]:
             yield rf"\multicolumn{{{1 + block.columns}}}{{l}}{{\textit{{{escape(group.title)}}}}} \\"
         # Row names are set flush left, because justified lines would have wide gaps.
         left = "" if block.names is None else r"\raggedright "
-        yield from (left + _row(row) for row in group.rows)
+        for row in group.rows:
+            yield left + _line([_marked(row.label, "best" if row.bold else None), *map(_cell, row.cells)])
     yield r"\bottomrule"
-    yield r"\end{tabular}"
+    yield r"\end{tabular}" if block.width is None else "\\end{tabular}%\n}"
 
 
 def _heads(block: Block) -> Iterator[str]:
@@ -111,11 +106,6 @@ def _heads(block: Block) -> Iterator[str]:
             ends = [1 + sum(head.span for head in line[: i + 1]) for i in range(len(line))]
             yield "".join(rf"\cmidrule(lr){{{end - h.span + 1}-{end}}}" for h, end in zip(line, ends, strict=True))
         corner = ""
-
-
-def _row(row: Row) -> str:
-    label = _marked(row.label, "best" if row.bold else None)
-    return _line([label, *map(_cell, row.cells)])
 
 
 def _cell(cell: Cell) -> str:
