@@ -43,9 +43,6 @@ def prefixes(cube, step=20, methods=COMPANIONS, source_steps=SOURCE_STEPS) -> pd
     return prepare_curves(layout(methods, source_steps, step=step), cube)
 
 
-# Numbers
-
-
 # Drawing
 
 
@@ -99,19 +96,14 @@ def test_the_values_can_be_read_off_three_ticks_or_more(low, high):
     assert sum(bottom <= tick <= top for tick in ax.get_yticks()) >= 3
 
 
-def test_an_undefined_value_is_a_gap_and_not_a_number():
+def test_an_undefined_value_is_a_gap_and_a_panel_without_any_value_says_so():
     panel = pd.DataFrame({"method": "rlcr", "step": [1, 2, 3], "value": [0.5, np.nan, 0.7], "low": 0.4, "high": 0.8})
-    ax = Figure().subplots()
-    plot_curves(ax, panel, steps="step")
-    assert np.isnan(ax.containers[0].lines[0].get_ydata(orig=False)).tolist() == [False, True, False]
-
-
-def test_a_panel_without_any_value_says_so():
-    panel = pd.DataFrame({"method": "rlcr", "step": [1, 2], "value": np.nan, "low": np.nan, "high": np.nan})
-    ax = Figure().subplots()
-    plot_curves(ax, panel, steps="step")
-    assert [text.get_text() for text in ax.texts] == ["undefined"]
-    assert not len(ax.get_yticks())
+    some, none = Figure().subplots(2)
+    plot_curves(some, panel, steps="step")
+    assert np.isnan(some.containers[0].lines[0].get_ydata(orig=False)).tolist() == [False, True, False]
+    plot_curves(none, panel.assign(value=np.nan, low=np.nan, high=np.nan), steps="step")
+    assert [text.get_text() for text in none.texts] == ["undefined"]
+    assert not len(none.get_yticks())
 
 
 @pytest.mark.parametrize("steps", [(1, 2, 5, 10, 20, 40, 80, 120), (2, 5, 10, 15, 20), (1, 2), (4,)])
@@ -129,6 +121,3 @@ def test_nothing_overlaps_or_is_clipped(steps):
         )
         assert_texts_apart(figure)
     assert figure.get_figwidth() == TEXT_WIDTH
-
-
-# Commands

@@ -42,12 +42,8 @@ def sweep() -> xr.Dataset:
     return metric_cube(pd.concat(parts), MetricSettings(resamples=20), {MACRO: DATASETS}, sweep=["source_step"])
 
 
-def layout(methods, steps=STAGES, **changes):
-    return curves_layout(methods, steps, **changes)
-
-
 def iterations(cube) -> pd.DataFrame:
-    return cross_iteration.prepare(layout(["cocal-binary"]), cube)
+    return cross_iteration.prepare(curves_layout(["cocal-binary"], STAGES), cube)
 
 
 def luminance(colour) -> float:
@@ -110,7 +106,7 @@ def test_cells_are_square_and_texts_apart(stages, width):
         for metric in CONFIDENCE_QUALITY
     ]
     with paper_style():
-        figure = cross_iteration.draw(pd.DataFrame(rows), layout(["cocal-binary"], steps, **LONG))
+        figure = cross_iteration.draw(pd.DataFrame(rows), curves_layout(["cocal-binary"], steps, **LONG))
         assert_texts_apart(figure)
     assert figure.get_figwidth() == width
     for ax in figure.axes:
@@ -127,8 +123,9 @@ def test_cells_are_square_and_texts_apart(stages, width):
 def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_hollow():
     frame = pd.concat([sample_predictions(*DATASETS, methods=POLICIES, step=step) for step in STAGES])
     cube = metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
+    chosen = curves_layout(POLICIES, STAGES)
     with paper_style():
-        figure = cross_policy.draw(cross_policy.prepare(layout(POLICIES), cube), layout(POLICIES))
+        figure = cross_policy.draw(cross_policy.prepare(chosen, cube), chosen)
     for ax in figure.axes:
         lines = dict(zip(POLICIES, (box.lines[0] for box in ax.containers), strict=True))
         for policy in ("rlcr", "dcpo"):
@@ -141,4 +138,4 @@ def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_h
 
 def test_heat_maps_of_two_methods_are_refused(sweep):
     with pytest.raises(ConfigError, match="shows one method, not cocal-group, cocal-binary"):
-        cross_iteration.prepare(layout(("cocal-group", "cocal-binary")), sweep)
+        cross_iteration.prepare(curves_layout(("cocal-group", "cocal-binary"), STAGES), sweep)

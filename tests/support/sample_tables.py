@@ -46,11 +46,6 @@ def aggregation_cubes() -> list[xr.Dataset]:
     return [coded_cube(name, ["cocal-binary"], **sweep) for name in ("qwen3-14b", "qwen3-8b")]
 
 
-def pre_generation_cube() -> xr.Dataset:
-    """Cube of both domains."""
-    return coded_cube("tiny-a", ["cocal-group", "cocal-pre-generation"])
-
-
 def aggregation_layout(**changes) -> token_aggregation.Layout:
     backbones = [
         {"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 35},

@@ -97,11 +97,6 @@ def check_equal_budgets(
 ) -> list[dict[str, int]]:
     """Check that PostCal has the same questions as the rollouts in each step, with as many responses (appendix B.2).
 
-    Args:
-        rollouts: Rollouts, from `read_table`.
-        resampled: Resampled responses, from `read_table`.
-        budgets: Budgets to report, in steps.
-
     Returns:
         The numbers of steps, of questions and of responses in both tables for each budget.
     """
@@ -120,19 +115,15 @@ def check_equal_budgets(
 
 @dataclass(frozen=True)
 class Fit:
-    """Companions of all targets and seeds on one prefix.
-
-    Attributes:
-        folder: Output folder of `cocal companions`.
-        experience: Kind of data that they learnt from.
-        settings: Settings with which they must have been fitted.
-        spec: Spec that was saved with them.
-    """
+    """Companions of all targets and seeds on one prefix."""
 
     folder: Path
+    """Output folder of `cocal companions`."""
     experience: Experience
     settings: CompanionSettings
+    """Settings with which they must have been fitted."""
     spec: CompanionSpec
+    """Spec that was saved with them."""
 
     @classmethod
     def read(cls, experience: Experience, settings: CompanionSettings, folder: Path) -> "Fit":
@@ -175,9 +166,8 @@ def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
     """Check that no question, by text or by id, has responses in training and in validation (appendix A.1).
 
     Args:
-        fit: Fitted companions.
-        table: Responses of their experience.
-        held_out: bool (rows,), whether the split puts each row in validation.
+        table: Responses of the experience of the companions.
+        held_out: True for each row that the split puts in validation, bool (rows,).
     """
     training, validation = _partition(fit, table, held_out)
     sides = [table[rows] for rows in (training, validation)]
@@ -197,9 +187,6 @@ def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
 
     Companions of a stage and of the early steps are validated on their own prefix (appendices A.1 and C.2), those of a
     budget on all steps (appendix E.1). All companions on resampled responses belong to budgets.
-
-    Args:
-        table: Responses of their experience.
     """
     steps, validation_steps = fit.spec.prefix
     last, budgets_alone = int(table["step"].max()), fit.experience == "resampled"
@@ -215,12 +202,8 @@ def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
 def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
     """Check that the companions used exactly the responses of their prefix that are not truncated (appendix A.1).
 
-    The numbers of training and validation responses and the training error share are recomputed from the table.
-
-    Args:
-        fit: Fitted companions.
-        table: Responses of their experience.
-        held_out: bool (rows,), whether the split puts each row in validation.
+    The numbers of training and validation responses and the training error share are recomputed from the table. The
+    arguments are those of `check_disjoint`.
     """
     training, validation = _partition(fit, table, held_out)
     for part, rows, steps in zip(("training", "validation"), (training, validation), fit.spec.prefix, strict=True):

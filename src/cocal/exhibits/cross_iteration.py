@@ -51,7 +51,6 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
     Args:
-        layout: The contents of the figure, with stages and one companion method.
         metrics: Metric cube of a sweep, with the dimension `source_step`.
 
     Returns:
@@ -78,9 +77,6 @@ def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> 
     """Draw a square with its value for each pair of stages: rows are sources, columns targets, frames matched stages.
 
     The colours span the values of the panel, with the best one darkest.
-
-    Args:
-        panel: Rows of `prepare` for one metric.
     """
     from matplotlib.patches import Rectangle
 

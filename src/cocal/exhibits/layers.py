@@ -112,11 +112,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
 
 
 def _level_with_best(case: pd.DataFrame) -> pd.Series:
-    """True for each layer of one backbone and metric that the data cannot tell from the best one, which needs a value.
-
-    Args:
-        case: Rows with the columns metric, value, lower and upper.
-    """
+    """True for each layer of one backbone and metric that the data cannot tell from the best one, which has a value."""
     higher = BETTER[case["metric"].iloc[0]] == "higher"
     known = case["value"].notna()
     if not known.any():
@@ -130,9 +126,6 @@ def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
     """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds.
 
     A diamond marks the final layer, and a white dot each layer that is level with the best.
-
-    Args:
-        panel: Rows of `prepare` for one metric.
     """
     from matplotlib.ticker import MaxNLocator
 

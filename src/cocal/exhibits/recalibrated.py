@@ -18,20 +18,15 @@ from cocal.study.plan import macro_averages
 from cocal.study.results import metrics_file
 from cocal.study.rivals import CALIBRATIONS, RIVALS, Calibration, all_rivals, named
 
-_LABELS = {
-    "token-probability": "TokenProb",
+_LABELS = {name: METHODS[name].label for name in RIVALS if name in METHODS} | {
     "least-token-probability": "Least token probability",
     "length": "Length (shorter is surer)",
     "self-consistency-loo": "SelfConsis (leave-one-out)",
     "semantic-entropy": "Semantic entropy",
-    "rlcr": "RLCR",
-    "dcpo": "DCPO",
     "linear-group": "Linear probe (group)",
     "linear-binary": "Linear probe (binary)",
     "one-layer-group": "One-layer MLP (group)",
     "one-layer-binary": "One-layer MLP (binary)",
-    "cocal-group": "CoCal (group)",
-    "cocal-binary": "CoCal (binary)",
 }
 _TITLES: dict[Calibration, str] = {"raw": "As they are", "platt": "Platt scaling", "isotonic": "Isotonic regression"}
 

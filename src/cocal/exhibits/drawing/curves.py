@@ -70,23 +70,15 @@ def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
 
 
 def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
-    """Draw one metric over the stages, with its interval as whiskers.
-
-    Args:
-        panel: Rows of `read_curves` for one metric.
-    """
+    """Draw the rows of `read_curves` for one metric over the stages, with its interval as whiskers."""
     scale = 100.0 if panel["metric"].iloc[0] == "accuracy" else 1.0
     plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
 
 
 def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
-    """Draw one metric against the rollout steps learnt from, with whiskers of one standard deviation over the seeds.
+    """Draw the rows of `read_curves` for one metric, times `scale`, against the rollout steps learnt from.
 
-    The horizontal axis is logarithmic, and each number of steps has its label.
-
-    Args:
-        panel: Rows of `read_curves` for one metric.
-        scale: Factor by which the values are multiplied.
+    Whiskers are one standard deviation over the seeds. The axis of the steps is logarithmic, and each has a label.
     """
     from matplotlib.ticker import NullLocator
 
@@ -108,11 +100,9 @@ def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Fi
 
 
 def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
-    """Draw a panel for each metric, in the order of the numbers.
+    """Draw a panel for each metric, in the order of the numbers; `plot` draws the rows of one metric.
 
     Args:
-        numbers: Table with the column metric.
-        plot: Draws the rows of one metric.
         row: The other arguments of `panel_row`.
     """
     panels = dict(iter(numbers.groupby("metric", sort=False)))
@@ -153,11 +143,7 @@ def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0
 
 
 def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
-    """Give the axis at least three ticks; if no value is defined, remove them and say so in the middle of the panel.
-
-    Args:
-        panel: Rows of one metric with the column value.
-    """
+    """Give the axis at least three ticks; if no value of the panel is defined, remove them and say so in its middle."""
     from matplotlib.ticker import MaxNLocator
 
     if panel["value"].isna().all():

@@ -56,8 +56,6 @@ def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iter
     """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`.
 
     Args:
-        study: The study.
-        datasets: Names of the data sets.
         fields: Title, position and caption of the figure.
     """
     available = available_methods(study)
@@ -112,10 +110,8 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
 def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> Figure:
     """Draw all diagrams, with a row of panels for each data set and a column for each method.
 
-    Args:
-        numbers: The result of `prepare`.
-        layout: Its layout. Study, backbone and step are printed small below, so that a figure taken out of its
-            document still says what was measured.
+    Study, backbone and step are printed small below, so that a figure taken out of its document still says what was
+    measured.
     """
     from matplotlib.figure import Figure
 

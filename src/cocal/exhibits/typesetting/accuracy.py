@@ -80,9 +80,7 @@ def accuracy_layout(
     """Return the layout for the main backbone at the end of training, changed by `fields`.
 
     Args:
-        study: The study.
         wrong: By data set, how many of its rows are known to be wrong.
-        domain: Domain of the evaluation sets.
         remark: Sentence of the caption that stands before those about rows known to be wrong.
         fields: Further or other fields.
     """

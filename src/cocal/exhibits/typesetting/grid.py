@@ -186,9 +186,7 @@ def ranked_cells(
     """Return the cells of a table whose columns, each a metric of a case, are ranked.
 
     Args:
-        numbers: Table with the columns metric and value, and those that `case` and `row` name.
-        case: Column that holds the cases.
-        row: Column that holds the rows.
+        numbers: Table with the columns metric and value, and those of the cases and rows, which `case` and `row` name.
         kinds: Marks that the table uses, best first.
         short: By case and row, the shares of the responses that lie below their floor. Values that rest on these are
             doubtful.
@@ -267,7 +265,6 @@ def short_rates(
 
     Args:
         numbers: Table with the columns dataset, method and `RATES`.
-        floors: Floors of the shares.
         groups: Data sets of each macro average, which has the names of all of them.
     """
     found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
@@ -289,9 +286,7 @@ def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Seq
     method are left out.
 
     Args:
-        datasets: Data sets from left to right.
         numbers: Table with the columns dataset, method and `RATES`.
-        methods: Methods from top to bottom.
     """
     rates = _by_cell(numbers)
     known = [name for name in _RATES if rates[name].notna().any()]
