@@ -10,7 +10,7 @@ import yaml
 
 import dumps
 import started
-from cocal.checks.tables import check_equal_budgets, read_table
+from cocal.checks.training import check_equal_budgets, read_table
 from cocal.cli import main
 from cocal.companion.supervision import check_features, read_rollouts
 from cocal.config.load import validate

@@ -124,7 +124,7 @@ CHANGES = {
     "companion": ("companion/supervision.py", "in_validation", {*FITS, "recalibrate", "checks"}),
     "companions inside a training": ("policy/learner.py", "OnlineLearner", set()),
     "one method": ("methods/p_true.py", "estimate", {"predictions"}),
-    "checks": ("checks/companions.py", "check_disjoint", {"checks"}),
+    "checks": ("checks/training.py", "check_disjoint", {"checks"}),
     "policy": ("policy/objectives.py", "step_rewards", TRAINS),
     "one figure": ("exhibits/overview.py", "draw", {"figure_overview"}),
     "store": ("store/frames.py", "write_frame", TABLES),

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.checks.companions import Fit
-from cocal.checks.tables import read_table
+from cocal.checks.training import Fit, read_table
 from cocal.cli import main
 from cocal.companion.supervision import in_validation
 from cocal.store import write_frame

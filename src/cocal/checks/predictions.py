@@ -69,9 +69,7 @@ def check_sources(
     """Check that every companion that predicted is among the given companions.
 
     Args:
-        predictions: Predictions of one file.
         fitted: Steps of training and validation of the companions of each experience.
-        source: Name of the file for error messages.
 
     Returns:
         The steps of each method with a companion, as `Prefix` formats them.
@@ -94,11 +92,6 @@ def check_sources(
 
 def check_plan(predictions: pd.DataFrame, planned: PlannedPredictions, source: str | Path) -> dict[str, object]:
     """Check that a file has exactly the methods, sets, responses and companions that the study plans for it.
-
-    Args:
-        predictions: Predictions of one file.
-        planned: What the study plans.
-        source: Name of the file for error messages.
 
     Returns:
         The numbers of methods and of companions' prefixes, and of evaluated responses per question of each set.

@@ -8,11 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.answers.equivalence import Verifier
-from cocal.checks.companions import Fit
 from cocal.checks.predictions import read_predictions
 from cocal.checks.recalibration import check_confidences, check_unseen, read_recalibrated
 from cocal.checks.report import check_protocol
-from cocal.checks.tables import read_table
+from cocal.checks.training import Fit, read_table
 from cocal.commands.words import named_folders
 from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import check_features, prompts_of, question_texts

@@ -7,13 +7,12 @@ from pathlib import Path
 from cocal.commands.words import pairs
 from cocal.config import parse_settings
 from cocal.errors import ConfigError, ContractError
+from cocal.exhibits.base.exhibit import MATHEMATICS
 from cocal.exhibits.base.inputs import check_inputs, origin_of, read_inputs
-from cocal.exhibits.base.layouts import MATHEMATICS
 from cocal.exhibits.base.output import write_figure, write_table
 from cocal.exhibits.base.registry import module_of
-from cocal.exhibits.drawing.replications import draw
 from cocal.exhibits.drawing.style import paper_style, save_figure
-from cocal.exhibits.typesetting.document import document
+from cocal.exhibits.typesetting.latex import document
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.store.owner import owner_of
@@ -76,6 +75,6 @@ def run_spread(options: argparse.Namespace) -> None:
     if "tables/main.csv" in found:
         figure = options.output / "figures/replications.pdf"
         with paper_style():
-            save_figure(draw(found["tables/main.csv"], MATHEMATICS), figure, {"study": studies[first]})
+            save_figure(draw_replicates(found["tables/main.csv"], MATHEMATICS), figure, {"study": studies[first]})
     write_text(options.output / "gathered.json", gathered.model_dump_json(indent=1) + "\n")
     logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(studies), options.output)

@@ -10,7 +10,7 @@ from cocal.config.evaluation import MacroAverages, MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
 from cocal.evidence.comparisons import compare, final_key, with_holm
-from cocal.exhibits.typesetting.numbers import signed
+from cocal.exhibits.typesetting.wording import signed
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import evaluate_cells, on_common_responses
 from cocal.metrics.resamples import MAIN, Resamples, read_resamples, resamples_of

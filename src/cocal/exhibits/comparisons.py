@@ -1,38 +1,23 @@
 """Paired differences between CoCal and every other method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import pandas as pd
-from pydantic import AfterValidator, Field
 
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.evidence.comparisons import COMPARED, compare, final_key, with_holm
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import (
-    FACTUAL,
-    MATHEMATICS,
-    Labelled,
-    Labels,
-    MethodsLayout,
-    Step,
-    distinct,
-    labelled,
-    of_main,
-)
+from cocal.exhibits.base.exhibit import Distinct, Labelled, Labels, MethodsLayout, Step, TableExhibit, labelled, of_main
 from cocal.exhibits.typesetting.accuracy import main_methods
-from cocal.exhibits.typesetting.blocks import method_groups, metric_block
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid
-from cocal.exhibits.typesetting.numbers import signed
-from cocal.exhibits.typesetting.wording import counted
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, method_groups, metric_block
+from cocal.exhibits.typesetting.wording import SUBJECTS, counted, signed
 from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import resamples_file
 
 _OURS = ("cocal-binary", "cocal-group")
-_LABELS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
 SIGNIFICANT = 0.05
 """Level of the tests, after Holm's adjustment."""
 
@@ -50,7 +35,7 @@ class Layout(MethodsLayout):
 
     step: Step
     """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
-    domains: Annotated[tuple[ComparedDomain, ...], Field(min_length=1), AfterValidator(distinct)]
+    domains: Distinct[ComparedDomain]
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -78,7 +63,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 **of_main(study),
                 methods=methods,
                 domains=tuple(
-                    ComparedDomain(name=name, label=_LABELS[name], datasets=labelled(study, sets))
+                    ComparedDomain(name=name, label=SUBJECTS[name], datasets=labelled(study, sets))
                     for name, sets in macro_averages(study, study.main_backbone).items()
                 ),
             ),

@@ -11,8 +11,7 @@ from cocal.evidence.claims import Claim
 from cocal.evidence.published import Published
 from cocal.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
 from cocal.evidence.verdicts import judge_all
-from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files
-from cocal.exhibits.base.layouts import Layout, origin
+from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
 from cocal.metrics.resamples import Resamples
 from cocal.study.costs import Cost, Latency
 from cocal.study.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of

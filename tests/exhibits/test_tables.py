@@ -1,16 +1,17 @@
-"""The table of recalibrated rivals."""
+"""Tables of ECE and AUROC: recalibrated rivals, pooled states, and before against after the response."""
 
 from pathlib import Path
 
 import pytest
 
 from cocal.config import load_study
-from cocal.exhibits import recalibrated
+from cocal.exhibits import pre_generation, recalibrated, token_aggregation
 from cocal.exhibits.typesetting.latex import latex
 from cocal.study import rivals
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named
 from coded_inputs import DOMAINS, coded_cube
 from exhibits_by_name import exhibits_by_name
+from sample_tables import aggregation_cubes, aggregation_layout, pre_generation_layout
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,9 +32,6 @@ def layout(study):
 def cube(layout):
     methods = [named(rival, calibration) for rival in RIVALS for calibration in CALIBRATIONS]
     return coded_cube("tiny-a", methods)
-
-
-# The table
 
 
 def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
@@ -71,3 +69,21 @@ def test_the_one_layer_companion_differs_in_its_depth_alone(study):
     shallow, own = rivals.one_layer_companion(study), study.companion
     assert (shallow.widths, shallow.dropout) == (own.widths[:1], own.dropout[:1])
     assert shallow.model_copy(update={"widths": own.widths, "dropout": own.dropout}) == own
+
+
+def test_undefined_values_of_an_aggregation_are_explained():
+    layout, cubes = aggregation_layout(), aggregation_cubes()
+    numbers = token_aggregation.prepare(layout, cubes)
+    numbers.loc[[0, 1, 2, 3, 4, 5], "value"] = [0.1, float("nan"), 0.3, 0.2, 0.2, 0.4]  # of the first backbone
+    text = latex(token_aggregation.grid(numbers, layout, metrics=cubes))
+    assert r"Last token & \textbf{0.100} & -- &" in text
+    assert r"Last + mean & 0.200 & \textbf{0.400} &" in text
+    assert "-- marks an undefined value" in text
+
+
+def test_one_domain_alone_before_and_after_generation():
+    layout = pre_generation_layout(domains=[{"name": "macro-factual", "label": "Factual QA"}])
+    cube = coded_cube("tiny-a", ["cocal-group", "cocal-pre-generation"])
+    text = latex(pre_generation.grid(pre_generation.prepare(layout, cube), layout, metrics=cube))
+    assert text.count(r"\multicolumn{2}{c}") == 1
+    assert "and the evaluation sets of Factual QA." in text
