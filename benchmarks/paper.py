@@ -11,6 +11,7 @@ from cocal.config import Study, load_study
 from cocal.config.methods import METHODS
 from cocal.metrics.cube import UNSEEDED
 from cocal.study.plan import (
+    Prefix,
     ablation_states,
     budget_methods,
     budget_prefixes,
@@ -22,7 +23,6 @@ from cocal.study.plan import (
     sweep_methods,
     sweep_prefixes,
 )
-from cocal.study.prefix import Prefix
 
 DEFAULT_POOLINGS = "last+mean"
 

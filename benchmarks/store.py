@@ -22,7 +22,7 @@ from cocal.companion.fit import fit_companions
 from cocal.config.evaluation import CompanionSettings
 from cocal.features.store import FeatureReader, open_features
 from cocal.features.writer import create_features
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 HIDDEN, POOLINGS = 4096, 2
 _CODECS = {

@@ -9,7 +9,7 @@ from cocal.config import ConfigError, load_study, parse_settings
 from cocal.config.evaluation import CompanionSettings
 from cocal.config.methods import built_in
 from cocal.config.policy import PolicySettings
-from cocal.config.schema import study_schema
+from cocal.config.study import study_schema
 
 STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml", "single-gpu-rehearsal.yaml"]
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from cocal.answers.judge import LONGEST, ExactMatch
-from cocal.config.judge import LlmJudgeSettings
+from cocal.config.evaluation import LlmJudgeSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.generation.judging.judgements import Judgements
 from cocal.generation.judging.prompts import JudgePrompts, parse_reply

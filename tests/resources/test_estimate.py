@@ -7,9 +7,7 @@ from cocal.cli import main
 from cocal.config import load_study
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.registry import exhibits_of
-from cocal.resources.durations import seconds_by_rule
-from cocal.resources.estimate import Assumptions, parameters_of, workloads
-from cocal.resources.rules import RULES, rule_of
+from cocal.resources.estimate import RULES, Assumptions, parameters_of, rule_of, seconds_by_rule, workloads
 from cocal.study.rules import RULES as WORKFLOW_RULES
 
 B200 = Assumptions()

@@ -5,9 +5,8 @@ import pytest
 from cocal.cli import main
 from cocal.config.load import configured_study
 from cocal.resources.estimate import Assumptions, parameters_of
-from cocal.resources.gpus import GPUS, assumptions_on, gpu_of
+from cocal.resources.forecast import GPUS, assumptions_on, fitting_card, gpu_of, outlook
 from cocal.resources.memory import GIB, OVERHEAD, cache_bytes, needs, shape_of, shares, too_small
-from cocal.resources.outlook import fitting_card, outlook
 
 
 @pytest.fixture

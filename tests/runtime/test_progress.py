@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from cocal.runtime.joblog import job_name
-from cocal.runtime.progress import INTERVAL, Progress, in_words, progress_line, through
+from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, progress_line, through
 from micro import MICRO_SETS
 
 

@@ -13,8 +13,7 @@ from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.store import provenance, write_document, write_frame
 from cocal.store.contracts import JUDGEMENTS
-from cocal.store.lineage import Product, parents, placed, trace
-from cocal.study.lineage import Source, descent, inherited
+from cocal.store.lineage import Product, Source, descent, inherited, parents, placed, trace
 
 REPLIES = pd.DataFrame({"key": ["0" * 32], "reply": ["right"], "engine": ["engine 1"]})
 

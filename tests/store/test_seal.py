@@ -25,8 +25,8 @@ from cocal.store import (
     write_document,
     write_frame,
 )
+from cocal.store.content import PROVENANCE
 from cocal.store.contracts import JUDGEMENTS
-from cocal.store.folders import PROVENANCE
 from cocal.store.seal import BLANK, seal, stated_seal
 from companion_run import small_run
 
@@ -176,7 +176,7 @@ def test_broken_settings_of_a_users_checkpoint_are_named_and_not_taken_for_none(
 
 
 def test_large_files_are_hashed_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("cocal.store.folders._LARGE", 10)
+    monkeypatch.setattr("cocal.store.content._LARGE", 10)
     folder = tmp_path / "step-1"
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"weights" * 10)
@@ -184,7 +184,7 @@ def test_large_files_are_hashed_once(tmp_path, monkeypatch):
     check_folder(folder)
     assert json.loads((tmp_path / ".step-1.digests.json").read_text())["model.safetensors"][0] == 70
     with monkeypatch.context() as patched:
-        patched.setattr("cocal.store.folders.file_digest", lambda file: pytest.fail("read again"))
+        patched.setattr("cocal.store.content.file_digest", lambda file: pytest.fail("read again"))
         check_folder(folder)
     (folder / "model.safetensors").write_bytes(b"Weights" * 10)
     os.utime(folder / "model.safetensors", ns=(0, 1))

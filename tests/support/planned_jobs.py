@@ -18,8 +18,7 @@ from cocal.questions.files import counted
 from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.study import results
-from cocal.study.given import Texts
-from cocal.study.jobs import Files, either
+from cocal.study.jobs import Files, Texts, either
 from cocal.study.rules import Plan
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cocal.config.judge import LlmJudgeSettings
+from cocal.config.evaluation import LlmJudgeSettings
 from cocal.generation.engine import Completion
 from cocal.generation.judging.judgements import Judgements
 from cocal.generation.judging.llm import LlmJudge

@@ -21,9 +21,8 @@ from cocal.errors import ConfigError
 from cocal.methods.recalibration.fits import read_fits
 from cocal.store import read_frame, write_document
 from cocal.store.contracts import QUESTIONS
-from cocal.store.lineage import trace
+from cocal.store.lineage import Source, descent, trace
 from cocal.study.comparisons import PlannedFiles
-from cocal.study.lineage import Source, descent
 
 
 def run(options: argparse.Namespace) -> None:

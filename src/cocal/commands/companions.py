@@ -13,10 +13,9 @@ from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
 from cocal.features.store import open_features
 from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
-from cocal.store.lineage import placed
+from cocal.store.lineage import Source, descent, inherited, placed
 from cocal.study.costs import Cost, device_name, write_cost
-from cocal.study.lineage import Source, descent, inherited
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from cocal.config import ConfigError, parse_settings
 from cocal.config.backbone import BackboneChoice
 from cocal.models.importing import import_checkpoint
-from cocal.study.lineage import Source, descent, inherited
+from cocal.store.lineage import Source, descent, inherited
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,14 +4,13 @@ import argparse
 import logging
 
 from cocal.config import parse_settings
-from cocal.config.evaluation import VerifierSettings
-from cocal.config.judge import JudgeChoice
+from cocal.config.evaluation import JudgeChoice, VerifierSettings
 from cocal.generation.judging.opening import Judging
 from cocal.generation.judging.verdicts import judge_set
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
-from cocal.study.lineage import FACTS, Source, descent, inherited
+from cocal.store.lineage import FACTS, Source, descent, inherited
 
 
 def run(options: argparse.Namespace) -> None:

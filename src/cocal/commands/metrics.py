@@ -13,7 +13,7 @@ from cocal.metrics.resamples import resamples_of
 from cocal.metrics.scores import ALL
 from cocal.store import read_frame, write_dataset
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.lineage import Source, descent, inherited
+from cocal.store.lineage import Source, descent, inherited
 
 
 def run(options: argparse.Namespace) -> None:

@@ -17,8 +17,7 @@ from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREQUENTIAL
-from cocal.store.lineage import placed
-from cocal.study.lineage import Source, descent, inherited
+from cocal.store.lineage import Source, descent, inherited, placed
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 from cocal.config import load_study, parse_settings
 from cocal.questions.files import counted
 from cocal.resources.estimate import Assumptions
-from cocal.resources.forecast import assumptions_listed, forecast, jobs_left
-from cocal.resources.outlook import outlook
+from cocal.resources.forecast import assumptions_listed, forecast, jobs_left, outlook
 from cocal.store.owner import owner_of
 
 

@@ -15,7 +15,7 @@ from cocal.methods.predictions import predict
 from cocal.methods.responses import EvaluationSets, Inputs
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.lineage import Source, descent
+from cocal.store.lineage import Source, descent
 
 
 def run(options: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ from cocal.features.replay import StepCheckpoints, extract_prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.study.lineage import Source, descent, inherited
+from cocal.store.lineage import Source, descent, inherited
 
 
 def run(options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from cocal.questions.overlap import settle
 from cocal.questions.registry import Registry
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import QUESTIONS
-from cocal.study.lineage import descent
+from cocal.store.lineage import descent
 
 
 def run(options: argparse.Namespace) -> None:

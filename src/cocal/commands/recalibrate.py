@@ -27,7 +27,7 @@ from cocal.methods.recalibration.fits import fit_rivals
 from cocal.methods.responses import EvaluationSets
 from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
-from cocal.study.lineage import Source, descent
+from cocal.store.lineage import Source, descent
 from cocal.study.rivals import RIVALS
 
 

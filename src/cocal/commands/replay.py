@@ -7,8 +7,8 @@ from cocal.config.evaluation import FeatureSettings
 from cocal.features.replay import StepCheckpoints, replay, step_tables
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest
+from cocal.store.lineage import Source, descent, identities, inherited
 from cocal.store.run_folder import RunFolder, file_states
-from cocal.study.lineage import Source, descent, identities, inherited
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,8 +3,7 @@
 import argparse
 
 from cocal.config import parse_settings
-from cocal.config.evaluation import GenerationSettings, VerifierSettings
-from cocal.config.judge import JudgeChoice
+from cocal.config.evaluation import GenerationSettings, JudgeChoice, VerifierSettings
 from cocal.generation.judging.evaluation import Evaluated, judge_sets, sample_sets
 from cocal.generation.judging.opening import Judging
 from cocal.models.loading import fingerprint
@@ -13,8 +12,8 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.contracts import QUESTIONS
+from cocal.store.lineage import Source, descent
 from cocal.store.run_folder import RunFolder
-from cocal.study.lineage import Source, descent
 from cocal.study.plan import ResponsePlan
 
 

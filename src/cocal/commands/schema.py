@@ -2,7 +2,7 @@
 
 import argparse
 
-from cocal.config.schema import study_schema
+from cocal.config.study import study_schema
 
 
 def run(options: argparse.Namespace) -> None:

@@ -16,8 +16,8 @@ from cocal.questions.identity import questions_digests
 from cocal.questions.prompts import Prompts
 from cocal.store import digest, read_frame
 from cocal.store.contracts import QUESTIONS
+from cocal.store.lineage import Source, descent, identities
 from cocal.store.run_folder import RunFolder
-from cocal.study.lineage import Source, descent, identities
 
 
 def run(options: argparse.Namespace) -> None:

@@ -12,9 +12,9 @@ from cocal.exhibits.base.layouts import MethodsLayout, Steps, of_backbone
 from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import INK
-from cocal.study.online import windows
 from cocal.study.plan import has_methods
 from cocal.study.results import online_file
+from cocal.study.variants import windows
 
 SMOOTHED = 10
 """Number of rollout steps over which the bold curves average."""

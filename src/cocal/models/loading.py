@@ -12,8 +12,8 @@ from cocal.errors import ContractError, first_line
 from cocal.models.decoder import text_config
 from cocal.models.template import template_fault
 from cocal.store import check_folder, digest, write_text
+from cocal.store.content import listed_files
 from cocal.store.damage import remedy
-from cocal.store.folders import listed_files
 
 if TYPE_CHECKING:
     import torch

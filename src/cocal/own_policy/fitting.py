@@ -33,7 +33,7 @@ from cocal.own_policy.quality import measured
 from cocal.own_policy.states import BLOCK, confidences, default_target
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

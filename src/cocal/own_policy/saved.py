@@ -14,9 +14,8 @@ from cocal.companion.companions import Companions, with_weights
 from cocal.errors import ContractError
 from cocal.own_policy.about import About
 from cocal.store.atomic import atomic_path, usual_mode, write_text
-from cocal.store.attributes import read_provenance
 from cocal.store.damage import remedy, unreadable
-from cocal.store.documents import read_document, write_document
+from cocal.store.files import read_document, read_provenance, write_document
 from cocal.store.provenance import file_digest
 from cocal.store.seal import stated_seal
 

@@ -8,10 +8,9 @@ from typing import NamedTuple
 from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.resources.gpus import gpu_of
+from cocal.resources.estimate import memory_of
+from cocal.resources.forecast import fitting_card, gpu_of
 from cocal.resources.memory import too_small
-from cocal.resources.outlook import fitting_card
-from cocal.resources.rules import memory_of
 from cocal.runtime.gpus import NO_VLLM, PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
 from cocal.runtime.slurm import Site, site_of
 

@@ -26,7 +26,6 @@ OUTSIDE = (
     "cocal.errors",
     "cocal.resources",
     "cocal.runtime.gpus",
-    "cocal.runtime.joblog",
     "cocal.runtime.lock",
     "cocal.runtime.machine_errors",
     "cocal.runtime.progress",

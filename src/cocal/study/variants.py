@@ -1,4 +1,4 @@
-"""The companions that a study fits from stored rollouts: one job for each variant and backbone."""
+"""Companions that a study fits: from stored rollouts, a job for each variant and backbone, and online ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from cocal.config.evaluation import CompanionSettings
 from cocal.config.study import Study
 from cocal.study import plan
-from cocal.study.results import COMPANIONS, rollouts_folder, states_file
+from cocal.study.results import COMPANIONS, companion_folder, rollouts_folder, states_file
 from cocal.study.rivals import ONE_LAYER, one_layer_companion
 
 ABLATIONS = "ablations"
@@ -54,3 +54,21 @@ def variant_of(study: Study, backbone: str, name: str) -> Variant:
         steps=steps,
         how=how,
     )
+
+
+def windows(study: Study) -> tuple[int, ...]:
+    """Numbers of rollout steps that online companions learn from together: one alone, and those of the buffer."""
+    return tuple(sorted({1, study.reports.online_window or study.companion.passes}))
+
+
+def replayed_folders(study: Study) -> list[str]:
+    """Folders of CoCal's companions on the first steps of training, validated on the same steps."""
+    prefixes = plan.companion_prefixes(study, study.main_backbone, "rollouts")
+    own = [one for one in prefixes if one.steps == one.validation_steps < study.policy.steps]
+    return [f"{companion_folder(study.main_backbone, 'rollouts')}/{one.folder}" for one in own]
+
+
+def online_folders(study: Study) -> list[str]:
+    """Folders of the online companions that are kept: those of every window after every stage of the policy."""
+    folder = companion_folder(study.main_backbone, "online")
+    return [f"{folder}/window-{window}/steps-{step}" for window in windows(study) for step in study.policy.stages]

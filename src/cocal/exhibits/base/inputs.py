@@ -21,9 +21,8 @@ from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, RESPONSES
-from cocal.store.lineage import Product, trace
+from cocal.store.lineage import Product, Source, descent, trace
 from cocal.study.costs import Cost, Latency, read_cost
-from cocal.study.lineage import Source, descent
 
 CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answer", "answer_class", "correct")
 """Columns of the responses that exhibits read: all that a choice among them depends on."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from cocal.answers.judge import LONGEST, ExactMatch, Verdicts, exact_form
 from cocal.answers.partition import Rows, decided_rows, forms_of
-from cocal.config.judge import LlmJudgeSettings
+from cocal.config.evaluation import LlmJudgeSettings
 from cocal.errors import ContractError
 from cocal.generation.judging.judgements import Judgements
 from cocal.generation.judging.prompts import JudgePrompts, parse_reply

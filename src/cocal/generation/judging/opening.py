@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import ExactMatch, Judge
-from cocal.config.evaluation import VerifierSettings
-from cocal.config.judge import JudgeSettings, LlmJudgeSettings
+from cocal.config.evaluation import JudgeSettings, LlmJudgeSettings, VerifierSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Engine, Sampling
 from cocal.generation.engines import open_engine
