@@ -114,8 +114,8 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
 def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str:
     """The name of a job, which is the one in its command's log lines (`cocal.runtime.progress.job_name`).
 
-    If that is only the command's name, the wildcards follow. A job that runs no `cocal` command is named by its rule and
-    wildcards.
+    If that is only the command's name, the wildcards follow. A job that runs no `cocal` command is named by its rule
+    and wildcards.
 
     Args:
         shellcmd: The job's shell command, if it has one.
