@@ -215,15 +215,9 @@ def test_its_code_is_digested(coin):
 @pytest.mark.parametrize(
     ("modules", "message"),
     [
-        (
-            {"coin": "METHOD = 1 / 0"},
-            r"the methods of fair cannot be loaded; .*\(ZeroDivisionError: division",
-        ),
+        ({"coin": "METHOD = 1 / 0"}, r"the methods of fair cannot be loaded; .*\(ZeroDivisionError: division"),
         ({"coin": "METHOD = 1"}, r"fair\.coin: METHOD is not a cocal\.config\.method\.Method but 1"),
-        (
-            {"coin": COIN.replace('"coin"', '"rlcr"')},
-            r"fair\.coin declares the method 'rlcr', which cocal\.methods",
-        ),
+        ({"coin": COIN.replace('"coin"', '"rlcr"')}, r"fair\.coin declares the method 'rlcr', which cocal\.methods"),
         ({"__init__": "import gone"}, "No module named 'gone'"),
     ],
 )

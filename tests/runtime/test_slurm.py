@@ -217,10 +217,7 @@ def test_no_account_is_guessed():
 def test_jobs_of_this_folder_are_found_in_the_queue():
     """Not those of other folders, nor a job in which Snakemake itself runs."""
     jobs = slurm.parse_queue(SQUEUE, Path("/home/a/cocal"))
-    assert jobs == [
-        Job("16", "RUNNING", "rule_train_grpo_wildcards_qwen3-8b"),
-        Job("17", "PENDING", "rule_questions"),
-    ]
+    assert jobs == [Job("16", "RUNNING", "rule_train_grpo_wildcards_qwen3-8b"), Job("17", "PENDING", "rule_questions")]
     with pytest.raises(
         ClusterError,
         match=r"^/home/a/cocal: an earlier run is still at work.*\n  job 16 RUNNING rule_train.*\n  job 17 PENDING "

@@ -193,9 +193,5 @@ def _of_tensors(path: Path) -> str:
         return digest([header, hashlib.file_digest(stream, "sha256").hexdigest()])
 
 
-_DIGESTS: dict[str, Callable[[Path], str]] = {
-    ".parquet": _of_table,
-    ".nc": _of_arrays,
-    ".safetensors": _of_tensors,
-}
+_DIGESTS: dict[str, Callable[[Path], str]] = {".parquet": _of_table, ".nc": _of_arrays, ".safetensors": _of_tensors}
 """How the content of a kind of file is read; of all other kinds, such as CSV, every byte counts."""

@@ -266,9 +266,7 @@ SAMPLED = replace(
 """Responses that have not been judged yet."""
 
 JUDGEMENTS = _contract(
-    "judgements",
-    {"key": _text(Check.str_length(32, 32)), "reply": _text(), "engine": _text()},
-    unique=("key",),
+    "judgements", {"key": _text(Check.str_length(32, 32)), "reply": _text(), "engine": _text()}, unique=("key",)
 )
 """Each row is one reply of a judge. `key` is the digest of the message, `engine` the engine's name and version."""
 

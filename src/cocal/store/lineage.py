@@ -167,16 +167,7 @@ def _parts(path: Path) -> list[Path]:
     return [part for part in named if part.exists()] or sorted(path.glob("*.parquet"))
 
 
-FACTS = (
-    "backbone",
-    "algorithm",
-    "step",
-    "prompt_format",
-    "dataset",
-    "experience",
-    "source_step",
-    "validation_step",
-)
+FACTS = ("backbone", "algorithm", "step", "prompt_format", "dataset", "experience", "source_step", "validation_step")
 """Facts that a product shares with its sources. `experience` is the kind of responses that companions learn from, and
 the steps are those of a companion's prefix."""
 
