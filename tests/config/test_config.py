@@ -87,12 +87,6 @@ def test_files_that_are_no_study(tmp_path, text, message):
         load_study(path)
 
 
-def test_overrides_change_single_keys(repository):
-    study = load_study(repository / "config/config.yaml", {"policy": {"learning_rate": 0.5}})
-    assert study.policy.learning_rate == 0.5
-    assert study.policy.steps == load_study(repository / "config/config.yaml").policy.steps
-
-
 def test_settings_from_json_file_and_defaults(tmp_path):
     (tmp_path / "companion.yaml").write_text("passes: 3\n")
     assert parse_settings(CompanionSettings, str(tmp_path / "companion.yaml")).passes == 3

@@ -1,7 +1,5 @@
 """The registry of methods: a method is one module, of this package or of another one."""
 
-import os
-import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -115,28 +113,6 @@ def test_the_registry_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(len(METHODS))]
-
-
-def test_one_file_adds_a_method(repository, tmp_path):
-    shutil.copytree(repository / "src/cocal", tmp_path / "src/cocal")
-    text = COIN.replace("from fair.heads import HEADS", "import numpy as np; HEADS = np.array([0.25, 0.75])")
-    (tmp_path / "src/cocal/methods/coin.py").write_text(text)
-    study = EvaluatedStudy(tmp_path)
-    write_responses(tmp_path / "answer", study.frame)
-    arguments = command(tmp_path, tmp_path / "x.parquet", "--methods=verbal,coin,p-true")
-    write_responses(tmp_path / "verbal", study.verbal)
-    script = (
-        "from cocal.cli import main; from cocal.config import load_study; from cocal.exhibits.drawing.curves import"
-        " method_handles; from cocal.study.plan import available_methods;"
-        f"study = load_study({str(repository / 'config/config.yaml')!r}); print(available_methods(study)[2]);"
-        f"(handle,) = method_handles(['coin']); print(handle.get_label(), handle.get_color()); exit(main({arguments}))"
-    )
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src")}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[:2] == ["coin", "Coin toss #123456"]
-    table = read_frame(tmp_path / "x.parquet", PREDICTIONS)
-    assert list(table["method"].unique()) == ["verbal", "coin", "p-true"]
 
 
 @pytest.mark.parametrize(

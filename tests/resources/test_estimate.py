@@ -115,14 +115,6 @@ def test_every_rule_has_its_needs(repository):
     assert rule_of("gone") is None
 
 
-def test_the_command_names_what_is_wrong(tmp_path, capsys):
-    (tmp_path / "broken.yaml").write_text("study: broken\n")
-    assert main(["plan", "--study", str(tmp_path / "broken.yaml")]) == 2
-    error = capsys.readouterr().err
-    assert "broken.yaml" in error
-    assert "Field required" in error
-
-
 @pytest.mark.parametrize("study", ["config", "smoke", "paper", "rehearsal"])
 def test_expected_times_know_what_is_long_in_a_study(repository, study):
     seconds = seconds_by_rule(load_study(repository / f"config/{study}.yaml"))

@@ -93,13 +93,6 @@ def test_a_file_in_the_place_of_another_is_refused_whatever_it_is(family):
         Path(file).write_bytes(content)
 
 
-def test_a_product_may_lie_anywhere_outside_a_study(family, tmp_path):
-    """A checkpoint that a user has copied from a study, for example."""
-    _, left, _, _ = family
-    shutil.copy(left, tmp_path / "mine.json")
-    assert Product(Path("mine.json")).facts["step"] == "4"
-
-
 def test_a_changed_ancestor_is_named_with_what_was_made_from_it(family):
     child, left, _, first = family
     _table(first, reply="wrong", dataset="sums")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 
@@ -93,15 +92,6 @@ def test_equal_content_gives_equal_files_with_the_digest_of_the_blank_one(tmp_pa
     paths[1].write_bytes(first.replace(f"seal:{stated_seal(paths[0])}".encode(), BLANK.encode()))
     seal(paths[1])
     assert paths[1].read_bytes() == first
-
-
-def test_pages_of_tables_carry_checksums_of_their_own(tmp_path):
-    path = tmp_path / "table.parquet"
-    _table(path)
-    column = pq.read_metadata(path).row_group(0).column(1)
-    _flipped(path, column.data_page_offset + column.total_compressed_size // 2)
-    with pytest.raises(OSError, match="CRC"):
-        pq.read_table(path, page_checksum_verification=True)
 
 
 def test_a_file_without_a_seal_is_a_users_own_and_rubbish_is_named(tmp_path):
