@@ -13,14 +13,13 @@ from cocal.metrics.cube import UNSEEDED
 from cocal.study.plan import (
     Prefix,
     ablation_states,
-    budget_methods,
     budget_prefixes,
+    companion_methods,
     domains_of,
     evaluated_cells,
     layers_of,
     methods_of,
     restricted,
-    sweep_methods,
     sweep_prefixes,
 )
 
@@ -69,12 +68,12 @@ def _evaluated(study: Study, backbone: str) -> Iterator[Cell]:
 
 def _swept(study: Study) -> Iterator[Cell]:
     for step in study.policy.stages:
-        for method in sweep_methods(study):
+        for method in companion_methods(study, "rollouts"):
             yield from _companions(study, step, method, sweep_prefixes(study, step))
 
 
 def _budgets(study: Study) -> Iterator[Cell]:
-    for method in budget_methods(study):
+    for method in companion_methods(study, "rollouts", "resampled"):
         yield from _companions(study, study.policy.steps, method, budget_prefixes(study))
 
 

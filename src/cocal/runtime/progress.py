@@ -79,21 +79,15 @@ INTERVAL = 10.0
 def in_words(seconds: float) -> str:
     """A duration in its one or two largest units: "8 s", "2 min 25 s", "17 min", "3 h 20 min", "2 d 5 h"."""
     whole = round(max(seconds, 0.0))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 600:
-        return _two(whole, 60, "min", 1, "s")
     minutes = round(whole / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 24 * 60:
-        return _two(minutes, 60, "h", 1, "min")
-    return _two(round(minutes / 60), 24, "d", 1, "h")
-
-
-def _two(amount: int, large: int, large_name: str, small: int, small_name: str) -> str:
-    first, rest = divmod(amount, large)
-    return f"{first} {large_name}" + (f" {rest // small} {small_name}" if rest // small else "")
+    if whole < 600:
+        amount, parts, units = whole, 60, ("min", "s")
+    elif minutes < 24 * 60:
+        amount, parts, units = minutes, 60, ("h", "min")
+    else:
+        amount, parts, units = round(minutes / 60), 24, ("d", "h")
+    both = zip(divmod(amount, parts), units, strict=True)
+    return " ".join(f"{count} {unit}" for count, unit in both if count) or f"0 {units[1]}"
 
 
 class Progress:

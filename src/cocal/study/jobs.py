@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
 from cocal.config.base import Model
 from cocal.config.evaluation import FeatureSettings
@@ -94,20 +94,13 @@ DOMAINS = {"": "mathematics", "factual_": "factual"}
 """Domain of the questions by the beginning of the names of its rules of responses and features."""
 
 
-class Texts(Protocol):
-    """The prompt texts of a study (`cocal.questions.prompts.Prompts`)."""
-
-    def digest(self, *formats: str, domain: str = "mathematics") -> str:
-        """Digest of the texts of these formats."""
-
-
 class Given:
     """A study, with what the rules of all stages need of it.
 
     Args:
         study: The study.
         numerics: Numerics of its results; a change reruns what computes.
-        prompts: Its prompt texts.
+        prompts: Its prompt texts (`cocal.questions.prompts.Prompts`).
         formats: Prompt format of each algorithm's training.
         registry: The registered sources that it uses (`cocal.questions.registry.Registry`).
         judge_texts: Digest of the texts that a judge is given, if it is a language model.
@@ -118,7 +111,7 @@ class Given:
         study: Study,
         *,
         numerics: Numerics,
-        prompts: Texts,
+        prompts: Any,
         formats: Mapping[str, str],
         registry: Any,
         judge_texts: str = "",

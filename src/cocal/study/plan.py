@@ -100,12 +100,8 @@ def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
     final = algorithm == "base" or step == study.policy.steps
     if backbone != study.main_backbone:
         return [m for m in own if final and METHODS[m].group is not None]
-    return [m for m in own if final or m in study.reports.stage_methods or _is_transfer(m)]
-
-
-def _is_transfer(method: str) -> bool:
-    """True if a method applies the companion of one policy to the responses of another (appendix D)."""
-    return METHODS[method].experience is not None and METHODS[method].policy != "grpo"
+    transfers = [m for m in own if METHODS[m].experience and algorithm != "grpo"]  # companions of another policy
+    return [m for m in own if final or m in study.reports.stage_methods or m in transfers]
 
 
 def trainer_of(study: Study, backbone: str, algorithm: str) -> str:
@@ -168,22 +164,12 @@ def sweep_prefixes(study: Study, step: int) -> list[Prefix]:
     return sorted({restricted(steps) for steps in (*study.policy.stages, *early)})
 
 
-def sweep_methods(study: Study) -> list[str]:
-    """Companion methods in the comparison of `sweep_prefixes`."""
-    return _learnt_from(study, "rollouts")
-
-
-def budget_methods(study: Study) -> list[str]:
-    """Companion methods that are compared by budget at the end of training (figures/budgets, figures/composition)."""
-    return _learnt_from(study, "rollouts", "resampled")
-
-
 def has_methods(study: Study, *names: str) -> bool:
     """True if the study can have all of these methods."""
     return set(names) <= set(available_methods(study))
 
 
-def _learnt_from(study: Study, *experiences: str) -> list[str]:
+def companion_methods(study: Study, *experiences: str) -> list[str]:
     """Companion methods with these kinds of experience that are evaluated on GRPO's responses."""
     return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
 

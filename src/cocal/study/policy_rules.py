@@ -7,9 +7,13 @@ from cocal.study import plan, results
 from cocal.study.comparisons import samples_of
 from cocal.study.jobs import DOMAINS, Files, Given, Job, Rule
 
+ALGORITHMS = ("grpo", "rlcr", "dcpo")
+TRAINERS = {"train": "trl", "slime": "slime", "import": "imported"}
+"""Who trains a policy (`plan.trainer_of`), by the beginning of the names of the rules, one for each algorithm."""
 
-class QuestionRules(Given):
-    """Rules of question sets."""
+
+class PolicyRules(Given):
+    """Rules of question sets, of policies and their rollouts, and of evaluation responses and their states."""
 
     def _question_rules(self) -> list[Rule]:
         rules = [
@@ -49,15 +53,6 @@ class QuestionRules(Given):
         settings = {"settings": self.study.question_sets.bare(), "registry": self._entries(names)}
         code = self._code("cocal.commands.overlap:run", computed=False)
         return Job(inputs={**self._sources(names), "questions": questions}, settings=settings, code=code)
-
-
-ALGORITHMS = ("grpo", "rlcr", "dcpo")
-TRAINERS = {"train": "trl", "slime": "slime", "import": "imported"}
-"""Who trains a policy (`plan.trainer_of`), by the beginning of the names of the rules, one for each algorithm."""
-
-
-class PolicyRules(Given):
-    """Rules of backbones, of the policies that reinforcement learning trains from them, and of their rollouts."""
 
     def trained_by(self, trainer: str, algorithm: str) -> list[str]:
         """The backbones whose policies of an algorithm are trained by "trl" or "slime", or are "imported"."""
@@ -212,10 +207,6 @@ class PolicyRules(Given):
         job = self._replay(backbone)
         settings = {**job.settings, "settings": self._final_states()}
         return Job(inputs=job.inputs, settings=settings, code=self._code("cocal.commands.prompts:run"))
-
-
-class EvaluationRules(Given):
-    """Rules of evaluation responses and of their hidden states."""
 
     @property
     def judge_from_hub(self) -> bool:

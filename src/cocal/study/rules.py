@@ -21,13 +21,46 @@ from cocal.study.comparisons import (
     recalibrated_files,
     samples_of,
 )
-from cocal.study.jobs import DOMAINS, Files, Given, Job, Rule, either
-from cocal.study.policy_rules import ALGORITHMS, TRAINERS, EvaluationRules, PolicyRules, QuestionRules
+from cocal.study.jobs import DOMAINS, Files, Job, Rule, either
+from cocal.study.policy_rules import ALGORITHMS, TRAINERS, PolicyRules
 from cocal.study.variants import ABLATIONS, VARIANTS, variant_of
 
+RULES = (
+    *("sources", "questions", "overlap"),
+    *("backbone", "existing_backbone", *(f"{trainer}_{name}" for trainer in TRAINERS for name in ALGORITHMS)),
+    *("import_rollouts", "import_cost", "resample"),
+    *("judge_checkpoint", *(f"{domain}responses" for domain in DOMAINS)),
+    *(*(f"{domain}features" for domain in DOMAINS), "prompt_features", "replay"),
+    *("companions", "online"),
+    *("predictions", "recalibrate", "latency"),
+    *("metrics", "recalibrated_metrics", "checks"),
+)
+"""Names of the rules, beside `table_NAME`, `figure_NAME`, `table_all` and `all`. A study has those that it needs."""
 
-class ConfidenceRules(Given):
-    """Rules of companions, confidences, metrics and checks."""
+
+class Plan(PolicyRules):
+    """The rules of a study and their jobs."""
+
+    @cached_property
+    def rules(self) -> dict[str, Rule]:
+        """The rules that the study needs, by name."""
+        stages = (self._question_rules(), self._policy_rules(), self._evaluation_rules(), self._confidence_rules())
+        return {rule.name: rule for rules in stages for rule in rules}
+
+    @property
+    def wildcards(self) -> dict[str, str]:
+        """Regular expression of each wildcard."""
+        return {
+            "dataset": either(self.study.datasets),
+            "backbone": either(self.study.backbones),
+            "algorithm": either(["base", *self.study.policy.algorithms]),
+            "step": r"\d+",
+            "prompt_format": r"[a-z_]+",
+            "variant": either(VARIANTS),
+            "comparison": either(KINDS),
+            "cube": either(kind for kind in CUBES if kind != RECALIBRATED),
+            "source": either(self._registry.sets),
+        }
 
     def _confidence_rules(self) -> list[Rule]:
         companions = {
@@ -254,41 +287,3 @@ class ConfidenceRules(Given):
             flags[flag] = [f"{name}={file}" for name, file in named.items()]
         inputs = {"calibrators": list(calibrators.values()), "coupled": list(coupled.values()), "evaluated": evaluated}
         return inputs, flags
-
-
-RULES = (
-    *("sources", "questions", "overlap"),
-    *("backbone", "existing_backbone", *(f"{trainer}_{name}" for trainer in TRAINERS for name in ALGORITHMS)),
-    *("import_rollouts", "import_cost", "resample"),
-    *("judge_checkpoint", *(f"{domain}responses" for domain in DOMAINS)),
-    *(*(f"{domain}features" for domain in DOMAINS), "prompt_features", "replay"),
-    *("companions", "online"),
-    *("predictions", "recalibrate", "latency"),
-    *("metrics", "recalibrated_metrics", "checks"),
-)
-"""Names of the rules, beside `table_NAME`, `figure_NAME`, `table_all` and `all`. A study has those that it needs."""
-
-
-class Plan(QuestionRules, PolicyRules, EvaluationRules, ConfidenceRules):
-    """The rules of a study and their jobs."""
-
-    @cached_property
-    def rules(self) -> dict[str, Rule]:
-        """The rules that the study needs, by name."""
-        stages = (self._question_rules(), self._policy_rules(), self._evaluation_rules(), self._confidence_rules())
-        return {rule.name: rule for rules in stages for rule in rules}
-
-    @property
-    def wildcards(self) -> dict[str, str]:
-        """Regular expression of each wildcard."""
-        return {
-            "dataset": either(self.study.datasets),
-            "backbone": either(self.study.backbones),
-            "algorithm": either(["base", *self.study.policy.algorithms]),
-            "step": r"\d+",
-            "prompt_format": r"[a-z_]+",
-            "variant": either(VARIANTS),
-            "comparison": either(KINDS),
-            "cube": either(kind for kind in CUBES if kind != RECALIBRATED),
-            "source": either(self._registry.sets),
-        }
