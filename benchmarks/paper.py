@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from cocal.config import Study, load_study
+from cocal.config import load_study
 from cocal.config.methods import METHODS
+from cocal.config.study import Study
 from cocal.metrics.cube import UNSEEDED
 from cocal.study.plan import (
     Prefix,

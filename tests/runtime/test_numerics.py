@@ -13,7 +13,6 @@ import yaml
 import operations
 import started
 from cocal import cli
-from cocal.config.load import load_study
 from cocal.errors import ConfigError
 from cocal.runtime import numerics
 from cocal.store.provenance import provenance
@@ -27,12 +26,6 @@ FLAGS = "model name\t: Some Processor\nflags\t\t: fpu sse2 {}\n"
 def test_an_operation_gives_the_bytes_of_other_processors(name):
     """The expected digests are the same natively and under emulation; docs/architecture.md says of which processors."""
     assert operations.digest(operations.OPERATIONS[name]()) == json.loads(operations.DIGESTS.read_text())[name]
-
-
-def test_processor_studies_are_portable_and_gpu_studies_are_native(repository):
-    found = {name: load_study(repository / f"config/{name}.yaml").numerics for name in ("config", "smoke", "rehearsal")}
-    assert set(found.values()) == {"portable"}
-    assert load_study(repository / "config/paper.yaml").numerics == "native"
 
 
 def _probe(folder, study):

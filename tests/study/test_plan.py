@@ -52,15 +52,6 @@ def test_the_table_of_factual_answers_names_the_judge(study):
     assert exhibit_of(judged, "ood").layout.remark.endswith("Answers are judged by Qwen2.5-32B-Instruct.")
 
 
-def test_a_study_of_fewer_methods_shows_less(study):
-    fewer = study.estimators.model_copy(update={"methods": ("verbal", "rlcr", "cocal-binary", "cocal-on-rlcr")})
-    small = study.model_copy(update={"estimators": fewer})
-    less = {"pre_generation", "cost", "budgets", "cross_policy"}
-    assert {"layers", "main", *less} <= set(exhibits_by_name(study))
-    assert {"layers", "main"} <= set(exhibits_by_name(small))
-    assert not less & set(exhibits_by_name(small))
-
-
 def _trained(study, *algorithms):
     return study.model_copy(update={"policy": study.policy.model_copy(update={"algorithms": algorithms})})
 
@@ -82,13 +73,6 @@ def test_methods_of_policies_that_are_not_trained_drop_out(study):
     assert "dcpo" not in of_rlcr["reliability"].methods
     assert of_rlcr["cross_policy"].methods == ("rlcr", "cocal-on-rlcr")
     assert "cross_policy" not in of_alone
-
-
-def test_what_has_no_method_to_show_is_left_out(study):
-    one = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": ("p-true",)})})
-    shown = set(exhibits_by_name(one))
-    assert "main" in shown
-    assert not {"main_step40", "training_dynamics", "reliability", "reliability_all", "cross_policy"} & shown
 
 
 def test_the_largest_mathematical_set_is_timed(study):

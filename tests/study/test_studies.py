@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import started
+from cocal.cli import main
 from cocal.store.owner import owner_of
 
 DIAGRAM = "results/figures/paradigms.pdf"
@@ -82,8 +83,6 @@ def test_a_results_folder_belongs_to_one_study(repository, tmp_path):
 
 
 def test_a_plan_of_another_study_is_of_a_folder_of_its_own(repository, tmp_path, monkeypatch, capsys):
-    from cocal.cli import main
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
     (tmp_path / "results/study.json").write_text('{"study": "embedded"}')

@@ -21,7 +21,7 @@ from planned_jobs import jobs_of, study_of
 from smoke_study import planned, snakemake
 from tex import missing_of_tex
 
-STUDIES = ["config", "smoke", "rehearsal", "paper", "single-gpu", "single-gpu-rehearsal"]
+STUDIES = ["smoke", "rehearsal", "paper", "single-gpu"]
 
 
 @pytest.fixture(scope="module")

@@ -148,13 +148,12 @@ def content_digest(path: Path) -> str:
 def _chunk_checksums(store: Path) -> dict[str, str]:
     """The checksum of every chunk of a feature store, in hexadecimal digits, by its path within the store."""
     chunks = sorted(file for file in store.rglob("*") if file.is_file() and file.name != "zarr.json")
-    return {str(chunk.relative_to(store)): _end(chunk).hex() for chunk in chunks}
-
-
-def _end(chunk: Path) -> bytes:
-    with chunk.open("rb") as stream:
-        stream.seek(max(chunk.stat().st_size - _CHECKSUM, 0))
-        return stream.read()
+    found = {}
+    for chunk in chunks:
+        with chunk.open("rb") as stream:
+            stream.seek(max(chunk.stat().st_size - _CHECKSUM, 0))
+            found[str(chunk.relative_to(store))] = stream.read().hex()
+    return found
 
 
 def _of_table(path: Path) -> str:

@@ -50,10 +50,6 @@ class Contract:
         """Column names in order."""
         return tuple(self.types)
 
-    def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the table on disk."""
-        return pa.schema(list(self.types.items()))
-
     def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Check `frame` and return it with the contract's columns in order.
 

@@ -67,7 +67,7 @@ def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", a
     import pyarrow.parquet as pq
 
     checked = contract.check(frame, str(path))
-    table = pa.Table.from_pandas(checked, schema=contract.arrow_schema(), preserve_index=False)
+    table = pa.Table.from_pandas(checked, schema=pa.schema(list(contract.types.items())), preserve_index=False)
     table = table.replace_schema_metadata({b"cocal": json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
     with atomic_path(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
@@ -201,14 +201,10 @@ def _of_companions(path: Path) -> Mapping[str, str]:
         return json.loads((file.metadata() or {}).get("cocal", "{}")).get("provenance", {})
 
 
-def _of_store(path: Path) -> Mapping[str, str]:
-    return json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]
-
-
 def _of_exhibit(path: Path) -> Mapping[str, str]:
     """The parents of a table, from its LaTeX, or of a figure, from its PNG."""
     table, picture = path.with_suffix(".tex"), path.with_suffix(".png")
-    found: list[str] = []
+    found = []
     if table.exists():
         lines = table.read_text(encoding="utf-8").splitlines()
         found = [line.removeprefix(MADE_OF) for line in lines if line.startswith(MADE_OF)]
@@ -225,7 +221,7 @@ _KINDS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {
     ".nc": ("NetCDF file", _of_arrays),
     ".json": ("JSON file", lambda path: read_object(path).get(PROVENANCE_KEY) or {}),
     ".safetensors": ("safetensors file", _of_companions),
-    ".zarr": ("feature store", _of_store),
+    ".zarr": ("feature store", lambda path: json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]),
     **dict.fromkeys((".tex", ".html", ".csv", ".pdf", ".png"), ("exhibit", _of_exhibit)),
 }
 """By the ending of a file: its name in errors, and the function that reads its attributes."""
