@@ -4,7 +4,6 @@ import subprocess
 import sys
 from importlib import import_module
 
-import pandas as pd
 import pytest
 
 from cocal.cli import main
@@ -13,10 +12,9 @@ from cocal.config import methods as registry
 from cocal.config.evaluation import EstimatorSettings, MetricSettings
 from cocal.config.method import Method
 from cocal.config.methods import METHODS, built_in, declarations
-from cocal.exhibits.drawing.reliability import ReliabilityLayout
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal.metrics.cube import metric_cube
-from cocal.store import code, read_frame, write_dataset, write_frame
+from cocal.store import code, read_frame, write_dataset
 from cocal.store.code import code_digest
 from cocal.store.contracts import PREDICTIONS
 from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
@@ -145,7 +143,6 @@ def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):
     assert mine["confidence"].tolist() == [0.25, 0.75] * QUESTIONS
 
     predictions = sample_predictions("amc", methods=SHOWN)
-    write_frame(tmp_path / "p.parquet", predictions, PREDICTIONS, {})
     cube = metric_cube(predictions, MetricSettings(resamples=0), {"macro": ["amc"]})
     write_dataset(tmp_path / "m.nc", cube, {"digest": "aaaa"})
     layout = {"study": "s", "caption": "c", "backbone": "tiny-a", "backbone_label": "Tiny A", "methods": SHOWN}
@@ -153,9 +150,6 @@ def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):
     table = AccuracyLayout(**layout, macro="macro")
     assert make("main", tmp_path / "m.tex", table, metrics=tmp_path / "m.nc") == 0
     assert "Coin toss & " in (tmp_path / "m.tex").read_text()
-    figure = ReliabilityLayout(**layout)
-    assert make("reliability", tmp_path / "r.pdf", figure, predictions=[tmp_path / "p.parquet"]) == 0
-    assert set(pd.read_csv(tmp_path / "r.csv")["method"]) == {*SHOWN}
 
 
 def test_configuration_admits_it_and_no_study_changes(repository, coin):

@@ -42,20 +42,16 @@ def test_the_share_is_of_the_work_not_of_the_jobs():
 
 
 def test_running_jobs_count_with_the_time_that_they_have_run():
-    work = _work()
-    assert work.share([Running("train", 61.0)]) == pytest.approx(61 / 244)
-    assert work.left([Running("train", 61.0)]) == pytest.approx(244 - 61)
-    stretch = (500 + 12.2) / (100 + 12.2)
-    overdue = work.left([Running("train", 500.0)])
-    assert overdue == pytest.approx(100 + 144 * stretch), "nobody knows when it will end; the others take longer, too"
-
-
-def test_a_running_job_that_says_how_slow_it_is_stretches_all():
-    """It has run 60 of 150 seconds, of which 100 were expected."""
-    slow = Running("train", 60.0, 90.0)
-    stretch = (150 + 12.2) / (100 + 12.2)
-    assert _work().left([slow]) == pytest.approx(90 + 144 * stretch)
-    assert _work().left([Running("train", 60.0, 30.0)]) == pytest.approx(244 - 60), "further parts may follow"
+    """Overdue jobs, and those that say how slow they are, stretch all others, too."""
+    assert _work().share([Running("train", 61.0)]) == pytest.approx(61 / 244)
+    for running, own, total in (
+        (Running("train", 61.0), 39, 100),
+        (Running("train", 500.0), 100, 500),  # nobody knows when it will end
+        (Running("train", 60.0, 90.0), 90, 150),
+        (Running("train", 60.0, 30.0), 40, 100),  # further parts may follow
+    ):
+        stretch = (total + 12.2) / (100 + 12.2)
+        assert _work().left([running]) == pytest.approx(own + 144 * stretch)
 
 
 def test_the_last_progress_line_of_a_log_says_what_is_left(tmp_path):

@@ -135,13 +135,3 @@ def test_make_clean_leaves_what_is_tracked(repository, tmp_path):
         assert found == {"Makefile", *kept}
     shutil.rmtree(tmp_path / "results")
     assert subprocess.run(["make", "clean"], check=False, cwd=tmp_path).returncode == 0
-
-
-def test_the_gallery_is_of_the_embedded_study_alone(repository, tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "results").mkdir()
-    shutil.copy(repository / "docs/gallery.py", tmp_path / "docs")
-    (tmp_path / "results/study.json").write_text('{"study": "smoke"}')
-    done = subprocess.run(["python", "docs/gallery.py"], check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "not that of the embedded study" in done.stderr
