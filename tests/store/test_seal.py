@@ -26,7 +26,7 @@ from cocal.store import (
 )
 from cocal.store.content import PROVENANCE
 from cocal.store.contracts import JUDGEMENTS
-from cocal.store.seal import BLANK, seal, stated_seal
+from cocal.store.files import BLANK, seal, stated_seal
 from companion_run import small_run
 
 CHANGED = "has changed since it was written"

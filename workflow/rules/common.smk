@@ -24,7 +24,7 @@ from cocal.store.owner import refuse_other_study
 from cocal.study import results
 from cocal.study.comparisons import RECALIBRATED
 from cocal.study.jobs import either, is_folder
-from cocal.study.jobs import DOMAINS
+from cocal.study.policy_rules import DOMAINS
 from cocal.study.rules import Plan
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.

@@ -15,9 +15,8 @@ from cocal.errors import ContractError
 from cocal.own_policy.about import About
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
-from cocal.store.files import read_document, read_provenance, write_document
+from cocal.store.files import read_document, read_provenance, stated_seal, write_document
 from cocal.store.provenance import file_digest
-from cocal.store.seal import stated_seal
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""

@@ -15,9 +15,8 @@ from typing import Any
 from cocal.errors import ContractError
 from cocal.store.atomic import usual_mode, write_text
 from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.files import read_dataset, read_document, read_provenance, write_document
+from cocal.store.files import read_dataset, read_document, read_provenance, stated_seal, write_document
 from cocal.store.provenance import canonical, digest, file_digest
-from cocal.store.seal import stated_seal
 
 PROVENANCE = "provenance.json"
 _LARGE = 64 * 2**20

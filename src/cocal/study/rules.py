@@ -21,8 +21,8 @@ from cocal.study.comparisons import (
     recalibrated_files,
     samples_of,
 )
-from cocal.study.jobs import DOMAINS, Files, Job, Rule, either
-from cocal.study.policy_rules import ALGORITHMS, TRAINERS, PolicyRules
+from cocal.study.jobs import Files, Job, Rule, either
+from cocal.study.policy_rules import ALGORITHMS, DOMAINS, TRAINERS, PolicyRules
 from cocal.study.variants import ABLATIONS, VARIANTS, variant_of
 
 RULES = (
