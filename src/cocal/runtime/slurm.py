@@ -191,11 +191,7 @@ def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:
 
 
 def _output(command: str) -> str:
-    """Run a SLURM command and return what it prints.
-
-    Raises:
-        ClusterError: if it is missing, fails, or takes longer than `TIMEOUT`.
-    """
+    """The output of a SLURM command."""
     words = shlex.split(command)
     try:
         done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=TIMEOUT)

@@ -88,9 +88,8 @@ def _files(folder: Path) -> list[Path]:
 def _remembered(memory: Path) -> dict[str, list]:
     """Size, time of modification and digest of large files that were read before."""
     try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
-        return {name: entry for name, entry in known.items() if isinstance(entry, list) and len(entry) == 3}
-    except (OSError, ValueError, AttributeError):
+        return json.loads(memory.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
 
 
