@@ -38,8 +38,6 @@ def test_the_final_policy_is_judged_by_everything(study):
     assert methods[-1] == "cocal-pre-generation"
     assert len(methods) == 9
     assert [name for name in plan.methods_of(study, "small", "grpo", 120) if name in OURS] == methods[:-1]
-    assert plan.prompt_formats_of(study, "tiny", "grpo", 120) == ["verbal", "answer"]
-    assert plan.feature_prompt_formats(study, "tiny", "grpo", 120) == ["answer"]
     assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
 
 

@@ -1,7 +1,7 @@
 """Settings of responses, judges, features, companions, estimators, metrics and reports (section 5, appendix A)."""
 
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, RootModel, model_validator
 
@@ -144,14 +144,12 @@ class PostCalSettings(Model):
     """Seed that shuffles the responses into batches."""
 
 
-def _built_in_by_default(schema: dict[str, Any]) -> None:
-    schema["default"] = list(built_in())
-
-
 class EstimatorSettings(Model):
     """Confidence estimators that a study compares."""
 
-    methods: tuple[MethodName, ...] = Field(default_factory=built_in, json_schema_extra=_built_in_by_default)
+    methods: tuple[MethodName, ...] = Field(
+        default_factory=built_in, json_schema_extra=lambda schema: schema.update(default=list(built_in()))
+    )
     """Names of the compared methods; by default all methods that come with CoCal."""
     missing_answer: Literal["zero", "invalid"] = "zero"
     """Self-consistency of a response without an answer: a confidence of 0 (zero), or no valid confidence (invalid)."""

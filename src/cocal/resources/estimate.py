@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, get_args
 
 from cocal.config.backbone import BackboneSettings, PretrainingSettings
 from cocal.config.base import Count, Model, Positive, Share
+from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.study import plan, rivals, variants
 
@@ -230,8 +231,9 @@ class _Backbone:
         study, assumed = self._study, self._assumed
         means = {"factual": assumed.factual_tokens, "mathematics": assumed.mathematics_tokens}
         for algorithm, step in plan.evaluated_cells(study, self._name):
-            read = plan.feature_prompt_formats(study, self._name, algorithm, step)
-            for prompt_format in plan.prompt_formats_of(study, self._name, algorithm, step):
+            methods = [METHODS[name] for name in plan.methods_of(study, self._name, algorithm, step)]
+            read = {method.prompt_format for method in methods if method.experience}
+            for prompt_format in dict.fromkeys(method.prompt_format for method in methods):
                 for domain in plan.domains_of(study, self._name, algorithm, step):
                     of_domain = "factual_" * (domain == "factual")
                     sets = plan.response_plan(

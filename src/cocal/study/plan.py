@@ -118,17 +118,6 @@ def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
     return domains
 
 
-def prompt_formats_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
-    """Prompt formats that the methods of `methods_of` need."""
-    return list(dict.fromkeys(METHODS[m].prompt_format for m in methods_of(study, backbone, algorithm, step)))
-
-
-def feature_prompt_formats(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
-    """Prompt formats of a checkpoint's responses that companions read."""
-    methods = [METHODS[m] for m in methods_of(study, backbone, algorithm, step)]
-    return list(dict.fromkeys(method.prompt_format for method in methods if method.experience))
-
-
 def experiences_of(methods: list[str]) -> list[str]:
     """The training data of these methods' companions: any of "rollouts", "resampled" and "prompts"."""
     return list(dict.fromkeys(METHODS[m].experience for m in methods if METHODS[m].experience))

@@ -95,9 +95,8 @@ class Plan(PolicyRules):
         ]
 
     def _companions(self, backbone: str, variant: str) -> Job:
-        one = variant_of(self.study, backbone, variant)
-        inputs = {"rollouts": one.rollouts, "features": one.states, "questions": self._training_set}
-        settings = {"settings": one.settings, "steps": one.steps, **one.how}
+        inputs, settings = variant_of(self.study, backbone, variant)
+        inputs["questions"] = self._training_set
         return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.companions:run"))
 
     def _online(self, backbone: str) -> Job:

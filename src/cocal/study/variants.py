@@ -1,9 +1,7 @@
 """Companions that a study fits: from stored rollouts, a job for each variant and backbone, and online ones."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from cocal.config.evaluation import CompanionSettings
 from cocal.config.study import Study
 from cocal.study import plan
 from cocal.study.results import COMPANIONS, companion_folder, rollouts_folder, states_file
@@ -14,27 +12,8 @@ VARIANTS = (*(COMPANIONS[kind] for kind in ("rollouts", "resampled", "prompts"))
 """Names of the variants, which are those of their folders."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """Companions of all prefixes, seeds and targets that one job fits on one kind of experience.
-
-    Attributes:
-        rollouts: Folder of the responses that they learn from.
-        states: The hidden states of these responses, or of their prompts.
-        settings: Settings of the companions.
-        steps: Prefixes of the rollouts, as `Prefix` writes them.
-        how: Further flags of `cocal companions`.
-    """
-
-    rollouts: str
-    states: str
-    settings: CompanionSettings
-    steps: tuple[str, ...]
-    how: dict[str, Any]
-
-
-def variant_of(study: Study, backbone: str, name: str) -> Variant:
-    """The variant of this name on a backbone."""
+def variant_of(study: Study, backbone: str, name: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """The rollouts and states from which one job fits all companions of a variant on a backbone, and its settings."""
     final = (str(study.policy.steps),)
     experience = next((kind for kind, folder in COMPANIONS.items() if folder == name), "rollouts")
     learnt_from = "postcal" if experience == "resampled" else "grpo"
@@ -47,13 +26,9 @@ def variant_of(study: Study, backbone: str, name: str) -> Variant:
         ABLATIONS: (plan.ablation_companion(study), final, {"states": plan.ablation_states(study, backbone)}),
         ONE_LAYER: (one_layer_companion(study), final, chronological),
     }[name]
-    return Variant(
-        rollouts=rollouts_folder(backbone, learnt_from),
-        states=states_file(backbone, learnt_from, "prompts" if experience == "prompts" else "rollouts"),
-        settings=settings,
-        steps=steps,
-        how=how,
-    )
+    states = states_file(backbone, learnt_from, "prompts" if experience == "prompts" else "rollouts")
+    inputs = {"rollouts": rollouts_folder(backbone, learnt_from), "features": states}
+    return inputs, {"settings": settings, "steps": steps, **how}
 
 
 def windows(study: Study) -> tuple[int, ...]:
