@@ -18,7 +18,7 @@ from cocal.commands.catalogue import COMMANDS, OWN, STAGES, STUDY, listing, work
 from cocal.commands.outputs import check_outputs
 from cocal.commands.words import one_field_each
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
-from cocal.runtime import joblog, lock
+from cocal.runtime import lock, progress
 from cocal.runtime.machine_errors import explain
 from cocal.runtime.numerics import check_processor, environment
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     arguments = list(sys.argv[1:] if argv is None else argv)
     options = _parser(arguments).parse_args(one_field_each(arguments))
-    joblog.configure(joblog.job_name(arguments))
+    progress.configure(progress.job_name(arguments))
     try:
         if hasattr(options, "numerics"):  # before the libraries that read these variables are loaded
             os.environ.update(environment(options.numerics))

@@ -6,7 +6,7 @@ import pytest
 from cocal.config import load_study
 from cocal.exhibits import online
 from cocal.exhibits.drawing.style import paper_style
-from cocal.study.online import replayed_folders, windows
+from cocal.study.variants import replayed_folders, windows
 from drawn_texts import assert_texts_apart
 from smoke_study import CONFIG
 

@@ -14,7 +14,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.models import importing
 from cocal.models.importing import import_checkpoint
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
-from cocal.store.attributes import read_provenance
+from cocal.store.files import read_provenance
 from micro import own_copy
 
 SHAPE = {"depth": 2, "width": 32}

@@ -127,7 +127,7 @@ CHANGES = {
     "checks": ("checks/training.py", "check_disjoint", {"checks"}),
     "policy": ("policy/objectives.py", "step_rewards", TRAINS),
     "one figure": ("exhibits/overview.py", "draw", {"figure_overview"}),
-    "store": ("store/frames.py", "write_frame", TABLES),
+    "store": ("store/files.py", "write_frame", TABLES),
     "runtime": ("runtime/machine.py", "fix_threads", THREADS),
     "what nothing uses": ("exhibits/drawing/diagrams.py", None, set()),
     "commands": ("commands/train.py", "run_train", set()),

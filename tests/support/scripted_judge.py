@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cocal.config.judge import LlmJudgeSettings
+from cocal.config.evaluation import LlmJudgeSettings
 from cocal.generation.engine import Completion
 from cocal.generation.judge import Judgements, LlmJudge, asking
 from cocal.generation.judge_prompts import JudgePrompts

@@ -16,7 +16,7 @@ from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.questions.loaders import counted
 from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
-from cocal.resources.durations import seconds_by_rule
+from cocal.resources.estimate import seconds_by_rule
 from cocal.runtime import numerics
 from cocal.runtime.slurm import site_of
 from cocal.store.code import code_digest
@@ -24,7 +24,7 @@ from cocal.store.owner import refuse_other_study
 from cocal.study import results
 from cocal.study.comparisons import RECALIBRATED
 from cocal.study.jobs import either, is_folder
-from cocal.study.given import DOMAINS
+from cocal.study.policy_rules import DOMAINS
 from cocal.study.rules import Plan
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.

@@ -17,7 +17,7 @@ from cocal.metrics.cells import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.comparisons import PlannedPredictions
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 logger = logging.getLogger(__name__)
 

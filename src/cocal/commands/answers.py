@@ -4,8 +4,7 @@ import argparse
 import logging
 
 from cocal.config import parse_settings
-from cocal.config.evaluation import GenerationSettings, VerifierSettings
-from cocal.config.judge import JudgeChoice
+from cocal.config.evaluation import GenerationSettings, JudgeChoice, VerifierSettings
 from cocal.generation.evaluation import Evaluated, judge_set, judge_sets, sample_sets
 from cocal.generation.judge import Judging
 from cocal.models.loading import fingerprint
@@ -14,8 +13,8 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+from cocal.store.lineage import FACTS, Source, descent, inherited
 from cocal.store.run_folder import RunFolder
-from cocal.study.lineage import FACTS, Source, descent, inherited
 from cocal.study.plan import ResponsePlan
 
 

@@ -14,7 +14,7 @@ from cocal.questions.synthetic import World
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
-from cocal.study.lineage import Source, descent
+from cocal.store.lineage import Source, descent
 
 
 def run_backbone(options: argparse.Namespace) -> None:

@@ -9,8 +9,8 @@ from cocal.config.backbone import BackboneChoice
 from cocal.models.importing import download, import_checkpoint
 from cocal.models.loading import load_tokenizer, require_complete
 from cocal.store import write_text
+from cocal.store.lineage import Source, descent, inherited
 from cocal.store.provenance import canonical
-from cocal.study.lineage import Source, descent, inherited
 
 
 def run_hub(options: argparse.Namespace) -> None:

@@ -19,10 +19,9 @@ from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREQUENTIAL
-from cocal.store.lineage import placed
+from cocal.store.lineage import Source, descent, inherited, placed
 from cocal.study.costs import Cost, device_name, write_cost
-from cocal.study.lineage import Source, descent, inherited
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 
 def run_companions(options: argparse.Namespace) -> None:

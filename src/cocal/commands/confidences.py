@@ -35,9 +35,8 @@ from cocal.methods.responses import EvaluationSets, Inputs
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
-from cocal.store.lineage import trace
+from cocal.store.lineage import Source, descent, trace
 from cocal.study.comparisons import PlannedFiles
-from cocal.study.lineage import Source, descent
 from cocal.study.rivals import RIVALS
 
 

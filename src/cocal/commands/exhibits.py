@@ -11,6 +11,7 @@ from cocal.exhibits.base.exhibit import MATHEMATICS
 from cocal.exhibits.base.inputs import check_inputs, origin_of, read_inputs
 from cocal.exhibits.base.output import write_figure, write_table
 from cocal.exhibits.base.registry import module_of
+from cocal.exhibits.drawing.curves import draw_replicates
 from cocal.exhibits.drawing.style import paper_style, save_figure
 from cocal.exhibits.typesetting.latex import document
 from cocal.metrics.shown import csv_text

@@ -15,8 +15,8 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
+from cocal.store.lineage import Source, descent, inherited
 from cocal.study.costs import write_cost
-from cocal.study.lineage import Source, descent, inherited
 
 
 def run_latency(options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from cocal.metrics.scores import ALL
 from cocal.metrics.shown import UNDEFINED, csv_text
 from cocal.store import read_frame, write_dataset, write_text
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.lineage import Source, descent, inherited
+from cocal.store.lineage import Source, descent, inherited
 
 
 def run_metrics(options: argparse.Namespace) -> None:

@@ -12,8 +12,8 @@ from cocal.questions.registry import Registry
 from cocal.questions.sources import fetch
 from cocal.store import provenance, read_frame, write_document, write_frame, write_text
 from cocal.store.contracts import QUESTIONS
+from cocal.store.lineage import descent
 from cocal.store.provenance import file_digest
-from cocal.study.lineage import descent
 
 
 def run_sources(options: argparse.Namespace) -> None:

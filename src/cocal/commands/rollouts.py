@@ -25,8 +25,8 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.lineage import Source, descent, identities, inherited
 from cocal.store.run_folder import RunFolder, file_states
-from cocal.study.lineage import Source, descent, identities, inherited
 
 
 def run_slime(options: argparse.Namespace) -> None:

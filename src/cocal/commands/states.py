@@ -18,8 +18,8 @@ from cocal.models.loading import load_policy
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.contracts import RESPONSES
+from cocal.store.lineage import Source, descent, identities, inherited
 from cocal.store.run_folder import RunFolder, file_states
-from cocal.study.lineage import Source, descent, identities, inherited
 
 
 def run_features(options: argparse.Namespace) -> None:

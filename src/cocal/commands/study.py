@@ -8,11 +8,10 @@ from pathlib import Path
 
 from cocal.commands.catalogue import STAGES, listing
 from cocal.config import load_study, parse_settings
-from cocal.config.schema import study_schema
+from cocal.config.study import study_schema
 from cocal.questions.loaders import counted
 from cocal.resources.estimate import Assumptions
-from cocal.resources.forecast import assumptions_listed, forecast, jobs_left
-from cocal.resources.outlook import outlook
+from cocal.resources.forecast import assumptions_listed, forecast, jobs_left, outlook
 from cocal.runtime import slurm
 from cocal.store.atomic import write_text
 from cocal.store.lineage import trace

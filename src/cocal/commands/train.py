@@ -16,7 +16,7 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.contracts import QUESTIONS
-from cocal.study.lineage import Source, descent, identities, inherited
+from cocal.store.lineage import Source, descent, identities, inherited
 
 
 def run_train(options: argparse.Namespace) -> None:

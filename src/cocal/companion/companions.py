@@ -20,7 +20,7 @@ from cocal.errors import ContractError
 from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.seal import BLANK, KEY, check_seal, seal
+from cocal.store.files import BLANK, KEY, check_seal, seal
 
 if TYPE_CHECKING:
     import pandas as pd

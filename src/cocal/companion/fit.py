@@ -18,7 +18,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 FEATURE_MEMORY = 5 * 2**30
 """Number of bytes of features to hold in host memory, enough for the paper's 240,000 responses of 16 KB each. Features

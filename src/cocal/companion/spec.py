@@ -12,7 +12,7 @@ from cocal.config.evaluation import CompanionSettings
 from cocal.config.method import Experience, Target
 from cocal.errors import ContractError
 from cocal.store import read_document
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 Order = Literal["chronological", "shuffled", "online"]
 

@@ -31,8 +31,7 @@ from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.metrics.calibration import bin_index
 from cocal.metrics.cells import read_cell
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.study.plan import final_methods, final_predictions, has_methods, macro_averages
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix, final_methods, final_predictions, has_methods, macro_averages
 from cocal.study.results import companion_folder, metrics_file
 
 _GAPS = "Accuracy less that of GRPO's policy (points)"

@@ -10,9 +10,9 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Steps, of_backbone
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
 from cocal.exhibits.drawing.style import INK, Axes, Figure
-from cocal.study.online import windows
 from cocal.study.plan import has_methods
 from cocal.study.results import online_file
+from cocal.study.variants import windows
 
 SMOOTHED = 10
 """Number of rollout steps over which the bold curves average."""

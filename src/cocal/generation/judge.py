@@ -14,8 +14,7 @@ import pandas as pd
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import LONGEST, ExactMatch, Judge, Rows, Verdicts, decided_rows, exact_form, forms_of
-from cocal.config.evaluation import VerifierSettings
-from cocal.config.judge import JudgeSettings, LlmJudgeSettings
+from cocal.config.evaluation import JudgeSettings, LlmJudgeSettings, VerifierSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.generation.engine import Engine, Sampling, open_engine
 from cocal.generation.judge_prompts import JudgePrompts, parse_reply

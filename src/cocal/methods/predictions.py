@@ -13,7 +13,7 @@ from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
 from cocal.methods.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, function, read_responses
 from cocal.runtime.progress import Progress
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 logger = logging.getLogger(__name__)
 

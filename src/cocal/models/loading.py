@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cocal.errors import ContractError, first_line
 from cocal.models.text import template_fault
 from cocal.store import check_folder, digest, write_text
+from cocal.store.content import listed_files
 from cocal.store.damage import remedy
-from cocal.store.folders import listed_files
 
 if TYPE_CHECKING:
     import torch

@@ -28,7 +28,7 @@ from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -9,7 +9,7 @@ from cocal.models.importing import download
 from cocal.models.loading import Policy, fingerprint, load_policy
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.store import digest, read_provenance
-from cocal.store.folders import PROVENANCE
+from cocal.store.content import PROVENANCE
 from cocal.store.provenance import file_digest
 
 

@@ -20,11 +20,9 @@ from cocal.errors import ContractError
 from cocal.models.loading import text_config
 from cocal.own_policy.quality import HeldOut, ResponseFacts
 from cocal.store.atomic import atomic_path, usual_mode, write_text
-from cocal.store.attributes import read_provenance
 from cocal.store.damage import remedy, unreadable
-from cocal.store.documents import read_document, write_document
+from cocal.store.files import read_document, read_provenance, stated_seal, write_document
 from cocal.store.provenance import file_digest
-from cocal.store.seal import stated_seal
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

@@ -19,9 +19,8 @@ from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, RESPONSES
-from cocal.store.lineage import Product, trace
+from cocal.store.lineage import Product, Source, descent, trace
 from cocal.study.costs import Cost, Latency, read_cost
-from cocal.study.lineage import Source, descent
 
 Cube = Any
 """The type of metric cubes in annotations; a process that declares exhibits need not load xarray."""

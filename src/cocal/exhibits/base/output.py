@@ -13,7 +13,7 @@ from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.shown import csv_text
 from cocal.store import digest, write_text
-from cocal.store.attributes import MADE_OF, PARENTS
+from cocal.store.files import MADE_OF, PARENTS
 
 logger = logging.getLogger(__name__)
 
