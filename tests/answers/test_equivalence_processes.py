@@ -24,6 +24,8 @@ from cocal.errors import ContractError
 from late_comparisons import waiting
 from verified import equivalent
 
+pytestmark = pytest.mark.slow
+
 HANGING = r"\int_0^{\infty} e^{-x^{x}} \, dx"
 
 

@@ -90,6 +90,7 @@ def test_golds_verify_against_themselves_however_they_are_typeset(golds):
             assert plain_answer(stated) == plain_answer(gold), (name, gold, stated)
 
 
+@pytest.mark.slow
 @needs_raw
 def test_golds_verify_against_common_rewritings(golds):
     """Two rewritings of each gold of the evaluation sets, one of each in training: a comparison takes milliseconds."""

@@ -75,6 +75,7 @@ REFUSED = [
 """Flags, the output, and the refusal."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "output", "message"), REFUSED, ids=[f"{flags[0]}-{output[:20]}" for flags, output, _ in REFUSED]
 )

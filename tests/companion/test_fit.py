@@ -164,6 +164,7 @@ def test_a_prefix_ignores_later_steps(run: Run, tmp_path: Path, order: dict):
     assert not run.fit(steps=3, **order)[1].equals(history)
 
 
+@pytest.mark.slow
 @ORDERS
 def test_neither_memory_nor_other_prefixes_change_a_fit(run: Run, order: dict):
     """The features of all prefixes in memory, those of the first alone, or none, which are then read in slices."""
@@ -248,6 +249,7 @@ def test_prefixes_are_written_as_they_are_read():
             Prefix.parse(wrong)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_transformers(run: Run, tmp_path: Path):
     for output, memory in (("first", 5), ("second", 0)):
         command = run.command(tmp_path / output, "--steps", "3", "2", "2/3", f"--memory={memory}")

@@ -85,6 +85,7 @@ def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(st
     assert before.spec.steps == 1
 
 
+@pytest.mark.slow
 def test_one_pass_without_a_buffer_is_a_replay_of_one_pass(run, steps):
     """In batches of one, which never cross two steps, the weights are those of the replayed companions."""
     settings = SETTINGS.model_copy(update={"batch_size": 1, "passes": 1})

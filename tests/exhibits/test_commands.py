@@ -56,6 +56,7 @@ def test_a_figure_is_written_as_pdf_png_and_numbers(repository, tmp_path):
     assert len(csv.splitlines()) == 1 + 2 * 2 * 2
 
 
+@pytest.mark.slow
 def test_diagrams_are_the_same_bytes_again(tmp_path):
     for name in ("overview", "paradigms"):
         made_twice(name, tmp_path / name)

@@ -112,6 +112,7 @@ def test_tokens_are_as_frequent_as_defined(engine, micro_policy):
     np.testing.assert_array_less(np.abs(found - expected), 4 * np.sqrt(expected * (1 - expected) / len(group)) + 1e-9)
 
 
+@pytest.mark.slow
 def test_presence_penalty_counts_the_response_and_spares_the_prompt(engine, micro_policy):
     """Greedy decoding spelt out, on a prompt where penalising its tokens too, or none, gives another response."""
     model, tokenizer = micro_policy

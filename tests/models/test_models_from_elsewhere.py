@@ -182,6 +182,7 @@ GROWING = "{% set n = namespace(x='ab') %}{% for _ in range(60) %}{% set n.x = n
 LETTERS = "{% for _ in messages[-1].content %}" * 4 + "{% endfor %}" * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "fault"),
     [

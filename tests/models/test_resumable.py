@@ -56,6 +56,7 @@ def _step_of(checkpoint: Path) -> int:
     return int(step)
 
 
+@pytest.mark.slow
 def test_a_kill_while_checkpoints_are_saved_and_rotated_leaves_a_whole_one(trainer, tmp_path):
     """TRL's own code saves the checkpoint of step 3 beside that of step 2, in the place of that of step 1."""
     run, before = tmp_path / "run", tmp_path / "before"

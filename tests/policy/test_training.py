@@ -32,6 +32,8 @@ from passed import check_recorded
 from rewarded_questions import write_rewarded
 from update_by_hand import gradients, normalised
 
+pytestmark = pytest.mark.slow
+
 STEPS, GROUP, PER_STEP = 5, 4, 6
 SETTINGS = {
     **{"algorithms": [], "seed": 7, "steps": STEPS, "stages": [1, 2, 5], "checkpoint_every": 2},

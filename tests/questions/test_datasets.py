@@ -32,6 +32,7 @@ def _answers(row):
     return text.strip(), sorted({answer.strip() for answer in (main, *others)})
 
 
+@pytest.mark.slow
 @needs_raw
 @pytest.mark.parametrize("name", NAMES)
 def test_loaders_read_what_others_read(name):

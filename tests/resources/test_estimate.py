@@ -70,6 +70,7 @@ def test_backbones_that_are_trained_here_need_no_gpu(repository):
     assert sum(one.storage for one in embedded) > 0
 
 
+@pytest.mark.slow
 def test_the_command_counts_the_jobs_of_the_workflow(repository):
     printed = started.run(["cocal", "plan", "--study", "config/smoke.yaml"], repository).stdout
     rows = [line.split() for line in printed.splitlines() if line]

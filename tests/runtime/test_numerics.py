@@ -61,6 +61,7 @@ def old_processor(tmp_path):
     return [*start, str(info)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [False, True])
 def test_a_study_is_native_where_the_processor_lacks_avx2(tmp_path, old_processor, cluster):
     """A sentence says so. The nodes of a cluster may differ from one another, so their jobs refuse instead."""

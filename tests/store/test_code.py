@@ -85,6 +85,7 @@ class Reworded(ast.NodeTransformer):
         return node
 
 
+@pytest.mark.slow
 def test_reworded_texts_in_every_room_rerun_nothing(before, package):
     """Docstrings and the texts of errors and logs everywhere; every text of the rooms that give and take words."""
     outside = {

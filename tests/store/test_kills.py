@@ -27,6 +27,7 @@ def _run_folder(path: Path, digest: str) -> RunFolder:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["published", "emptied for other settings"])
 def test_a_run_never_resumes_from_half_a_folder(tmp_path, end):
     """A kill while the folder is deleted: the next run of the old settings finds all of the work or none."""

@@ -82,6 +82,7 @@ def test_a_results_folder_belongs_to_one_study(repository, tmp_path):
     assert owner_of(tmp_path / "results") == "smoke"
 
 
+@pytest.mark.slow
 def test_a_plan_of_another_study_is_of_a_folder_of_its_own(repository, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
