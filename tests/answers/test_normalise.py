@@ -72,6 +72,7 @@ def golds() -> list[str]:
     return [*sorted(evaluation), *sorted(odd | set(random.Random(5).sample(training, 1000)))]
 
 
+@pytest.mark.slow
 @needs_raw
 def test_no_gold_is_too_large_to_evaluate():
     sets = (*MATHEMATICS, "deepscaler-union", "deepscaler-dcpo")

@@ -30,6 +30,7 @@ def study(sound: Study, tmp_path: Path) -> Study:
     return Study(tmp_path / "study")
 
 
+@pytest.mark.slow
 def test_command_reports_every_check_without_torch(sound: Study):
     output, command = sound.folder / "checks.json", sound.command()
     code = f"import sys; from cocal.cli import main; status = main({command!r})"
@@ -122,6 +123,7 @@ def test_command_refuses_a_violation_and_writes_nothing(study: Study, capsys, vi
     assert not (study.folder / "checks.json").exists()
 
 
+@pytest.mark.slow
 def test_companions_without_their_responses_are_refused(study: Study, capsys):
     assert main([word for word in study.command() if not word.startswith("--resampled")]) == 2
     assert "no table of resampled responses is given" in capsys.readouterr().err

@@ -92,6 +92,7 @@ def test_an_output_replaces_nothing_of_somebody_else(place, own, capsys, monkeyp
     assert everything(place) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "output"), [(SCORE, "in.jsonl"), (VOTE, "notes"), (EVALUATE, "."), (VOTE, "/dev/null")]
 )

@@ -114,6 +114,7 @@ def _corrected(source, target, column, value):
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_whatever_a_run_depends_on_is_in_its_digest(
     opened, words, wording, micro_checkpoint, micro_questions, tmp_path, command

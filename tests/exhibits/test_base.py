@@ -130,6 +130,7 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
         assert "system-message" not in page, one.name
 
 
+@pytest.mark.slow
 def test_declaring_loads_no_drawing_and_no_tensors():
     """The workflow declares all exhibits before every plan."""
     script = (

@@ -107,6 +107,7 @@ def test_the_side_of_a_gap_shows_and_bins_of_few_responses_are_pale():
     assert np.mean(bars[0.4].get_facecolor()[:3]) > np.mean(full) + 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("datasets", "methods"), [(("amc24",), SAMPLE_METHODS), (("math500", "aime24", "aime25", "amc23", "amc24"), PAPER)]
 )

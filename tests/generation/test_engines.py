@@ -248,6 +248,7 @@ class _Forced(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter_(1, token[:, None], 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 6, 64])
 @pytest.mark.parametrize(
     "sampling",

@@ -94,6 +94,7 @@ def test_nonsense_is_recorded_as_no_verdict(place, command, judge, tmp_path, mon
     assert json.loads(read_provenance(tmp_path / "again.parquet")["judge"]) == judged
 
 
+@pytest.mark.slow
 def test_a_judge_of_nonsense_costs_no_responses(command, judge, tmp_path, capsys, monkeypatch):
     """The sampled responses outlive the judge, and another judge takes them as they are."""
     assert main(command(judge | {"max_unparsable": 0.01})) == 2

@@ -188,6 +188,7 @@ def test_the_command_names_a_bad_flag(tmp_path, capsys, flags, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_torch_is_loaded_for_companions_alone(study, tmp_path):
     write_responses(tmp_path / "answer", study.frame)
     arguments = command(tmp_path, tmp_path / "x.parquet", "--methods=self-consistency,token-probability,p-true")

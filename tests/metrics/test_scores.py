@@ -28,6 +28,7 @@ def scores_of(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, dict[str, floa
 # Proper scores
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(2, 60))
 def test_the_brier_score_and_the_log_loss_are_those_of_scikit_learn(seed, n):
     confidence, correct, found = scores_of(seed, n)
@@ -183,6 +184,7 @@ def test_the_smooth_ece_of_extreme_sets():
     assert scores(np.full(9, 0.7), np.ones(9, dtype=bool), 10)["smooth_ece"] == pytest.approx(0.3, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_the_smooth_ece_of_a_large_calibrated_set_needs_more_terms():
     generator = np.random.default_rng(0)
     confidence = generator.random(20_000)

@@ -141,6 +141,7 @@ def test_scoring_goes_on_only_with_confidences_of_its_own_inputs(tmp_path, own, 
     assert not unfinished.exists()
 
 
+@pytest.mark.slow
 def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fit):
     """Chats are rendered as ids of the same template would be, in the mode that the fit was told."""
     model = own_copy(own.checkpoint, tmp_path / "model")
@@ -173,6 +174,7 @@ def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fi
     assert (confidences("plain", "chats1") != confidences("thinking", "chats1")).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, capsys, own):
     """The commands that are printed are run as they are, with files whose fields have names of their own."""
     rows = [

@@ -137,6 +137,7 @@ def test_log_probabilities_are_trls(trainer, rows):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [True, False], ids=["features", "no features"])
 def test_rollouts_that_another_engine_samples_are_recorded_alike(
     tmp_path, monkeypatch, micro_checkpoint, micro_questions, features

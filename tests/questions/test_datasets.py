@@ -87,6 +87,7 @@ def test_questions_of_evaluation_that_read_alike_stay_apart():
     assert "screenwriter" in {smiths[1].answer, *smiths[1].aliases}
 
 
+@pytest.mark.slow
 @needs_raw
 def test_problems_of_math500_in_deepscaler_are_found_however_they_are_typeset():
     training = {fingerprint(row.question) for row in questions("deepscaler-union")}

@@ -224,6 +224,7 @@ def queue(tmp_path, monkeypatch) -> Path:
     return listing
 
 
+@pytest.mark.slow
 def test_cancelling_waits_until_the_jobs_have_ended(queue, tmp_path, capfd):
     queue.write_text(SQUEUE.replace("/home/a/cocal", str(tmp_path)))
     assert cli.main(["slurm"]) == 2

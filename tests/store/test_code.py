@@ -151,6 +151,7 @@ def change(file, definition):
     file.write_text(ast.unparse(tree))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", CHANGES)
 def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
     file, definition, expected = CHANGES[room]
@@ -160,6 +161,7 @@ def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
     assert changed == expected
 
 
+@pytest.mark.slow
 def test_rules_of_training_by_slime_follow_its_hooks(before, package):
     change(package / "integrations/slime/hooks.py", "advantages")
     after = stated("slime")

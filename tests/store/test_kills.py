@@ -57,6 +57,7 @@ def test_a_run_never_resumes_from_half_a_folder(tmp_path, end):
         assert [file.read_text() for file in sorted(tmp_path.glob("out/**/*")) if file.is_file()] == ["old"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
 def test_the_next_write_sweeps_what_a_killed_one_has_left(tmp_path, folder):
     def write(text):
