@@ -11,7 +11,8 @@ from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.exhibits.drawing import reliability
-from cocal.exhibits.drawing.reliability import FEW, ReliabilityLayout, plot_reliability
+from cocal.exhibits.drawing.bins import FEW
+from cocal.exhibits.drawing.reliability import ReliabilityLayout, plot_reliability
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.cube import metric_cube

@@ -13,8 +13,8 @@ from cocal.companion.companions import load_companions
 from cocal.companion.supervision import check_features, read_prompts
 from cocal.errors import ContractError
 from cocal.features import extract
-from cocal.features.extract import Rescorer, StepCheckpoints, step_tables
 from cocal.features.forward import score
+from cocal.features.replay import Rescorer, StepCheckpoints, step_tables
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.store import read_frame, write_frame

@@ -13,7 +13,7 @@ from cocal import Companion
 from cocal.commands.catalogue import COMMANDS
 from cocal.config.evaluation import CompanionSettings
 from cocal.own_policy import fitting
-from cocal.own_policy.quality import ResponseFacts
+from cocal.own_policy.facts import ResponseFacts
 from hand_rows import lines
 from micro import own_copy
 from own_rollouts import CHANGES, SMALL, killed_at, read_lines, run, write_lines

@@ -10,7 +10,7 @@ from cocal.config.backbone import BackboneChoice
 from cocal.config.engine import EngineChoice
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
-from cocal.features.extract import Rescorer, StepCheckpoints
+from cocal.features.replay import Rescorer, StepCheckpoints
 from cocal.generation.engine import open_engine
 from cocal.generation.responses import Sampler
 from cocal.integrations.importing import Dumps, StepTables, import_rollouts

@@ -5,15 +5,9 @@ import json
 
 from cocal.config import parse_settings
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.extract import (
-    StepCheckpoints,
-    extract_features,
-    extract_prompts,
-    replay,
-    step_tables,
-    task_responses,
-)
+from cocal.features.extract import extract_features, task_responses
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
+from cocal.features.replay import StepCheckpoints, extract_prompts, replay, step_tables
 from cocal.models.loading import load_policy
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame

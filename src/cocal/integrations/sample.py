@@ -259,6 +259,11 @@ class Sample(BaseModel):
         return f"it ended by {reason!r}" if value is None and reason not in (None, *COMPLETE, *CUT) else value
 
     @property
+    def tells_cut(self) -> bool:
+        """True if it says whether it was cut at the length limit: in a field, or by the end token of its ids."""
+        return self.truncated is not None or self.response_ids is not None
+
+    @property
     def label(self) -> float | None:
         """1 or 0 of a verdict, or a reward; None without one."""
         return self.reward if self.correct is None else self.correct

@@ -13,7 +13,7 @@ import pandas as pd
 
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
-from cocal.exhibits.drawing.reliability import legend_entries, plot_reliability
+from cocal.exhibits.drawing.bins import legend_entries, plot_reliability
 from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered

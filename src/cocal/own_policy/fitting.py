@@ -22,7 +22,8 @@ from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
-from cocal.own_policy.quality import HeldOut, ResponseFacts, measured
+from cocal.own_policy.facts import HeldOut, ResponseFacts
+from cocal.own_policy.quality import measured
 from cocal.own_policy.rollouts import Experience, experience_of, find
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target

@@ -213,7 +213,7 @@ def experience_of(
             origins[encoded.origin, encoded.exact] += 1
             row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "label")}
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
-            row |= {"group": _group(sample), "question": _question(sample), "tells_cut": tells_cut(sample)}
+            row |= {"group": _group(sample), "question": _question(sample), "tells_cut": sample.tells_cut}
             gathered.append(row)
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
@@ -248,11 +248,6 @@ def experience_of(
     said.append(_sizes(groups.size()))
     learnt = rows.drop(columns=["where", "group", "tells_cut", "label"])
     return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
-
-
-def tells_cut(sample: Sample) -> bool:
-    """True if a response says whether it was cut at the length limit: in a field, or by the end token of its ids."""
-    return sample.truncated is not None or sample.response_ids is not None
 
 
 def _group(sample: Sample) -> str:

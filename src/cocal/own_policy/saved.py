@@ -18,7 +18,7 @@ from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Model
 from cocal.errors import ContractError
 from cocal.models.loading import text_config
-from cocal.own_policy.quality import HeldOut, ResponseFacts
+from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
 from cocal.store.files import read_document, read_provenance, stated_seal, write_document

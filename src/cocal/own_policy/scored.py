@@ -73,6 +73,12 @@ class Scored:
         return int(np.bincount(self.question).max())
 
     @property
+    def as_read(self) -> str:
+        """What was read, in lines for the terminal."""
+        counts = f"{self.source}: {len(self.question):,} responses to {len(self.names):,} questions"
+        return "\n  ".join([counts, *self.notes])
+
+    @property
     def without_answers(self) -> str | None:
         """Why no response has an answer, and the remedy; None if one has."""
         if any(answer is not None for answer in self.answers):

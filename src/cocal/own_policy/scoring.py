@@ -14,8 +14,7 @@ from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import Policy
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.quality import ResponseFacts
-from cocal.own_policy.rollouts import tells_cut
+from cocal.own_policy.facts import ResponseFacts
 from cocal.own_policy.saved import About
 from cocal.own_policy.states import ORIGINS, ROWS
 from cocal.runtime.progress import Progress
@@ -121,7 +120,7 @@ def score_file(
             origins.update(ORIGINS[row.origin] for row in rows)
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows]))
-            known = known and all(tells_cut(sample) for _, sample in block)
+            known = known and all(sample.tells_cut for _, sample in block)
             if done:
                 done -= len(block)
                 continue

@@ -1,4 +1,4 @@
-"""Files of scored responses: measure their confidences, and decide by them."""
+"""`cocal decide`: choose among responses, or abstain, by their confidences."""
 
 import argparse
 import shlex
@@ -12,8 +12,7 @@ from cocal.config.load import validate
 from cocal.errors import ConfigError
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.choices import best_of_n, fewest_questions
-from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.own_policy.evaluation import NAMES, read, report
+from cocal.metrics.shown import metric_text
 from cocal.own_policy.scored import (
     Reading,
     Scored,
@@ -25,21 +24,6 @@ from cocal.own_policy.scored import (
     vote_shares,
     write_decisions,
 )
-
-
-def run_evaluate(options: argparse.Namespace) -> None:
-    """Measure, write the report, and say the main numbers."""
-    settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
-    reading = Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
-    scored = read(options.input, reading)
-    numbers = report(scored, options.output, settings).set_index("metric")
-    _say_read(scored)
-    for metric, (title, meaning) in NAMES.items():
-        value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
-        interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
-        print(f"  {title:<30} {value:>6}{interval}  {meaning}")
-    print(f"{options.output / 'index.html'}: the report on one page")
-
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -72,7 +56,7 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
         shares = vote_shares(pools, classes, rows)
         values["vote_share"] = [None if np.isnan(share) else share for share in shares.tolist()]
     write_decisions(pools, rows, values, options.output)
-    _say_read(pools)
+    print(pools.as_read)
     print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} questions")
     others = [name for name in ("majority", "first") if name in chosen]
     if compared and pools.largest > 1 and not (classes > 0).any():
@@ -98,9 +82,9 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
     decisions = np.where(answered, "answer", "abstain").tolist()
     write_decisions(pools, rows, {"decision": decisions}, options.output)
-    _say_read(pools)
+    print(pools.as_read)
     if options.calibration:
-        _say_read(calibration)
+        print(calibration.as_read)
     risk, sure = f"{100 * max_risk:g} %", f"{100 * (1 - delta):g} %"
     if threshold is None:
         print(
@@ -125,12 +109,6 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         right = pools.correct[rows]
         among, of_all = 100 * (~right[answered]).mean(), 100 * (~right).mean()
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
-
-
-def _say_read(pools: Scored) -> None:
-    print(f"{pools.source}: {len(pools.question):,} responses to {len(pools.names):,} questions")
-    for note in pools.notes:
-        print(f"  {note}")
 
 
 def _say_accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], resamples: int) -> None:

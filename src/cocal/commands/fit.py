@@ -1,4 +1,4 @@
-"""Companions of one's own policy: fit one, and score responses with it."""
+"""`cocal fit`: a companion of one's own policy, from its rollouts."""
 
 import argparse
 import shlex
@@ -12,7 +12,6 @@ from cocal.own_policy.companion import Companion
 from cocal.own_policy.fitting import Reading
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
-from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
@@ -67,47 +66,3 @@ def run_fit(options: argparse.Namespace) -> None:
     flags += given_flags(options, {"revision": None, "numerics": "native", "batch_tokens": 16384})
     flags += field_flags({meaning: name for meaning, name in reading.mapping.items() if meaning in needed})
     print(f"Next: {shlex.join(['cocal', 'score', *flags])} in.jsonl out.jsonl")
-
-
-def run_score(options: argparse.Namespace) -> None:
-    """Check the file, score it, or go on with it, and put the result in its place."""
-    fix_threads()
-    wanted = Wanted(
-        options.input,
-        field_mapping(options.field),
-        options.name,
-        options.target,
-        options.seed,
-        options.batch_tokens,
-        options.max_response_length,
-    )
-    companion = Companion.from_pretrained(options.companion)
-    checked = check(wanted, companion.about)
-    checkpoint = Checkpoint.find(options.model, options.revision)
-    checkpoint.warn_of_other(companion.about)
-    depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
-    depends_on |= {"companion": companion.identity()}
-    run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
-    origins, responses = score_file(companion, checkpoint.load(), wanted, checked, run_folder)
-    run_folder.publish({UNFINISHED: options.output})
-    print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
-    print(f"  fields: {checked.fields}")
-    for origin, count in origins.items():
-        print(f"  {count:,} prompts are {origin}")
-    print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
-    if limit := options.max_response_length or companion.about.max_response_length:
-        print(f"  responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)")
-    learnt = companion.about.rollouts
-    if learnt and (difference := learnt.difference(responses)):
-        print(f"  {difference}")
-    flags = [*given_flags(options, {"name": "confidence"}), *field_flags(checked.mapping)]
-    if checked.rewarded and companion.about.correct_above is not None:
-        flags += ["--correct-above", str(companion.about.correct_above)]
-    report, chosen = (
-        shlex.join(["cocal", *words, "--output", output, *flags])
-        for words, output in (
-            (["evaluate", str(options.output)], "report"),
-            (["decide", "vote", str(options.output)], "chosen.jsonl"),
-        )
-    )
-    print(f"Next: {chosen}\nand where the responses have labels: {report}")

@@ -1,0 +1,26 @@
+"""`cocal evaluate`: a report of confidences that somebody has."""
+
+import argparse
+
+from cocal.commands.words import field_mapping
+from cocal.config.evaluation import MetricSettings
+from cocal.config.load import validate
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.own_policy.evaluation import NAMES, read, report
+from cocal.own_policy.scored import (
+    Reading,
+)
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """Measure, write the report, and say the main numbers."""
+    settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
+    reading = Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
+    scored = read(options.input, reading)
+    numbers = report(scored, options.output, settings).set_index("metric")
+    print(scored.as_read)
+    for metric, (title, meaning) in NAMES.items():
+        value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
+        interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
+        print(f"  {title:<30} {value:>6}{interval}  {meaning}")
+    print(f"{options.output / 'index.html'}: the report on one page")
