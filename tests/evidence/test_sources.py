@@ -121,7 +121,7 @@ def test_counts_shares_and_times_are_those_of_their_companions_sets_and_backbone
         expected = {
             "extreme_share": ((of_backbone <= 0.1) | (of_backbone > 0.9)).mean(),
             "high_share": (of_backbone > 0.8).mean(),
-            "used_bins": len(set(np.ceil(10 * of_backbone).clip(lower=1))),
+            "used_bins": len(set(np.ceil(10 * of_backbone).clip(lower=1))) / 10,
         }
         for metric, value in expected.items():
             found = source.read(quantity("rlcr", metric, dataset="AMC24", backbone=backbone, step=120))

@@ -65,7 +65,31 @@ def test_a_table_without_shortfalls_says_nothing_of_them():
     floors = dict.fromkeys(QualitySettings.model_fields, 0.0)
     grid = grid_of(chosen(quality=QualitySettings(**floors)))
     assert "†" not in grid.caption + page(grid)
-    assert "dagger" not in latex(grid)
+    assert r"\dagger" not in latex(grid)
+
+
+def test_a_confidence_that_is_constant_or_at_chance_is_marked_and_explained():
+    frame = doubtful_predictions()
+    frame.loc[frame["method"] == "verbal", "confidence"] = 0.7
+    frame = frame.assign(valid=True).fillna({"confidence": 0.2})
+    layout, cube = chosen(), metric_cube(frame, MetricSettings(resamples=50), GROUPS)
+    numbers = accuracy.prepare(layout, cube).set_index(["dataset", "method", "metric"])
+    numbers.loc[(slice(None), "p-true", "auroc"), ["lower", "upper"]] = 0.51, 0.62
+    numbers.loc[("amc24", "p-true", "auroc"), ["lower", "upper"]] = 0.45, 0.52
+    numbers.loc[(slice(None), "cocal-binary", "auroc"), ["lower", "upper"]] = 0.3, 0.49
+    grid = accuracy.grid(numbers.reset_index(), layout, metrics=cube)
+    marked = {
+        (row.label, place)
+        for block in grid.blocks
+        for group in block.groups
+        for row in group.rows
+        for place, cell in enumerate(row.cells)
+        if cell.degenerate
+    }
+    # ECE and AUROC of the constant everywhere; of the one at chance on the second set alone
+    assert marked == {*(("Verbal", place) for place in (2, 3, 6, 7, 10, 11)), ("P(True)", 6), ("P(True)", 7)}
+    assert latex(grid).count(r"$^{\ddagger}$") == page(grid).count("<sup>‡</sup>") + 1 == 8 + 1
+    assert "‡ marks values of a confidence that is constant" in grid.caption
 
 
 def test_the_page_alone_lists_the_shares():

@@ -52,7 +52,7 @@ class Quantity(NamedTuple):
 
     `metric` is one of the paper's metrics, "brier", "log_loss", "error_share" (of a companion's training data), the
     share of confidences in the lowest and highest of ten bins ("extreme_share") or in the highest two ("high_share"),
-    the number of bins that are not empty ("used_bins"), a number of "training_responses" or "validation_responses", or
+    the share of bins that are not empty ("used_bins"), a number of "training_responses" or "validation_responses", or
     a time in seconds. `method` may name the states that a companion reads after an @: cocal-binary@layer-30.
     """
 

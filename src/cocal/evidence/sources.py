@@ -44,7 +44,7 @@ _LAYERS = {"early": (0.0, 0.25), "late": (0.5, np.inf), "layers": (0.0, np.inf)}
 _SHARES = {
     "extreme_share": lambda bins: np.isin(bins, (0, 9)).mean(),
     "high_share": lambda bins: (bins >= 8).mean(),
-    "used_bins": lambda bins: len(np.unique(bins)),
+    "used_bins": lambda bins: len(np.unique(bins)) / 10,
 }
 """Quantities of the confidences of a seed, by their ten bins."""
 _LEAST_BLOCKS = 8

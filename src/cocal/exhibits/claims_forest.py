@@ -30,7 +30,7 @@ _LOOKS = {
 """Colour and mark of each verdict; full and empty marks differ in greyscale, and so do round and square ones."""
 _PUBLISHED = {"color": INK, "marker": "d", "markersize": 3.2, "linestyle": "none", "markeredgewidth": 0}
 _REPLICATES = {"color": "#8a8a8a", "marker": "|", "markersize": 4, "linewidth": 0.7, "markeredgewidth": 0.7}
-_ROW, _LABELS, _TOP, _BOTTOM = 0.142, 2.35, 0.08, 0.72
+_ROW, _LABELS, _TOP, _BOTTOM = 0.142, 2.35, 0.08, 0.87
 """Height of a row, and the space for names, above and below, in inches."""
 
 
@@ -92,7 +92,11 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     _rows(ax, numbers, claims)
     handles = _legend(numbers)
     figure.legend(
-        handles=handles, loc="lower center", ncols=len(handles), bbox_to_anchor=(0.5, 0.19 / height), **LEGEND
+        handles=handles,
+        loc="lower center",
+        ncols=(len(handles) + 1) // 2,
+        bbox_to_anchor=(0.5, 0.19 / height),
+        **LEGEND,
     )
     said = f"{layout.study} study, {layout.label}; bars: 95 % bootstrap interval over the questions"
     figure.text(0.5, 0.05 / height, said, ha="center", va="bottom", **SMALL_PRINT)

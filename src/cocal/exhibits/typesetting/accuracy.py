@@ -16,7 +16,7 @@ from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Labels, MethodsLa
 from cocal.exhibits.base.types import Cube
 from cocal.exhibits.typesetting.blocks import method_groups, metric_block, ranked_cells
 from cocal.exhibits.typesetting.grid import Block, Grid
-from cocal.exhibits.typesetting.rates import doubts, rate_block, short_rates
+from cocal.exhibits.typesetting.rates import degenerate_cells, degenerate_note, doubts, rate_block, short_rates
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, averaged, counted, said
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import read_cells
@@ -28,7 +28,8 @@ _BLOCK = 3
 CAPTION = """The best value of a column is bold and the second best underlined, decided on the numbers as shown; mean
 confidence is neither good nor bad. The page shows the macro average first, print shows it last. The CSV beside it adds
 95 % intervals of a bootstrap over questions and n. Both list the shares of responses with a valid confidence, with an
-answer and with a verdict; a dagger marks values that rest on too few of them."""
+answer and with a verdict; a dagger marks values that rest on too few of them, and a double dagger those of a confidence
+that is constant or at chance."""
 """The words of the report about every table of this kind."""
 
 
@@ -134,7 +135,8 @@ def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
 def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube) -> Grid:
     """Set the table. Print has the macro average last, as the paper does; a web page has it first."""
     short = short_rates(numbers, layout.quality, {layout.macro: [one.name for one in layout.datasets]})
-    cells = ranked_cells(numbers, short=short)
+    flagged = degenerate_cells(numbers)
+    cells = ranked_cells(numbers, short=short, degenerate=flagged)
     groups = method_groups(layout.methods)
 
     def block(datasets: Sequence[Labelled]) -> Block:
@@ -157,6 +159,7 @@ def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube) -> Gri
             BOLD_AND_UNDERLINED,
             UNDEFINED_VALUE if numbers["value"].isna().any() else "",
             doubts(short, layout.quality),
+            degenerate_note(flagged),
         ),
         label=layout.label,
         blocks=tuple(map(block, _side_by_side(layout.columns))),

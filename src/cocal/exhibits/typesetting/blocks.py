@@ -1,6 +1,6 @@
 """Blocks with the same metrics of several data sets, or other cases, side by side, and the marks of their columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
@@ -46,6 +46,7 @@ def ranked_cells(
     row: str = "method",
     kinds: Sequence[Mark] = ("best", "second"),
     short: Mapping[tuple[str, str], set[str]] | None = None,
+    degenerate: Collection[tuple[str, str]] = (),
 ) -> dict[Place, Cell]:
     """Return the cells of a table whose columns, each a metric of a case, are ranked.
 
@@ -56,13 +57,15 @@ def ranked_cells(
         kinds: Marks that the table uses, best first.
         short: By case and row, the shares of the responses that lie below their floor. Values that rest on these are
             doubtful.
+        degenerate: Cases and rows whose confidence is degenerate, which marks the values of its quality.
     """
     cells = {}
     for (name, metric), column in numbers.groupby([case, "metric"], sort=False):
         texts = [metric_text(metric, value) for value in column["value"]]
         for each, text, mark in zip(column[row], texts, marks(texts, BETTER[metric], kinds), strict=True):
             lacking = short[name, each] if short and text != UNDEFINED else set()
-            cells[name, each, metric] = Cell(text, mark, not lacking.isdisjoint(RESTS_ON[metric]))
+            marked = (name, each) in degenerate and metric not in ("accuracy", "mean_confidence") and text != UNDEFINED
+            cells[name, each, metric] = Cell(text, mark, not lacking.isdisjoint(RESTS_ON[metric]), marked)
     return cells
 
 

@@ -9,11 +9,13 @@ Mark = Literal["best", "second"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value. A doubtful value carries a dagger, which the caption explains."""
+    """One printed value. A doubtful value carries a dagger, and one of a degenerate confidence a double dagger, which
+    the caption explains."""
 
     text: str
     mark: Mark | None = None
     doubtful: bool = False
+    degenerate: bool = False
 
 
 @dataclass(frozen=True)

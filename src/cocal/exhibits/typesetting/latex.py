@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark, Row
-from cocal.exhibits.typesetting.wording import DOUBTFUL
+from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _CHARACTERS = str.maketrans(
     {
@@ -28,6 +28,7 @@ _CHARACTERS = str.maketrans(
         "↓": r"$\downarrow$",
         "µ": r"$\mu$",
         "†": r"$^{\dagger}$",
+        "‡": r"$^{\ddagger}$",
     }
 )
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
@@ -117,7 +118,7 @@ def _row(row: Row) -> str:
 
 def _cell(cell: Cell) -> str:
     text = re.sub(r"^-(?=\d)", "−", cell.text)
-    return _marked(text, cell.mark) + (escape(DOUBTFUL) if cell.doubtful else "")
+    return _marked(text, cell.mark) + escape(DOUBTFUL * cell.doubtful + DEGENERATE * cell.degenerate)
 
 
 def _marked(text: str, mark: Mark | None) -> str:

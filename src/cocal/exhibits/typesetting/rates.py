@@ -8,8 +8,8 @@ from cocal.config.evaluation import QualitySettings
 from cocal.exhibits.base.layouts import Labelled
 from cocal.exhibits.typesetting.blocks import method_labels, metric_block
 from cocal.exhibits.typesetting.grid import Block, Cell
-from cocal.exhibits.typesetting.wording import DOUBTFUL
-from cocal.metrics.quality import RATES, shortfalls
+from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
+from cocal.metrics.quality import RATES, degenerate, shortfalls
 from cocal.metrics.shown import metric_text
 
 _HEADS = {
@@ -54,6 +54,25 @@ def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -
     names = set().union(*short.values())
     parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in names]
     return f"{DOUBTFUL} marks values for which {', or '.join(parts)}." if parts else ""
+
+
+def degenerate_cells(numbers: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return the data sets and methods whose confidence is degenerate.
+
+    Args:
+        numbers: Table with the columns dataset, method, metric, lower and upper.
+    """
+    bounds = {
+        row.Index: (row.lower, row.upper) for row in numbers.set_index(["dataset", "method", "metric"]).itertuples()
+    }
+    cells = {key[:2] for key in bounds}
+    return {one for one in cells if degenerate(bounds[*one, "mean_confidence"], bounds[*one, "auroc"])}
+
+
+def degenerate_note(found: Collection[tuple[str, str]]) -> str:
+    """Return the sentence that explains their mark; "" if there are none."""
+    why = "that is constant or whose AUROC has a 95 % interval that holds one half"
+    return f"{DEGENERATE} marks values of a confidence {why}." if found else ""
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
