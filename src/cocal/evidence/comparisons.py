@@ -9,6 +9,7 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.evidence.estimates import Estimate
 from cocal.metrics.cells import policy_cell
+from cocal.metrics.quality import degenerate
 from cocal.metrics.resamples import Key, Resamples
 from cocal.metrics.shown import BETTER
 
@@ -51,6 +52,18 @@ def final_key(method: str, step: int, dataset: str) -> Key:
     return Key(method, algorithm, policy_step, dataset)
 
 
+def rival_degenerate(resamples: Resamples, key: Key) -> bool:
+    """True if the confidence of a method, other than CoCal's companions, is constant or at chance.
+
+    Raises:
+        ContractError: if there is no such cell.
+    """
+    if METHODS[key.method].experience in ("rollouts", "prompts") or not resamples.data.sizes["resample"]:
+        return False
+    found = (estimate(resamples, key, metric) for metric in ("mean_confidence", "auroc"))
+    return degenerate(*(one.interval(resamples.level) for one in found))
+
+
 def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
     """The pairs of tables/comparisons: each of our methods with each rival; the two variants meet once."""
     ours = [name for name in OURS if name in methods]
@@ -59,14 +72,20 @@ def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
 
 def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: Sequence[str]) -> pd.DataFrame:
     """The differences of tables/comparisons on some data sets and macro averages, as `compare` returns them, with the
-    adjusted p-values that tables/claims respects too (column p_holm)."""
+    adjusted p-values that tables/claims respects too (column p_holm), and the column degenerate, which is true where
+    the confidence of the rival is degenerate and the metric one of confidence."""
     pairs = [
         (final_key(one, step, dataset), final_key(rival, step, dataset))
         for dataset in datasets
         for one, rival in pairs_in_table(methods)
     ]
     known = [name for name in IN_TABLE if name in resamples.data.indexes["metric"]]
-    return with_holm(compare(resamples, pairs, metrics=known))
+    found = with_holm(compare(resamples, pairs, metrics=known))
+    flagged = {(key.dataset, key.method) for _, key in pairs if rival_degenerate(resamples, key)}
+    rows = zip(found["dataset"], found["rival"], found["metric"], strict=True)
+    return found.assign(
+        degenerate=[metric != "accuracy" and (where, rival) in flagged for where, rival, metric in rows]
+    )
 
 
 def same_responses(first: Key, second: Key) -> bool:

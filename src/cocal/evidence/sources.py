@@ -11,13 +11,12 @@ import pandas as pd
 from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.base import Count, Model, Name
 from cocal.config.methods import METHODS
-from cocal.evidence.comparisons import estimate, table_of
+from cocal.evidence.comparisons import estimate, rival_degenerate, table_of
 from cocal.evidence.estimates import Estimate
 from cocal.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal.evidence.published import MACRO, Published
 from cocal.metrics.calibration import METRICS, bin_index
 from cocal.metrics.cells import policy_cell
-from cocal.metrics.quality import degenerate
 from cocal.metrics.resamples import MAIN, Key, Resamples
 from cocal.metrics.scores import PAIRED
 from cocal.study.costs import Cost, Latency
@@ -188,14 +187,10 @@ class StudySource:
 
     def degenerate(self, method: str, case: Case) -> bool:
         """True if the confidence of a method, other than CoCal's companions, is constant or at chance."""
-        name = method.partition("@")[0]
-        if METHODS[name].experience in ("rollouts", "prompts"):
-            return False
         try:
-            found = [self._metric(metric, method, case) for metric in ("mean_confidence", "auroc")]
+            return rival_degenerate(*self._cell(method, case))
         except NotAssessableError:
             return False
-        return degenerate(*(one.interval(self._level) for one in found))
 
     def in_table(self, metric: str, method: str, rival: str, case: Case) -> float:
         """The adjusted p-value of a difference that tables/comparisons shows; NaN if it does not."""
@@ -226,7 +221,7 @@ class StudySource:
         attribute = {"error_share": "training_error_share"}.get(metric, metric)
         return Estimate(float(getattr(self._spec(method, case), attribute)))
 
-    def _metric(self, metric: str, method: str, case: Case) -> Estimate:
+    def _cell(self, method: str, case: Case) -> tuple[Resamples, Key]:
         backbone = self._backbone(case)
         name, _, states = method.partition("@")
         comparison = "ablations" if states else case.comparison
@@ -237,14 +232,18 @@ class StudySource:
             raise NotAssessableError("the study draws no resamples (metrics.resamples)")
         algorithm, step = policy_cell(name, self._step(case))
         source = self._learnt_from(case) if case.learnt_from else -1
-        if metric not in found.data.indexes["metric"]:
-            raise NotAssessableError(f"the resamples hold no {metric}: compute the metrics anew")
         key = Key(name, algorithm, step, self._dataset(case), source, *self._state(states, backbone))
         if key not in found.places:
             raise NotAssessableError(f"the study does not evaluate {METHODS[name].label} there")
+        return found, key
+
+    def _metric(self, metric: str, method: str, case: Case) -> Estimate:
+        found, key = self._cell(method, case)
+        if metric not in found.data.indexes["metric"]:
+            raise NotAssessableError(f"the resamples hold no {metric}: compute the metrics anew")
         number = estimate(found, key, metric)
         if np.isnan(number.value):
-            raise NotAssessableError(f"the {metric} of {METHODS[name].label} is undefined there")
+            raise NotAssessableError(f"the {metric} of {METHODS[key.method].label} is undefined there")
         return number
 
     def _state(self, states: str, backbone: str) -> tuple[int, str]:

@@ -38,6 +38,11 @@ _RULE = (
     "interval are observed or not, and those of the paper stated. Something is general that is true in three quarters "
     "of the cases. A rival is degenerate if its confidence is constant or the interval of its AUROC holds one half."
 )
+_SHORT = (
+    "Margins are separable at 5 % after Holm's adjustment, over questions in a study and with Student's t over "
+    "replicates; numbers without an interval are observed or not, and the paper's are stated. Degenerate rivals have a "
+    "confidence that is constant or at chance."
+)
 _VALUES = "Values that are transcribed"
 
 
@@ -71,7 +76,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         caption=f"The {len(ledger)} claims of the paper that can be checked, in {len(families)} families of claims "
         f"that restate one another, and {values} transcribed values apart. {layout.caption} The families: "
         f"{_summary(families[REPLICATES])} by the replicates together, {_summary(families[STUDY])} by this study "
-        f"alone, {_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. {_RULE} "
+        f"alone, {_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. {_SHORT} "
         "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The last "
         "columns judge claims about ECE with a proper score in its place. < marks published differences below "
         "0.01. Claims about Qwen3-8B and Qwen3-14B are judged on the study's first and second backbone.",

@@ -25,7 +25,7 @@ from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.exhibits.typesetting.blocks import method_groups, metric_block
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid
 from cocal.exhibits.typesetting.numbers import signed
-from cocal.exhibits.typesetting.wording import counted
+from cocal.exhibits.typesetting.wording import DEGENERATE, counted
 from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
@@ -89,8 +89,8 @@ def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
         resamples: Metrics of every resample of the questions.
 
     Returns:
-        The columns of `cocal.evidence.comparisons.compare` and p_holm, in the order of the domains, of which the macro
-        average comes last, then our methods, then the rivals, then the metrics.
+        The columns of `cocal.evidence.comparisons.table_of`, in the order of the domains, of which the macro average
+        comes last, then our methods, then the rivals, then the metrics.
 
     Raises:
         ContractError: if a method has no predictions on a data set.
@@ -113,9 +113,10 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
         for row in numbers[(numbers["method"] == ours) & numbers["metric"].isin(metrics)].itertuples():
             if not pd.isna(row.value):
                 value, lower, upper = (signed(row.metric, one) for one in (row.value, row.lower, row.upper))
-                mark = "best" if row.p_holm < SIGNIFICANT else None
-                cells[row.dataset, row.rival, row.metric] = Cell(f"{value} [{lower}, {upper}]", mark)
-        return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells)
+                mark = "best" if row.p_holm < SIGNIFICANT and not row.degenerate else None
+                text = f"{value} [{lower}, {upper}]"
+                cells[row.dataset, row.rival, row.metric] = Cell(text, mark, degenerate=row.degenerate)
+        return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells, width=1)
 
     ours = list(dict.fromkeys(one for one, _ in layout.pairs))
     count = resamples.data.sizes["resample"]
@@ -127,6 +128,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
         f"{counted(count, 'shared resample')} of the questions. Bold differences are separable from zero at 5 % after "
         "Holm's adjustment for all comparisons of one metric on one macro average; tables/claims decides no claim by a "
         "difference that is not bold. "
+        f"{DEGENERATE} marks differences to a rival whose confidence is constant or at chance, which decide nothing. "
         f"{UNDEFINED} stands where both methods score the same responses, so that their accuracies are one number.",
         label="comparisons",
         blocks=tuple(block(one, [macro]) for macro in macros for one in ours),
