@@ -143,6 +143,7 @@ def test_the_page_begins_with_the_macro_average(cube):
         for name in ("macro-mathematics", "math500", "aime24")
         for row in of_method[of_method["dataset"] == name].itertuples()
     ]
+    line = line.replace("<sup>‡</sup>", "")
     assert re.findall(r"<td>(?:<[bu]>)?(.+?)(?:</[bu]>)?</td>", line) == expected
 
 

@@ -106,11 +106,11 @@ def judge_all(
 
     Returns:
         The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
-        each margin of the study, by which replicates are judged together. Claims that compare ECEs have the same again
-        with each proper score. `value`, `lower` and `upper` are the deciding margin, positive where the claim is true,
-        in the unit of its metric (shares for accuracies), with its own interval of 95 %; `p` is not adjusted. Of
-        replicates they are the mean and the interval of Student's t. They are NaN without a verdict by numbers, and of
-        times that the study measured, which differ from run to run.
+        each margin of the study, without the paper's words, by which replicates are judged together. Claims that
+        compare ECEs have the same again with each proper score. `value`, `lower` and `upper` are the deciding margin,
+        positive where the claim is true, in the unit of its metric (shares for accuracies), with its own interval of
+        95 %; `p` is not adjusted. Of replicates they are the mean and the interval of Student's t. They are NaN without
+        a verdict by numbers, and of times that the study measured, which differ from run to run.
     """
     rows = []
     for claim in claims:
@@ -130,7 +130,7 @@ def judge_all(
                 rows.append((*place, *deciding[:4], said_so, count, why, *said))
             if not is_measured(claim):
                 rows += [
-                    (claim.id, STUDY, score, number, one.label, *one[:4], own, "", "", *said)
+                    (claim.id, STUDY, score, number, one.label, *one[:4], own, "", "", *said[:3], "", "", "")
                     for number, one, own in every
                 ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -152,9 +152,10 @@ def of_families(judged: pd.DataFrame) -> pd.DataFrame:
     family = whole["family"].where(whole["family"] != "", whole["title"])
 
     def shared(verdicts: pd.Series) -> str:
-        silent = (NOT_ASSESSABLE, UNDER_SPECIFIED, NOT_GATHERED)
-        told = list(dict.fromkeys(verdicts[~verdicts.isin(silent)])) or list(dict.fromkeys(verdicts))
-        return told[0] if len(told) == 1 else MIXED
+        for silent in (NOT_ASSESSABLE, UNDER_SPECIFIED, NOT_GATHERED):
+            if not (verdicts == silent).all():
+                verdicts = verdicts[verdicts != silent]
+        return verdicts.iloc[0] if verdicts.nunique() == 1 else MIXED
 
     return whole.groupby([family, "source"], sort=False)["verdict"].agg(shared).unstack("source")
 
