@@ -22,10 +22,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.latency import SingleMember
-from cocal.companion.model import CompanionMLP, matmul_precision
+from cocal.companion.model import CompanionMLP, Training, matmul_precision
 from cocal.companion.plain import mlp
 from cocal.companion.spec import CompanionSpec
-from cocal.companion.training import Training
 from cocal.config.evaluation import CompanionSettings
 from written_out import WrittenOut
 

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
 from cocal.features.forward import score
 from cocal.models.attention import GROUPED
-from cocal.models.batches import batches_of_tokens
+from cocal.models.text import batches_of_tokens
 
 _CHECKED = 4
 """Number of responses for which both variants must give the same states of the first block."""
@@ -145,10 +145,9 @@ def _pooled(case: Case, layers: range | list[int]) -> dict:
 
     def extract(count: int) -> np.ndarray:
         sizes = [len(p) + len(r) for p, r in zip(prompts[:count], responses[:count], strict=True)]
-        found = np.empty((count, len(layers), 2, case.hidden), dtype=np.float32)
-        for part in score(model, prompts, responses, batches_of_tokens(sizes, case.batch_tokens), layers=layers, pad=0):
-            found[part.rows] = part.features
-        return found[:_CHECKED, 0]
+        batches = batches_of_tokens(sizes, case.batch_tokens)
+        found = score(model, prompts[:count], responses[:count], batches, layers=layers, pad=0)
+        return found.features[:_CHECKED, 0]
 
     return _measured(case, extract)
 

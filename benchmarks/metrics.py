@@ -14,8 +14,8 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from cocal.cli import main
-from cocal.config import Study
 from cocal.config.methods import METHODS
+from cocal.config.study import Study
 from cocal.metrics.bootstrap import generator_for, question_counts, resampled_metrics
 from cocal.metrics.scores import Sample
 from cocal.store import write_frame

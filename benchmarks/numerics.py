@@ -124,7 +124,7 @@ def _companions() -> Callable[[], object]:
     import torch
 
     from cocal.companion.companions import build_model
-    from cocal.companion.training import Training
+    from cocal.companion.model import Training
     from cocal.config.evaluation import CompanionSettings
 
     settings = CompanionSettings(widths=(64, 32, 16, 8))

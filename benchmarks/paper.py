@@ -7,22 +7,22 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from cocal.config import Study, load_study
+from cocal.config import load_study
 from cocal.config.methods import METHODS
+from cocal.config.study import Study
 from cocal.metrics.cube import UNSEEDED
 from cocal.study.plan import (
+    Prefix,
     ablation_states,
-    budget_methods,
     budget_prefixes,
+    companion_methods,
     domains_of,
     evaluated_cells,
     layers_of,
     methods_of,
     restricted,
-    sweep_methods,
     sweep_prefixes,
 )
-from cocal.study.prefix import Prefix
 
 DEFAULT_POOLINGS = "last+mean"
 
@@ -69,12 +69,12 @@ def _evaluated(study: Study, backbone: str) -> Iterator[Cell]:
 
 def _swept(study: Study) -> Iterator[Cell]:
     for step in study.policy.stages:
-        for method in sweep_methods(study):
+        for method in companion_methods(study, "rollouts"):
             yield from _companions(study, step, method, sweep_prefixes(study, step))
 
 
 def _budgets(study: Study) -> Iterator[Cell]:
-    for method in budget_methods(study):
+    for method in companion_methods(study, "rollouts", "resampled"):
         yield from _companions(study, study.policy.steps, method, budget_prefixes(study))
 
 

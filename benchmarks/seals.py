@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
-from cocal.store.seal import BLANK, check_seal, seal
+from cocal.store.files import BLANK, check_seal, seal
 
 _REPEATS = 3
 

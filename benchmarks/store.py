@@ -20,9 +20,8 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from cocal.companion.fit import fit_companions
 from cocal.config.evaluation import CompanionSettings
-from cocal.features.store import FeatureReader, open_features
-from cocal.features.writer import create_features
-from cocal.study.prefix import Prefix
+from cocal.features.store import FeatureReader, create_features, open_features
+from cocal.study.plan import Prefix
 
 HIDDEN, POOLINGS = 4096, 2
 _CODECS = {
@@ -120,7 +119,7 @@ def _streamed(path: Path, count: int) -> tuple[float, int]:
     writer = create_features(path, responses=count, layers=[0], hidden=hidden, rows_per_chunk=chunk)
     block = np.random.default_rng(0).normal(size=(chunk, 1, POOLINGS, hidden)).astype(np.float32)
     for start in range(0, count, chunk):
-        writer.write(start, np.arange(start, start + chunk), ["q"] * chunk, np.ones(chunk, dtype=np.int64), block)
+        writer.write(start, _labels(start, chunk), block)
     rows = np.arange(count)
     rollouts = pd.DataFrame({"step": 1, "truncated": False, "correct": rows % 3 > 0, "group_accuracy": 0.5})
     rollouts["question"] = pd.Categorical(rows % 1000).rename_categories(lambda k: f"question {k}")
@@ -149,8 +148,11 @@ def _states(rows: int) -> np.ndarray:
 def _write(writer, states: np.ndarray, chunk: int) -> None:
     for start in range(0, len(states), chunk):
         block = states[start : start + chunk]
-        count = len(block)
-        writer.write(start, np.arange(start, start + count), ["q"] * count, np.ones(count, dtype=np.int64), block)
+        writer.write(start, _labels(start, len(block)), block)
+
+
+def _labels(start: int, count: int) -> dict[str, list]:
+    return {"response_id": list(range(start, start + count)), "question_id": ["q"] * count, "length": [1] * count}
 
 
 def _paired(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:

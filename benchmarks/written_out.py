@@ -1,4 +1,4 @@
-"""The steps of `cocal.companion.training` with forward and backward passes written out, to be compared with them.
+"""The steps of `cocal.companion.model` with forward and backward passes written out, to be compared with them.
 
 All parameters lie in one buffer, and so do their gradients, so that a step allocates nothing for them. Weights, masks
 and the order of every sum are those of `Training`; at widths that are powers of two, the learnt weights are bit-equal.
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cocal.companion.model import EPSILON, CompanionMLP
-from cocal.companion.training import Dropout
+from cocal.companion.model import EPSILON, CompanionMLP, Dropout
 from cocal.config.evaluation import CompanionSettings
 
 

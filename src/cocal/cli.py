@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cocal import __version__
-from cocal.commands.catalogue import COMMANDS, OWN, STAGES, STUDY, listing
+from cocal.commands.catalogue import COMMANDS, OWN, STAGES, STUDY, listing, work_of
 from cocal.commands.outputs import check_outputs
 from cocal.commands.words import one_field_each
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
-from cocal.runtime import joblog, lock
+from cocal.runtime import lock, progress
 from cocal.runtime.machine_errors import explain
 from cocal.runtime.numerics import check_processor, environment
 
@@ -37,14 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     arguments = list(sys.argv[1:] if argv is None else argv)
     options = _parser(arguments).parse_args(one_field_each(arguments))
-    joblog.configure(joblog.job_name(arguments))
+    progress.configure(progress.job_name(arguments))
     try:
         if hasattr(options, "numerics"):  # before the libraries that read these variables are loaded
             os.environ.update(environment(options.numerics))
         check_processor()
         check_outputs(options)
         with _writing(options):
-            importlib.import_module(f"cocal.commands.{options.command.replace('-', '_')}").run(options)
+            module, function = work_of(options.command).split(":")
+            getattr(importlib.import_module(module), function)(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

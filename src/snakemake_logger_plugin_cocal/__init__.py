@@ -17,8 +17,7 @@ from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from cocal.runtime.joblog import NAME_WIDTH, job_line
-from cocal.runtime.progress import in_words
+from cocal.runtime.progress import NAME_WIDTH, in_words, job_line
 from snakemake_logger_plugin_cocal.text import called, reason_line, summary
 from snakemake_logger_plugin_cocal.work import Running, Work, earlier_seconds, seconds_left
 
@@ -57,7 +56,7 @@ def expect(seconds: Mapping[str, float], backbones: Sequence[str]) -> None:
     """Say what is known of a run before it is planned; workflow/rules/common.smk does.
 
     Args:
-        seconds: Expected seconds of a job by rule (`cocal.resources.durations`).
+        seconds: Expected seconds of a job by rule (`cocal.resources.estimate`).
         backbones: Backbones of the study.
     """
     _EXPECTED.seconds, _EXPECTED.backbones = seconds, backbones

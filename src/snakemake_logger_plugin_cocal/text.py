@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from cocal.runtime.joblog import job_name
-from cocal.runtime.progress import in_words
+from cocal.runtime.progress import in_words, job_name
 
 LONGEST = 100
 """Largest number of characters of a reason."""
@@ -113,8 +112,10 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str:
-    """The name of a job, which is the one in its command's log lines (`cocal.runtime.joblog.job_name`). If that is only
-    the command's name, the wildcards follow. A job that runs no `cocal` command is named by its rule and wildcards.
+    """The name of a job, which is the one in its command's log lines (`cocal.runtime.progress.job_name`).
+
+    If that is only the command's name, the wildcards follow. A job that runs no `cocal` command is named by its rule
+    and wildcards.
 
     Args:
         shellcmd: The job's shell command, if it has one.

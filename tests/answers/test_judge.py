@@ -5,9 +5,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cocal.answers.judge import ExactMatch
+from cocal.answers.judge import ExactMatch, decided_rows, partition
 from cocal.answers.normalise import canonical_integer, normalise_text
-from cocal.answers.partition import decided_rows, partition
 
 
 def test_factual_answers_match_an_alias_exactly_but_for_their_form():

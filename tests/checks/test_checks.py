@@ -19,14 +19,6 @@ from checked_study import (
     sound_study,
     sweep_predictions,
 )
-from cocal.checks.companions import (
-    check_disjoint,
-    check_matched_budgets,
-    check_members,
-    check_training_order,
-    check_truncation,
-    check_validation_pool,
-)
 from cocal.checks.predictions import (
     check_fixed_responses,
     check_plan,
@@ -35,13 +27,24 @@ from cocal.checks.predictions import (
     check_sources,
     read_predictions,
 )
-from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps, count_verdicts
+from cocal.checks.training import (
+    check_disjoint,
+    check_equal_budgets,
+    check_group_accuracy,
+    check_matched_budgets,
+    check_members,
+    check_steps,
+    check_training_order,
+    check_truncation,
+    check_validation_pool,
+    count_verdicts,
+)
 from cocal.config.evaluation import QualitySettings
 from cocal.errors import ContractError
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.comparisons import PlannedPredictions
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 from companion_run import GROUP, GROUPS, PER_STEP, SETTINGS, STEPS
 from evaluated_study import responses
 from sample_predictions import doubtful_predictions

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from cocal.checks.recalibration import check_confidences, check_unseen, read_recalibrated
-from cocal.checks.tables import read_table
+from cocal.checks.training import read_table
 from cocal.cli import main
 from cocal.companion.supervision import question_texts
 from cocal.errors import ContractError

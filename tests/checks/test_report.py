@@ -11,7 +11,7 @@ import pytest
 
 from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
 from cocal.cli import main
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.store import read_provenance, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run
@@ -30,6 +30,7 @@ def study(sound: Study, tmp_path: Path) -> Study:
     return Study(tmp_path / "study")
 
 
+@pytest.mark.slow
 def test_command_reports_every_check_without_torch(sound: Study):
     output, command = sound.folder / "checks.json", sound.command()
     code = f"import sys; from cocal.cli import main; status = main({command!r})"
@@ -70,8 +71,8 @@ def test_companions_on_prompts_and_of_ablations_are_checked_with_their_own_setti
     layout = {"responses": count, "layers": [2], "hidden": HIDDEN, "rows_per_chunk": count, "dtype": "float32"}
     writer = create_features(store, **layout, poolings=("prompt",))
     states = np.random.default_rng(0).normal(size=(count, 1, 1, HIDDEN))
-    asked = run.responses["question_id"][::GROUP].tolist()
-    writer.write(0, np.arange(count), asked, np.ones(count, dtype=np.int64), states)
+    asked = run.responses[::GROUP].assign(response_id=range(count), length=1)
+    writer.write(0, asked, states)
     flags = [f"--settings={questions.model_dump_json()}", f"--features={store}", "--prompts", "--steps", "3"]
     assert main(run.command(study.folder / "companions/prompts", *flags)) == 0
     more = ["ablations=companions/ablations/0/last/steps-3", "prompts=companions/prompts/steps-3"]
@@ -122,6 +123,7 @@ def test_command_refuses_a_violation_and_writes_nothing(study: Study, capsys, vi
     assert not (study.folder / "checks.json").exists()
 
 
+@pytest.mark.slow
 def test_companions_without_their_responses_are_refused(study: Study, capsys):
     assert main([word for word in study.command() if not word.startswith("--resampled")]) == 2
     assert "no table of resampled responses is given" in capsys.readouterr().err

@@ -44,10 +44,8 @@ FIT = ["fit", "--model", "{place}/policy", "--rollouts", "{place}/in.jsonl", "--
 EVALUATE = ["evaluate", "{place}/scored.jsonl", "--output"]
 VOTE = ["decide", "vote", "{place}/scored.jsonl", "--output"]
 ABSTAIN = ["decide", "abstain", "{place}/scored.jsonl", "--calibration", "{place}/labelled.jsonl", "--output"]
-IS_A_FOLDER = "is a folder, but the command writes a file"
 REFUSED = [
-    (SCORE, "notes", IS_A_FOLDER),
-    (VOTE, "notes", IS_A_FOLDER),
+    (SCORE, "notes", "is a folder, but the command writes a file"),
     (SCORE, "in.jsonl", "the output is the input"),
     (VOTE, "linked.jsonl", "the output is the input"),
     (ABSTAIN, "labelled.jsonl", "the output is the input"),
@@ -57,7 +55,6 @@ REFUSED = [
     (SCORE, "policy/out.jsonl", "the output lies within the input"),
     (FIT, "in.jsonl", "is a file, but the command writes a folder"),
     (FIT, "notes", "notes: exists, and does not say that `cocal fit` has made it"),
-    (SCORE, "labelled.jsonl", "labelled.jsonl: exists already; replace it by --overwrite"),
     (EVALUATE, "notes", "notes: exists already; replace it by --overwrite"),
     (SCORE, "in.jsonl/below/out.jsonl", "in.jsonl is a file, so nothing can lie below it"),
     (VOTE, "loop", "loop: is a symbolic link that leads nowhere"),
@@ -78,6 +75,7 @@ REFUSED = [
 """Flags, the output, and the refusal."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "output", "message"), REFUSED, ids=[f"{flags[0]}-{output[:20]}" for flags, output, _ in REFUSED]
 )
@@ -94,6 +92,7 @@ def test_an_output_replaces_nothing_of_somebody_else(place, own, capsys, monkeyp
     assert everything(place) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "output"), [(SCORE, "in.jsonl"), (VOTE, "notes"), (EVALUATE, "."), (VOTE, "/dev/null")]
 )
@@ -151,34 +150,19 @@ def test_a_saved_companion_replaces_no_other_model(place, own):
     assert everything(place) == before
 
 
-SIZES = ["0", "-3", "2.5", "many", "9" * 5000]
 WRONG_VALUES = {
     "fit --correct-above": ["nan", "inf", "so"],
-    "fit --max-response-length": SIZES,
     "fit --seeds": ["-1", str(2**32), "one"],
-    "fit --widths": SIZES,
-    "fit --passes": SIZES,
     "fit --layer": ["-1", "0.5"],
-    "fit --batch-tokens": SIZES,
-    "score --batch-tokens": SIZES,
+    "fit --passes": ["0", "-3", "2.5", "many", "9" * 5000],
     "score --name": ["", " ", "confidence_ids"],
-    "evaluate --resamples": [*SIZES, "19"],
-    "evaluate --correct-above": ["nan", "-inf"],
-    "decide vote --resamples": [*SIZES, "19"],
-    "decide best-of-n --correct-above": ["nan"],
+    "evaluate --resamples": ["0", "19"],
     "decide abstain --threshold": ["nan", "7", "-0.1", "inf", "high"],
     "decide abstain --max-risk": ["0", "1", "nan", "1.5"],
-    "decide abstain --delta": ["0", "1", "nan", "-0.5"],
+    "decide abstain --delta": ["0", "1"],
     "compare --step": ["-1", "last"],
-    "trace --depth": ["-1"],
-    "replicate --number": ["0"],
     "companions --memory": ["-1", "nan", "inf"],
-    "latency --samples": ["0"],
-    "latency --concurrent": ["0"],
-    "online --windows": ["0"],
-    "predictions --pool": ["0"],
-    "recalibrate --pool": ["0"],
-    "responses --step": ["-1"],
+    **{flag: ["0"] for flag in ("fit --widths", "score --batch-tokens", "latency --samples", "predictions --pool")},
 }
 
 
@@ -186,11 +170,9 @@ WRONG_VALUES = {
 def test_a_value_that_means_nothing_is_refused(capsys, flag):
     *command, name = flag.split()
     for value in WRONG_VALUES[flag]:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit):
             run(*command, f"{name}={value}")
-        assert ended.value.code == 2
-        *_, error = capsys.readouterr().err.splitlines()
-        assert f"argument {name}: {value!r} is not a" in error or f"argument {name}: {value!r} is not the" in error
+        assert f"argument {name}: {value!r} is not " in capsys.readouterr().err
 
 
 def test_a_certified_threshold_has_no_bounds_left(place, capsys):
@@ -220,34 +202,33 @@ def changed(lines, place=2, **values):
     return [line | values if number == place else line for number, line in enumerate(lines)]
 
 
-REFUSALS = {
-    "an unknown token": ("score", lambda lines: changed(lines, response_ids=[3, 99999]), []),
-    "a prompt without tokens": ("score", lambda lines: changed(lines, prompt_ids=[]), []),
-    "an unknown seed": ("score", None, ["--seed", "7"]),
-    "an unknown target": ("score", None, ["--target", "group"]),
-    "another model": ("score", None, ["--model", "/nowhere/model"]),
-    "no companion": ("score", None, ["--companion", "/nowhere/companion"]),
-    "an unknown field": ("score", None, ["--field", "response=nothing"]),
-    "an empty file": ("score", lambda lines: [], []),
-    "an unknown token of a rollout": ("fit", lambda lines: changed(lines, response_ids=[3, 99999]), []),
-    "one class": ("fit", lambda lines: [line | {"correct": True} for line in lines], []),
-    "one response a group": ("fit", lambda lines: lines[::4], ["--target", "group"]),
-    "an unknown layer": ("fit", None, ["--layer", "9"]),
-    "seeds that repeat": ("fit", None, ["--seeds", "1", "1"]),
-    "no rollouts": ("fit", None, ["--rollouts", "/nowhere"]),
-    "no label": ("fit", lambda lines: changed(lines, correct=None), []),
-}
+UNKNOWN = "response token 1 is 99999, outside the model's vocabulary of 384; give the model that"
+REFUSALS = [
+    (SCORE, lambda lines: changed(lines, response_ids=[3, 99999]), [], f"line 3: {UNKNOWN}"),
+    (SCORE, None, ["--seed", "7"], "the companion has no seed 7"),
+    (SCORE, None, ["--target", "group"], "the companion has no target 'group'"),
+    (SCORE, None, ["--model", "/nowhere/model"], "/nowhere/model: there is no such folder of a model"),
+    (SCORE, None, ["--companion", "/nowhere/companion"], "make one by `cocal fit`"),
+    (SCORE, None, ["--field", "response=nothing"], "there is no such field for --field response=nothing"),
+    (SCORE, lambda lines: [], [], "the file is empty; give a file with a JSON object in every line"),
+    (FIT, lambda lines: changed(lines, response_ids=[3, 99999]), [], f"line 3: {UNKNOWN}"),
+    (FIT, lambda lines: [line | {"correct": True} for line in lines], [], "line 1: all 60 responses are correct"),
+    (FIT, lambda lines: lines[::4], ["--target", "group"], "but the group target needs several"),
+    (FIT, None, ["--layer", "9"], "the model has blocks 0 to 1"),
+    (FIT, None, ["--seeds", "1", "1"], "seeds"),
+    (FIT, None, ["--rollouts", "/nowhere"], "there is no such file or folder of rollouts"),
+]
 
 
-@pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_leaves_nothing_behind(place, own, name):
-    command, change, flags = REFUSALS[name]
+@pytest.mark.parametrize(("words", "change", "flags", "message"), REFUSALS, ids=[one[3][-25:] for one in REFUSALS])
+def test_a_refusal_names_its_cause_and_leaves_nothing_behind(place, own, capsys, words, change, flags, message):
     if change:
         lines = change(read_lines(place / "in.jsonl"))
         (place / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     before = everything(place)
-    words = [flag.format(place=place, companion=own.companion) for flag in (SCORE if command == "score" else FIT)]
+    words = [flag.format(place=place, companion=own.companion) for flag in words]
     assert run(*words, place / "new", *flags) == 2
+    assert message in capsys.readouterr().err
     assert everything(place) == before
 
 

@@ -114,6 +114,7 @@ def _corrected(source, target, column, value):
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_whatever_a_run_depends_on_is_in_its_digest(
     opened, words, wording, micro_checkpoint, micro_questions, tmp_path, command
@@ -197,14 +198,12 @@ def test_a_question_set_depends_on_its_own_slice_and_the_sets_before_it(micro_qu
         assert (tmp_path / name / f"{name}.parquet").read_bytes() == (micro_questions / f"{name}.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("command", ["train", "slime", "resample"])
-def test_the_prompt_set_has_no_default(words, capsys, command):
+def test_the_prompt_set_has_no_default(words, capsys, tmp_path):
     """Another study's words would pass unnoticed."""
-    with pytest.raises(SystemExit):
-        cli.main([word for word in words(command) if word != "--prompts=tiny"])
-    assert "the following arguments are required: --prompts" in capsys.readouterr().err
-
-
-def test_pre_training_needs_the_prompt_set(tmp_path, capsys):
-    assert cli.main(["backbone", "--settings", '{"source": "pretraining", "label": "M"}', f"--output={tmp_path}"]) == 2
+    for command in ("train", "slime", "resample"):
+        with pytest.raises(SystemExit):
+            cli.main([word for word in words(command) if word != "--prompts=tiny"])
+        assert "the following arguments are required: --prompts" in capsys.readouterr().err
+    pretraining = '{"source": "pretraining", "label": "M"}'
+    assert cli.main(["backbone", "--settings", pretraining, f"--output={tmp_path}/new"]) == 2
     assert "--prompts: a backbone that is pre-trained needs" in capsys.readouterr().err

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -19,9 +18,9 @@ from cocal.companion.companions import Companions, build_model, load_companions
 from cocal.companion.fit import _Best, fit_companions
 from cocal.companion.spec import companion_members, read_spec
 from cocal.errors import ConfigError, ContractError
-from cocal.features.store import FeatureReader, open_features
+from cocal.features.store import open_features
 from cocal.study.costs import Cost, device_name, read_cost
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 from companion_run import HIDDEN, PER_STEP, SETTINGS, Run, final_features, small_run
 
 SHUFFLED = {"order": "shuffled", "shuffle_seed": 1}
@@ -91,16 +90,6 @@ def test_a_stacked_member_equals_the_plain_version(run: Run, member: int, order:
     with torch.inference_mode():
         expected = model.eval()(states).numpy()
     np.testing.assert_allclose(companions.predict(final_features(run))[member], expected, atol=1e-4)
-
-
-def test_the_same_text_under_two_ids_lies_on_one_side(other: Run):
-    other.questions["question"] = [f"What is {k // 2} plus {k // 2}?" for k in range(45)]
-    rollouts = other.write().read()
-    training, validation = partition(other, rollouts)
-    texts = rollouts["question"]
-    assert not {*texts.iloc[training]} & {*texts.iloc[validation]}
-    spec = other.fit()[0].spec
-    assert (spec.training_responses, spec.validation_responses) == (len(training), len(validation))
 
 
 def test_truncated_responses_do_not_influence_training_or_selection(run: Run, fitted, tmp_path: Path):
@@ -175,6 +164,7 @@ def test_a_prefix_ignores_later_steps(run: Run, tmp_path: Path, order: dict):
     assert not run.fit(steps=3, **order)[1].equals(history)
 
 
+@pytest.mark.slow
 @ORDERS
 def test_neither_memory_nor_other_prefixes_change_a_fit(run: Run, order: dict):
     """The features of all prefixes in memory, those of the first alone, or none, which are then read in slices."""
@@ -206,13 +196,6 @@ def test_a_budget_is_trained_on_its_steps_and_selected_on_all(run: Run, tmp_path
         _, found = Run(tmp_path / str(trains), run.responses, run.questions, features).write().fit("1/3")
         pd.testing.assert_series_equal(found["train_loss"], history["train_loss"])
         assert found["validation_mse"].equals(history["validation_mse"]) != trains
-
-
-def test_features_that_fit_are_read_once_for_all_prefixes(run: Run, monkeypatch):
-    read, take = [], FeatureReader.take
-    monkeypatch.setattr(FeatureReader, "take", lambda self, rows, *given: read.append(rows) or take(self, rows, *given))
-    list(run.fits(["1", "1/3", "2", "3"]))
-    assert [rows.tolist() for rows in read] == [rows.tolist() for rows in partition(run, run.read())]
 
 
 def test_early_steps_without_validation_questions_keep_the_last_pass(other: Run, caplog):
@@ -266,6 +249,7 @@ def test_prefixes_are_written_as_they_are_read():
             Prefix.parse(wrong)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_transformers(run: Run, tmp_path: Path):
     for output, memory in (("first", 5), ("second", 0)):
         command = run.command(tmp_path / output, "--steps", "3", "2", "2/3", f"--memory={memory}")
@@ -296,13 +280,6 @@ def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_trans
         pd.testing.assert_frame_equal(pd.read_csv(folder / "history.csv"), history)
 
 
-def test_the_command_shuffles_by_its_seed(run: Run, tmp_path: Path):
-    assert main(run.command(tmp_path / "output", "--steps", "3", "--order=shuffled", "--shuffle-seed=7")) == 0
-    found = load_companions(tmp_path / "output/steps-3")
-    assert same_weights(found, run.fit(steps="3", order="shuffled", shuffle_seed=7)[0])
-    assert not same_weights(found, run.fit(steps="3", order="shuffled", shuffle_seed=8)[0])
-
-
 def test_the_cost_is_that_of_the_last_fit_alone(run: Run, tmp_path: Path, monkeypatch):
     """The clock is read when a fit begins and ends; between them the files are written."""
     clock = iter([0.0, 10.0, 11.0, 14.0, 20.0])
@@ -312,14 +289,14 @@ def test_the_cost_is_that_of_the_last_fit_alone(run: Run, tmp_path: Path, monkey
     assert read_cost(cost, Cost) == Cost(seconds=3.0, items=6, device=device_name())
 
 
-def test_the_command_reads_no_token_ids_or_texts(other: Run, tmp_path: Path, caplog):
-    for file in (other.write().folder / "rollouts").iterdir():
-        fewer = pq.read_table(file).drop_columns(["prompt_ids", "response_ids", "logprobs", "text"])
-        pq.write_table(fewer.replace_schema_metadata(None), file)
+def test_the_command_shuffles_by_its_seed_and_takes_the_states_that_are_asked_for(run: Run, tmp_path: Path, caplog):
+    shuffled = ["--steps", "3", "--order=shuffled", "--shuffle-seed=7", "--states=0/mean"]
     with caplog.at_level(logging.INFO):
-        assert main(other.command(tmp_path / "output", "--states=0/mean")) == 0
-    assert load_companions(tmp_path / "output" / "0" / "mean" / "steps-2").spec.inputs == HIDDEN
-    assert "100 %, 2 steps: pass 4 of 4, group " in caplog.text
+        assert main(run.command(tmp_path / "output", *shuffled)) == 0
+    found, states = load_companions(tmp_path / "output/0/mean/steps-3"), {"layer": 0, "poolings": ("mean",)}
+    assert same_weights(found, run.fit(steps="3", order="shuffled", shuffle_seed=7, **states)[0])
+    assert not same_weights(found, run.fit(steps="3", order="shuffled", shuffle_seed=8, **states)[0])
+    assert "100 %, 3 steps: pass 4 of 4, group " in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,7 @@ def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_po
     assert len(set(map(len, responses))) > 1
     for name, given in (("pre", [()] * 5), ("post", responses)):
         companions = load_companions(folders[name])
-        (batch,) = score(
-            micro_policy[0], prompts, given, [np.arange(5)], layers=[FINAL], pad=0, poolings=POOLINGS[name]
-        )
+        batch = score(micro_policy[0], prompts, given, [np.arange(5)], layers=[FINAL], pad=0, poolings=POOLINGS[name])
         expected = companions.predict(batch.features.reshape(5, -1))
         assert np.abs(expected[0] - expected[1:]).min() > 1e-3  # another member would show
         found = [routes[name].confidence(prompt, response) for prompt, response in zip(prompts, given, strict=True)]
@@ -162,12 +160,9 @@ def test_the_choice_of_questions_is_seeded(slow, routes):
         assert slow.asked[-1][0] == PROMPTS, "all questions are generated"
         return [prompts[0] for prompts, _, _ in slow.asked[1:-4]]
 
-    first, again, other = asked(seed=1), asked(seed=1), asked(seed=2)
-    assert first == again
-    assert first != other
-    for chosen in (first, other):
-        places = [PROMPTS.index(prompt) for prompt in chosen]
-        assert places == sorted(set(places))
+    assert asked(seed=1) == asked(seed=1) != asked(seed=2)
+    places = [PROMPTS.index(prompt) for prompt in asked(seed=2)]
+    assert places == sorted(set(places))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +170,6 @@ def test_the_choice_of_questions_is_seeded(slow, routes):
     [
         ({}, PROMPT, "the companions read last+mean states, but prompt states are needed"),
         ({"poolings": PROMPT}, RESPONSE, "the companions read prompt states, but last+mean states are needed"),
-        ({"poolings": ("last",)}, PROMPT, "the companions read last states, but prompt states are needed"),
         ({"hidden": 16}, RESPONSE, "read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
         ({"layer": 2}, RESPONSE, "read 64 numbers of layer 2, but the policy has layers 0 to 1"),
     ],

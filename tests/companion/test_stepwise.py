@@ -9,8 +9,7 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.prequential import replayed
-from cocal.companion.stepwise import OnlineCompanions
+from cocal.companion.stepwise import OnlineCompanions, replayed
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features
@@ -86,6 +85,7 @@ def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(st
     assert before.spec.steps == 1
 
 
+@pytest.mark.slow
 def test_one_pass_without_a_buffer_is_a_replay_of_one_pass(run, steps):
     """In batches of one, which never cross two steps, the weights are those of the replayed companions."""
     settings = SETTINGS.model_copy(update={"batch_size": 1, "passes": 1})
@@ -125,6 +125,9 @@ def test_a_window_learns_from_the_last_steps_again_the_oldest_first(steps):
     observe(online, steps[2])
     for step in (steps[1], steps[2]):  # the first step has left the window
         observe(by_hand, step)
+    assert same(online, by_hand)
+    observe(online, steps[1], held_out=np.ones(PER_STEP, dtype=bool))  # nothing to learn from
+    observe(by_hand, steps[2])
     assert same(online, by_hand)
 
 

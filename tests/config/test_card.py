@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from cocal.config import load_study
 from cocal.config.backbone import DecoderSettings
@@ -12,11 +11,6 @@ from cocal.config.study import Study
 from cocal.errors import ConfigError, ContractError
 from cocal.models.importing import import_checkpoint
 from cocal.store.provenance import canonical
-
-
-@pytest.fixture
-def content(repository) -> dict:
-    return yaml.safe_load((repository / "config/single-gpu.yaml").read_text())
 
 
 @pytest.mark.parametrize(("card", "micro_batch", "moments"), [("24gb", 2, "host"), ("80gb", 8, "device")])
@@ -45,12 +39,6 @@ def test_a_card_that_is_none_and_a_key_that_is_given_twice_are_refused(repositor
 def test_a_study_that_is_written_out_is_read_again(repository):
     study = load_study(repository / "config/single-gpu.yaml")
     assert validate(Study, json.loads(canonical(study)), "again") == study
-
-
-def test_a_study_without_a_card_stays_as_it_is(content):
-    for key in ("card", "cards"):
-        content.pop(key)
-    assert validate(Study, content, "x").policy.micro_batch == 8, "the default"
 
 
 @pytest.mark.parametrize(("key", "name"), [("tied", "tie_word_embeddings"), ("heads", "num_attention_heads")])

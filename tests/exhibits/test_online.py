@@ -6,7 +6,7 @@ import pytest
 from cocal.config import load_study
 from cocal.exhibits import online
 from cocal.exhibits.drawing.style import paper_style
-from cocal.study.online import replayed_folders, windows
+from cocal.study.variants import replayed_folders, windows
 from drawn_texts import assert_texts_apart
 from smoke_study import CONFIG
 
@@ -30,14 +30,6 @@ def scores() -> pd.DataFrame:
                     numbers = {"responses": 64, "ece": value, "auroc": 1 - value, "kept_bytes": kept}
                     rows.append(about | numbers)
     return pd.DataFrame(rows)
-
-
-def test_values_are_means_over_the_seeds_of_the_binary_companions(layout, scores):
-    numbers = online.prepare(layout, scores).set_index(["window", "source_step", "metric"])
-    assert len(numbers) == 2 * (3 + 3 + 1)
-    assert numbers.at[(2, 3, "ece"), "value"] == pytest.approx(0.28)
-    assert numbers.at[(0, 2, "auroc"), "value"] == pytest.approx(1 - 0.07)
-    assert numbers.at[(1, 1, "ece"), "seed_sd"] == pytest.approx(0.1 / 2**0.5)
 
 
 def test_the_legend_says_what_is_kept(layout, scores):

@@ -8,16 +8,14 @@ import pytest
 
 from cocal.config import load_study
 from cocal.config.evaluation import MetricSettings
-from cocal.errors import ContractError
 from cocal.exhibits import proper_scores, risk_coverage
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.scores import ALL, scores
-from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import exhibit_of, make
+from exhibits_by_name import exhibit_of
 from sample_predictions import METHODS, sample_predictions
 
 MATHEMATICS, FACTUAL = ("math500", "amc24"), ("popqa",)
@@ -84,24 +82,6 @@ def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash(cube):
     assert " & -- & " in line
 
 
-def test_values_that_rest_on_too_few_responses_carry_a_dagger(cube):
-    layout = table_layout()
-    numbers = proper_scores.prepare(layout, cube)
-    numbers.loc[(numbers["dataset"] == "amc24") & (numbers["method"] == "verbal"), "valid_rate"] = 0.5
-    mathematics, factual = set_table(cube, layout, numbers).blocks
-    doubtful = {
-        row.label for block in (mathematics,) for group in block.groups for row in group.rows if row.cells[0].doubtful
-    }
-    assert doubtful == {"Verbal"}
-    assert not any(cell.doubtful for group in factual.groups for row in group.rows for cell in row.cells)
-
-
-def test_a_cube_without_the_scores_is_refused(tmp_path, capsys):
-    write_dataset(tmp_path / "paper.nc", metric_cube(predictions(), MetricSettings(resamples=0), GROUPS), {})
-    assert make("proper_scores", tmp_path / "x.tex", table_layout(), metrics=tmp_path / "paper.nc") == 2
-    assert "paper.nc: the cube has no metric brier" in capsys.readouterr().err
-
-
 # Figure
 
 
@@ -133,11 +113,6 @@ def test_no_order_is_better_than_the_optimal_one():
     for method in figure_layout().sharing:
         assert (numbers["optimal"] <= numbers[method] + 1e-12).all(), method
     assert numbers["random"].nunique() == 1
-
-
-def test_predictions_that_are_missing_are_named():
-    with pytest.raises(ContractError, match=r"none of method 'base-verbal' on amc24, backbone tiny-a, base, step 0"):
-        risk_coverage.prepare(figure_layout(), [sample_predictions("math500")])
 
 
 @pytest.mark.parametrize("name", ["config", "paper"])

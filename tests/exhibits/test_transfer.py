@@ -10,15 +10,14 @@ from matplotlib.patches import Rectangle
 
 from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
+from cocal.errors import ConfigError
 from cocal.exhibits import cross_iteration, cross_policy
 from cocal.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import UNDEFINED
-from cocal.store import write_dataset
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import make
 from sample_predictions import sample_predictions
 from sample_tables import curves_layout
 
@@ -43,23 +42,8 @@ def sweep() -> xr.Dataset:
     return metric_cube(pd.concat(parts), MetricSettings(resamples=20), {MACRO: DATASETS}, sweep=["source_step"])
 
 
-@pytest.fixture(scope="module")
-def policies() -> xr.Dataset:
-    methods = (*POLICIES, "cocal-binary")
-    frame = pd.concat([sample_predictions(*DATASETS, methods=methods, step=step) for step in STAGES])
-    return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
-
-
-def layout(methods, steps=STAGES, **changes):
-    return curves_layout(methods, steps, **changes)
-
-
-def iterations(cube, stages=STAGES) -> pd.DataFrame:
-    return cross_iteration.prepare(layout(["cocal-binary"], stages), cube)
-
-
-def transferred(cube, stages=STAGES) -> pd.DataFrame:
-    return cross_policy.prepare(layout(POLICIES, stages), cube)
+def iterations(cube) -> pd.DataFrame:
+    return cross_iteration.prepare(curves_layout(["cocal-binary"], STAGES), cube)
 
 
 def luminance(colour) -> float:
@@ -70,22 +54,6 @@ def luminance(colour) -> float:
 
 def labels(axis) -> dict[float, int]:
     return {tick: int(label.get_text()) for tick, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)}
-
-
-# Cross-iteration: numbers
-
-
-# Cross-iteration: drawing
-
-
-def test_colours_stand_under_their_numbers(sweep):
-    ax = Figure().subplots()
-    plot_cross_iteration(ax, iterations(sweep).query("metric == 'auroc'"))
-    (mesh,) = ax.collections
-    below = np.asarray(mesh.get_array()).reshape(3, 3)
-    for text in ax.texts:
-        x, y = text.get_position()
-        assert below[int(y), int(x)] == pytest.approx(float(text.get_text()), abs=6e-4)
 
 
 def test_matched_stages_alone_are_framed(sweep):
@@ -138,7 +106,7 @@ def test_cells_are_square_and_texts_apart(stages, width):
         for metric in CONFIDENCE_QUALITY
     ]
     with paper_style():
-        figure = cross_iteration.draw(pd.DataFrame(rows), layout(["cocal-binary"], steps, **LONG))
+        figure = cross_iteration.draw(pd.DataFrame(rows), curves_layout(["cocal-binary"], steps, **LONG))
         assert_texts_apart(figure)
     assert figure.get_figwidth() == width
     for ax in figure.axes:
@@ -152,9 +120,12 @@ def test_cells_are_square_and_texts_apart(stages, width):
 # Cross-policy
 
 
-def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_hollow(policies):
+def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_hollow():
+    frame = pd.concat([sample_predictions(*DATASETS, methods=POLICIES, step=step) for step in STAGES])
+    cube = metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
+    chosen = curves_layout(POLICIES, STAGES)
     with paper_style():
-        figure = cross_policy.draw(transferred(policies), layout(POLICIES))
+        figure = cross_policy.draw(cross_policy.prepare(chosen, cube), chosen)
     for ax in figure.axes:
         lines = dict(zip(POLICIES, (box.lines[0] for box in ax.containers), strict=True))
         for policy in ("rlcr", "dcpo"):
@@ -165,12 +136,6 @@ def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_h
             assert companion.get_color() == METHODS["cocal-binary"].colour
 
 
-# Commands
-
-
-def test_heat_maps_of_two_methods_are_refused(tmp_path, sweep, capsys):
-    write_dataset(tmp_path / "m.nc", sweep, {})
-    chosen = layout(("cocal-group", "cocal-binary"))
-    assert make("cross_iteration", tmp_path / "x.pdf", chosen, metrics=tmp_path / "m.nc") == 2
-    assert "shows one method, not cocal-group, cocal-binary" in capsys.readouterr().err
-    assert not (tmp_path / "x.pdf").exists()
+def test_heat_maps_of_two_methods_are_refused(sweep):
+    with pytest.raises(ConfigError, match="shows one method, not cocal-group, cocal-binary"):
+        cross_iteration.prepare(curves_layout(("cocal-group", "cocal-binary"), STAGES), sweep)

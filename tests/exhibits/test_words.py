@@ -269,6 +269,7 @@ def panel_of(name: str, numbers: pd.DataFrame, title: str) -> tuple[pd.DataFrame
     return rows.assign(curve=rows[curve]), 100 if title.endswith("(%)") else 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if one.layout and name != "claims_forest"])
 def test_no_text_of_a_figure_lies_on_another_or_beyond_the_page(name, figures):
     with paper_style():

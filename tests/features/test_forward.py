@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import capture, resolve_layers
 from cocal.features.extract import extract_features
-from cocal.features.forward import score
+from cocal.features.forward import capture, resolve_layers, score
 from cocal.features.store import open_features
-from cocal.models.batches import batches_of_rows, batches_of_tokens
+from cocal.models.text import batches_of_rows, batches_of_tokens
 
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]
 RESPONSES = [[60, 61, 62, 2], [70, 2], [80, 81, 82, 83, 84], [90]]
@@ -24,12 +23,7 @@ def model(micro_policy):
 
 
 def _score(model, prompts, responses, layers, batches=None, **options):
-    batches = batches if batches is not None else [np.arange(len(prompts))]
-    found = {}
-    for part in score(model, prompts, responses, batches, layers=layers, pad=0, **options):
-        logprobs = part.logprobs or [None] * len(part.rows)
-        found |= dict(zip(part.rows.tolist(), zip(part.features, logprobs, strict=True), strict=True))
-    return zip(*(found[row] for row in range(len(prompts))), strict=True)
+    return score(model, prompts, responses, batches or [np.arange(len(prompts))], layers=layers, pad=0, **options)
 
 
 @torch.no_grad()
@@ -106,74 +100,34 @@ def test_bfloat16_states_are_averaged_in_float32():
     torch.testing.assert_close(mean[1], hidden[1, 100:700].double().mean(dim=0).float(), rtol=1e-6, atol=0)
 
 
-def test_neither_logits_nor_masks_are_made(model):
-    """Attention without a mask takes the causal kernel; the output layer is the largest matrix of a small policy."""
-    masks, logits = [], []
-    handles = [
-        model.lm_head.register_forward_hook(lambda *_: logits.append(1)),
-        model.model.layers[0].self_attn.register_forward_pre_hook(
-            lambda _m, _i, options: masks.append(options["attention_mask"]), with_kwargs=True
-        ),
-    ]
-    _score(model, PROMPTS, RESPONSES, [1])
-    for handle in handles:
-        handle.remove()
-    assert masks == [None]
-    assert logits == []
-
-
-def test_ids_are_never_tokenised_again(micro_policy):
-    """A response whose text has a shorter tokenisation keeps the states of the ids that were generated."""
-    model, tokenizer = micro_policy
-    spelt = [i for letter in "Answer" for i in tokenizer(letter, add_special_tokens=False)["input_ids"]]
-    again = tokenizer(tokenizer.decode(spelt), add_special_tokens=False)["input_ids"]
-    assert again != spelt
-    assert tokenizer.decode(again) == tokenizer.decode(spelt)
-    exact, _ = _score(model, PROMPTS[:1], [spelt], [1])
-    retokenised, _ = _score(model, PROMPTS[:1], [again], [1])
-    states, _ = _reference(model, PROMPTS[0], spelt)
-    np.testing.assert_allclose(exact[0][0, 1], states[4:].mean(dim=0), atol=2e-5)
-    assert not np.allclose(exact[0][0], retokenised[0][0], atol=1e-3)
-
-
-def test_batches():
+def test_batches_hold_every_row_once_within_their_limits():
     lengths = [5, 1, 9, 3, 3]
-    for batches in (batches_of_tokens(lengths, 9), batches_of_rows(lengths, 2)):
+    for batches in (of_tokens := batches_of_tokens(lengths, 9), of_rows := batches_of_rows(lengths, 2)):
         assert sorted(i for batch in batches for i in batch) == [0, 1, 2, 3, 4]
-    assert all(len(b) * max(lengths[i] for i in b) <= 9 for b in batches_of_tokens(lengths, 9))
-    assert [len(b) for b in batches_of_tokens([50, 60], 9)] == [1, 1]
-    assert [len(b) for b in batches_of_rows(lengths, 2)] == [2, 2, 1]
+    assert all(len(batch) * max(lengths[i] for i in batch) <= 9 for batch in of_tokens)
+    assert [len(batch) for batch in of_rows] == [2, 2, 1]
+    assert [len(batch) for batch in batches_of_tokens([50, 60], 9)] == [1, 1]
 
 
 @pytest.mark.parametrize("rows_per_write", [2048, 3])
 def test_extraction_writes_a_store_in_the_order_of_the_responses(
     model, micro_policy, tmp_path, caplog, monkeypatch, rows_per_write
 ):
-    frame = pd.DataFrame(
-        {
-            "response_id": [7, 8, 20, 21],
-            "prompt_ids": PROMPTS,
-            "question_id": [f"q-{n}" for n in range(len(RESPONSES))],
-            "response_ids": RESPONSES,
-            "length": [len(r) for r in RESPONSES],
-        }
-    )
+    rows = {"response_id": [7, 8, 20, 21], "question_id": ["a", "b", "c", "d"], "prompt_ids": PROMPTS}
+    frame = pd.DataFrame(rows | {"response_ids": RESPONSES, "length": [len(r) for r in RESPONSES]})
     settings = FeatureSettings(layers="all", dtype="float32", batch_tokens=12)
     monkeypatch.setattr("cocal.features.extract._ROWS_PER_WRITE", rows_per_write)
     with caplog.at_level("INFO"):
         extract_features(micro_policy, frame, settings, output=tmp_path / "f.zarr", attributes={"a": "b"})
-    # rows of 3 and 4 tokens together, one token of them padding; those of 8 and of 11 by themselves
-    padding = "3\\.7" if rows_per_write > 3 else "0\\.0"  # the last row is a block of its own
-    assert re.search(
-        rf"f\.zarr: 4 responses, 26 tokens, {padding} % padding, \d+ tokens/s, peak memory \d", caplog.text
-    )
+    # rows of 3 and 4 tokens share a batch with one token of padding, unless the last row is a block of its own
+    padding = "3\\.7" if rows_per_write > 3 else "0\\.0"
+    assert re.search(rf"f\.zarr: 4 responses, 26 tokens, {padding} % padding, \d+ tokens/s", caplog.text)
     reader = open_features(tmp_path / "f.zarr")
-    assert reader.response_id.tolist() == [7, 8, 20, 21]
+    assert reader.response_id.tolist() == rows["response_id"]
     assert reader.length.tolist() == [4, 2, 5, 1]
     expected, _ = _score(model, PROMPTS, RESPONSES, [0, 1])
     for layer in (0, 1):
-        found = reader.read(0, 4, layer=layer)
-        np.testing.assert_allclose(found, [e[layer].ravel() for e in expected], atol=2e-5)
+        np.testing.assert_allclose(reader.read(0, 4, layer=layer), [e[layer].ravel() for e in expected], atol=2e-5)
 
 
 def test_the_prompt_state_is_that_of_the_last_prompt_token(model):
@@ -182,7 +136,7 @@ def test_the_prompt_state_is_that_of_the_last_prompt_token(model):
     poolings = ("last", "mean", "prompt")
     features, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings)
     turned, _ = _score(model, PROMPTS, RESPONSES, [last], poolings=poolings[::-1])
-    np.testing.assert_array_equal(np.stack(turned)[:, :, ::-1], np.stack(features))
+    np.testing.assert_array_equal(turned[:, :, ::-1], features)
     without, _ = _score(model, PROMPTS, [[]] * len(PROMPTS), [last], poolings=("prompt",))
     for prompt, response, found, alone in zip(PROMPTS, RESPONSES, features, without, strict=True):
         states, _ = _reference(model, prompt, response)

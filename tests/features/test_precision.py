@@ -47,7 +47,7 @@ def states(model: Qwen3ForCausalLM, autocast: bool) -> np.ndarray:
     """Last and mean states of the final block, float32 (responses, 2, hidden)."""
     layers = (model.config.num_hidden_layers - 1,)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        (part,) = score(model, PROMPTS, RESPONSES, [np.arange(6)], layers=layers, pad=0, logprobs=True)
+        part = score(model, PROMPTS, RESPONSES, [np.arange(6)], layers=layers, pad=0, logprobs=True)
     return np.asarray(part.features)[:, 0].astype(np.float32)
 
 

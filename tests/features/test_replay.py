@@ -11,10 +11,10 @@ import dumps
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.companion.supervision import check_features, read_prompts
-from cocal.errors import ConfigError, ContractError
-from cocal.features import replay as replay_module
+from cocal.errors import ContractError
+from cocal.features import extract
+from cocal.features.extract import Rescorer, StepCheckpoints, step_tables
 from cocal.features.forward import score
-from cocal.features.replay import Rescorer, StepCheckpoints, step_tables
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.store import read_frame, write_frame
@@ -65,7 +65,7 @@ def passed(checkpoint: Path, prompts, responses, **options):
     """All rows of a step in one batch."""
     model, tokenizer = load_policy(checkpoint)
     batches, pad = [np.arange(len(prompts))], tokenizer.pad_token_id
-    return next(score(model, prompts, responses, batches, layers=(0, 1), pad=pad, **options))
+    return score(model, prompts, responses, batches, layers=(0, 1), pad=pad, **options)
 
 
 def check(store: Path, frame: pd.DataFrame, by_step: dict[int, Path]) -> None:
@@ -97,7 +97,7 @@ def test_exact_weights_are_those_that_sampled_the_step(run, policies, rollouts, 
 
 
 def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_path, monkeypatch):
-    real, passes = replay_module.pooled_states, []
+    real, passes = extract.pooled_states, []
 
     def dying(*given):
         passes.append(given)
@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_pa
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(replay_module, "pooled_states", dying)
+    monkeypatch.setattr(extract, "pooled_states", dying)
     flags = ("--checkpoints", policies[2], policies[3])
     with pytest.raises(KeyboardInterrupt):
         run(*flags)
@@ -116,7 +116,7 @@ def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_pa
 
 
 def test_log_probabilities_of_a_step_are_those_of_its_policy(policies, rollouts):
-    rescore = Rescorer(StepCheckpoints({2: policies[2], 3: policies[3]}), 300)
+    rescore = Rescorer(StepCheckpoints([policies[2], policies[3]]), 300)
     for step, stage in ((1, 2), (3, 3), (2, 2)):
         frame = rollouts[1][rollouts[1]["step"] == step]
         ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
@@ -133,6 +133,7 @@ def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
         (["--exact", tmp_path / "weights"], "no weights of the policy that sampled step 2"),
         (["--exact", tmp_path / "none"], "there is no such folder with the weights of every step"),
         ([], "--checkpoints: give"),
+        (["--checkpoints", tmp_path / "final"], "final is not named step-N"),
     ):
         assert run(*flags) == 2
         assert message in capsys.readouterr().err
@@ -140,14 +141,6 @@ def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
         (tmp_path / f"step-{step:05d}.parquet").touch()
     with pytest.raises(ContractError, match="the table of step 2 is missing"):
         step_tables(tmp_path)
-
-
-def test_spans_join_the_steps_of_a_checkpoint(tmp_path):
-    checkpoints = StepCheckpoints({3: tmp_path / "step-3", 1: tmp_path / "step-1"})
-    assert list(checkpoints.spans(3)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 4))]
-    assert list(checkpoints.spans(2)) == [(tmp_path / "step-1", range(1, 2)), (tmp_path / "step-3", range(2, 3))]
-    with pytest.raises(ConfigError, match="final is not named step-N"):
-        StepCheckpoints.from_folders([tmp_path / "final"])
 
 
 def asked(folder: Path, shift: int = 0) -> Run:
@@ -172,9 +165,7 @@ def prompts(tmp_path_factory, policies) -> tuple[Run, Path]:
 def test_every_prompt_is_read_by_the_next_stage(prompts, policies):
     run, output = prompts
     found = open_features(output)
-    assert found.poolings == ("prompt",)
-    assert len(found) == 3 * GROUPS
-    states, early = found.read(0, len(found), poolings=["prompt"]), 2 * GROUPS
+    states, early = found.read(0, 3 * GROUPS, poolings=["prompt"]), 2 * GROUPS
     ids = run.responses["prompt_ids"].iloc[::GROUP].tolist()
     second, third = (
         passed(policies[step], ids, [()] * len(ids), poolings=("prompt",)).features[:, 1, 0] for step in (2, 3)
@@ -206,16 +197,14 @@ def test_companions_of_prompts_are_selected_by_group_accuracy(prompts, tmp_path)
     run, features = prompts
     assert main([*of_prompts(run, features, tmp_path), "--prompts"]) == 0
     companions = load_companions(tmp_path / "out/steps-3")
-    assert companions.spec.poolings == ("prompt",)
     asked_prompts = read_prompts(run.folder / "rollouts", run.folder / "questions.parquet", 3)
     held_out = run.held_out(asked_prompts)
     assert companions.spec.validation_responses == held_out.sum() > 0
     assert companions.spec.training_responses + held_out.sum() == 3 * GROUPS
     history = pd.read_csv(tmp_path / "out/steps-3/history.csv")
     confidence = companions.predict(open_features(features).read(0, 3 * GROUPS, poolings=["prompt"])[held_out])
-    for member, (_, seed) in enumerate(companions.members):
+    errors = np.mean((confidence - asked_prompts["group_accuracy"].to_numpy()[held_out]) ** 2, axis=1)
+    for (_, seed), best, error in zip(companions.members, companions.spec.best_pass, errors, strict=True):
         mine = history[history["seed"] == seed].set_index("pass")["validation_mse"]
-        assert companions.spec.best_pass[member] == mine.idxmin()
-        error = np.mean((confidence[member] - asked_prompts["group_accuracy"].to_numpy()[held_out]) ** 2)
+        assert best == mine.idxmin()
         np.testing.assert_allclose(error, mine.min(), rtol=1e-5)
-    assert '"items": 3' in (tmp_path / "cost.json").read_text()

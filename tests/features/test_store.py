@@ -8,9 +8,7 @@ import torch
 import xarray as xr
 
 from cocal.errors import ContractError
-from cocal.features.formats import LARGEST, finite
-from cocal.features.store import open_features
-from cocal.features.writer import create_features
+from cocal.features.store import create_features, finite, open_features
 
 LAYERS, HIDDEN, CHUNK = (1, 3), 5, 4
 RESPONSES = 10
@@ -28,7 +26,11 @@ def create(path: Path, **changes):
 
 def write(writer, features: np.ndarray, start: int, stop: int) -> None:
     ids = np.arange(start, stop)
-    writer.write(start, ids + 100, [f"q-{n}" for n in ids], ids + 1, features[start:stop])
+    writer.write(
+        start,
+        {"response_id": ids + 100, "question_id": [f"q-{n}" for n in ids], "length": ids + 1},
+        features[start:stop],
+    )
 
 
 @pytest.fixture
@@ -103,20 +105,14 @@ def test_unwritten_rows_are_refused_unless_allowed(tmp_path: Path):
         reader.read(0, CHUNK + 1)
 
 
-def test_resuming_rewrites_a_step_and_keeps_the_others(tmp_path: Path):
-    path, first, again = tmp_path / "f.zarr", states(), states(seed=1)
-    write(create(path), first, 0, 8)
-    writer = create(path, resume=True)
-    write(writer, again, 4, 8)
-    write(writer, first, 8, 10)
-    expected = np.concatenate([first[:4], again[4:8], first[8:]])
-    np.testing.assert_array_equal(open_features(path).read(0, 10), expected[:, 1].reshape(10, -1))
-
-
-def test_rewriting_a_step_gives_the_same_files(store: Path):
+def test_resuming_rewrites_a_step_with_the_same_bytes_and_keeps_the_others(store: Path):
     before = {file: file.read_bytes() for file in store.rglob("*") if file.is_file()}
     (store / "features" / "c" / "1" / "0" / "0" / "0.0123abcd.partial").write_text("a kill left half a chunk")
-    write(create(store, resume=True), states(), 4, 8)
+    for seed in (1, 0):
+        again = states(seed=seed)
+        write(create(store, resume=True), again, 4, 8)
+        expected = np.concatenate([states()[:4], again[4:8], states()[8:]])
+        np.testing.assert_array_equal(open_features(store).read(0, 10), expected[:, 1].reshape(10, -1))
     assert {file: file.read_bytes() for file in store.rglob("*") if file.is_file()} == before
 
 
@@ -149,7 +145,8 @@ def test_an_existing_store_is_resumed_with_its_own_layout_alone(store: Path, cha
 
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 def test_infinities_and_nan_are_not_finite(form):
-    values = np.array([0, -1e-40, LARGEST[form], -LARGEST[form], np.inf, -np.inf, np.nan], dtype=np.float32)
+    largest = torch.finfo(getattr(torch, form)).max
+    values = np.array([0, -1e-40, largest, -largest, np.inf, -np.inf, np.nan], dtype=np.float32)
     stored = values if form == "float32" else torch.from_numpy(values).to(torch.bfloat16).view(torch.uint16).numpy()
     assert finite(stored, form).tolist() == [True, True, True, True, False, False, False]
 
@@ -169,22 +166,26 @@ def test_writes_of_wrong_shape_rows_or_lengths_are_refused(tmp_path: Path):
         (2, ids, ids + 1, features[2:6], "whole chunks"),
         (0, ids[:3], ids[:3] + 1, features[:3], "whole chunks"),
         (8, ids, ids + 1, features[:4], "whole chunks"),
-        (0, ids, ids + 1, features[:4, :1], "shape"),
-        (0, ids[:3], ids + 1, features[:4], "shape"),
+        (0, ids, ids + 1, features[:4, :1], "of shape"),
+        (0, ids[:3], ids + 1, features[:4], "of shape"),
         (0, ids, ids, features[:4], r"row 0 .* length below 1"),
     ):
+        rows = {"response_id": given, "question_id": ["q"] * len(block), "length": lengths}
         with pytest.raises(ContractError, match=message):
-            writer.write(start, given, ["q"] * len(block), lengths, block)
+            writer.write(start, rows, block)
 
 
-def test_unknown_labels_and_rows_are_refused(store: Path):
-    reader = open_features(store)
-    with pytest.raises(ContractError, match=r"layer 2 is not stored; the store holds \[1, 3\]"):
-        reader.read(0, 1, layer=2)
-    with pytest.raises(ContractError, match="pooling 'prompt'"):
-        reader.read(0, 1, poolings=("prompt",))
-    with pytest.raises(ContractError, match="rows 5 to 11"):
-        reader.read(5, 11)
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"layer": 2}, r"layer 2 is not stored; the store holds \[1, 3\]"),
+        ({"poolings": ("prompt",)}, "pooling 'prompt'"),
+        ({"stop": 11}, "rows 5 to 11"),
+    ],
+)
+def test_unknown_labels_and_rows_are_refused(store: Path, asked, message):
+    with pytest.raises(ContractError, match=message):
+        open_features(store).read(**{"start": 5, "stop": 6} | asked)
 
 
 def test_lost_truncated_and_altered_chunks_are_refused(store: Path):
@@ -201,15 +202,13 @@ def test_lost_truncated_and_altered_chunks_are_refused(store: Path):
 
 
 @pytest.mark.parametrize("damaged", ["zarr.json", "length/c/0", "layer/c/0"])
-def test_a_store_with_damaged_labels_is_refused(store: Path, damaged: str):
+def test_missing_foreign_and_damaged_stores_are_refused(store: Path, tmp_path: Path, damaged: str):
     file = store / damaged
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(ContractError, match=r"features\.zarr: not a readable feature store"):
-        open_features(store)
-
-
-def test_missing_or_foreign_folders_are_refused(tmp_path: Path):
-    with pytest.raises(ContractError, match=r"none\.zarr: no such feature store"):
-        open_features(tmp_path / "none.zarr")
-    with pytest.raises(ContractError, match="not a readable feature store"):
-        open_features(tmp_path)
+    for path, message in (
+        (store, r"features\.zarr: not a readable feature store"),
+        (tmp_path, "not a readable feature store"),
+        (tmp_path / "none.zarr", r"none\.zarr: no such feature store"),
+    ):
+        with pytest.raises(ContractError, match=message):
+            open_features(path)

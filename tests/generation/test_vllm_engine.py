@@ -19,13 +19,13 @@ from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.features.forward import score
 from cocal.features.store import open_features
-from cocal.generation.engine import Sampling
-from cocal.generation.engines import open_engine
-from cocal.models.loading import stored_end_tokens
+from cocal.generation.engine import Sampling, open_engine
+from cocal.models.loading import read_vocabulary
 from cocal.resources.estimate import Assumptions
 from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import RESPONSES
 from micro import own_copy
+from passed import check_recorded
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
 PROMPTS = [[1, 30 + k, 40, 50] for k in range(20)]
@@ -109,7 +109,7 @@ def test_every_sampling_parameter_and_seed_reaches_vllm_and_every_answer_comes_b
     assert [request["prompt_token_ids"] for request in asked] == [[5, 6]] * 3 + [[8, 9, 10]] * 3
     assert [request["seed"] for request in asked] == [100, 101, 102, 2**40 + 5, 2**40 + 6, 2**40 + 7]
     wanted = {"temperature": 0.6, "top_k": 17, "top_p": 0.9, "presence_penalty": 1.5, "max_tokens": 7, "logprobs": 0}
-    wanted |= {"ignore_eos": True, "stop_token_ids": sorted(stored_end_tokens(micro_checkpoint))}
+    wanted |= {"ignore_eos": True, "stop_token_ids": sorted(read_vocabulary(micro_checkpoint).ends)}
     for request in asked:
         assert {name: request[name] for name in wanted} == wanted
         assert "samples" not in request
@@ -149,42 +149,34 @@ def test_a_start_that_takes_too_long_is_ended(vllm, monkeypatch, micro_checkpoin
         pass
 
 
-def test_a_node_without_a_compiler_is_refused(vllm, monkeypatch, tmp_path, micro_checkpoint):
-    """Triton would fail in the middle of vLLM's start."""
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, r"engine: vLLM's kernels need a C compiler .*envs/gpu\.yaml"),  # Triton would fail in the middle
+        ({"python": "/other/bin/python"}, rf"whose Python is {sys.executable} and not /other.*--sdm conda"),
+    ],
+)
+def test_a_node_without_a_compiler_and_another_interpreter_are_refused(
+    vllm, monkeypatch, tmp_path, micro_checkpoint, settings, message
+):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    engine = open_engine(VllmSettings(kind="vllm"), micro_checkpoint)
-    with pytest.raises(ConfigError, match=r"engine: vLLM's kernels need a C compiler .*envs/gpu\.yaml"), engine:
+    engine = open_engine(VllmSettings(kind="vllm", **settings), micro_checkpoint)
+    with pytest.raises(ConfigError, match=message), engine:
         pass
 
 
-def test_another_interpreter_is_refused(vllm, micro_checkpoint):
-    engine = open_engine(VllmSettings(kind="vllm", python="/other/bin/python"), micro_checkpoint)
-    with pytest.raises(ConfigError, match=rf"whose Python is {sys.executable} and not /other.*--sdm conda"), engine:
-        pass
-
-
-def test_an_environment_without_vllm_is_named(monkeypatch, micro_checkpoint):
+def test_an_incomplete_checkpoint_is_named_before_an_environment_without_vllm(monkeypatch, micro_checkpoint, tmp_path):
     monkeypatch.setattr("cocal.generation.vllm_engine.find_spec", lambda name: None)
-    engine = open_engine(VllmSettings(kind="vllm"), micro_checkpoint)
-    with pytest.raises(ConfigError, match=r"vLLM is not installed for this Python: .*envs/gpu\.yaml"), engine:
-        pass
-
-
-def test_an_incomplete_checkpoint_is_named_before_anything_starts(micro_checkpoint, tmp_path):
     cut = own_copy(micro_checkpoint, tmp_path / "cut")
     (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:5000])
-    engine = open_engine(VllmSettings(kind="vllm"), cut)
-    with pytest.raises(ContractError, match="not a complete checkpoint"), engine:
-        pass
-
-
-def test_the_paper_study_needs_no_cuda_toolkit():
-    """On B200 vLLM's own choice is FlashInfer, which compiles its kernels on the node."""
-    study = load_study(Path(__file__).parents[2] / "config/paper.yaml")
-    engines = (study.generation.engine.attention_backend, study.judge.engine.attention_backend)
-    assert engines == ("FLASH_ATTN", "FLASH_ATTN")
-    assert study.policy.trl.vllm_attention_backend == "FLASH_ATTN"
+    for checkpoint, kind, message in (
+        (cut, ContractError, "not a complete checkpoint"),
+        (micro_checkpoint, ConfigError, r"vLLM is not installed for this Python: .*envs/gpu\.yaml"),
+    ):
+        engine = open_engine(VllmSettings(kind="vllm"), checkpoint)
+        with pytest.raises(kind, match=message), engine:
+            pass
 
 
 def test_the_cache_holds_what_is_decoded_together():
@@ -257,7 +249,7 @@ def test_states_are_those_that_vllm_sees(own_checkpoint, micro_policy, tmp_path)
     places = [str(own_checkpoint), str(tmp_path / "rows.json"), str(tmp_path / "states.npy")]
     subprocess.run([sys.executable, str(script), *places], check=True)
     prompts, responses = zip(*rows, strict=True)
-    (part,) = score(
+    part = score(
         model,
         prompts,
         responses,
@@ -274,22 +266,12 @@ def test_states_are_those_that_vllm_sees(own_checkpoint, micro_policy, tmp_path)
 @pytest.mark.vllm
 def test_responses_command(own_checkpoint, micro_questions, micro_policy, tmp_path):
     plan = {"sets": {"micro-eval": {"samples": 2, "sampled": 3, "max_response_length": 24, "p_true": True}}}
+    flags = [f"--plan={json.dumps(plan)}", '--settings={"engine": {"kind": "vllm"}}', "--prompt-format=answer"]
+    flags += [f"--questions={micro_questions}", f"--checkpoint={own_checkpoint}", "--prompts=tiny", "--backbone=micro"]
 
     def respond(output: Path):
-        options = {
-            "--settings": json.dumps({"engine": {"kind": "vllm"}}),
-            "--plan": json.dumps(plan),
-            "--prompt-format": "answer",
-            "--prompts": "tiny",
-            "--questions": micro_questions,
-            "--checkpoint": own_checkpoint,
-            "--backbone": "micro",
-            "--algorithm": "base",
-            "--step": 0,
-            "--run-folder": tmp_path / f"run-{output.name}",
-            "--output": output,
-        }
-        assert cli.main(["responses", *(f"{flag}={value}" for flag, value in options.items())]) == 0
+        more = ["--algorithm=base", "--step=0", f"--run-folder={tmp_path}/run-{output.name}", f"--output={output}"]
+        assert cli.main(["responses", *flags, *more]) == 0
         return (output / "micro-eval.parquet").read_bytes()
 
     assert respond(tmp_path / "one") == respond(tmp_path / "two")
@@ -297,36 +279,17 @@ def test_responses_command(own_checkpoint, micro_questions, micro_policy, tmp_pa
     assert len(frame) == 27
     assert frame["p_true"].notna().sum() == 18
     assert read_provenance(tmp_path / "one/micro-eval.parquet")["engine"].startswith("vllm 0.")
-    model, tokenizer = micro_policy
-    prompts, responses = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
-    batches = [np.arange(len(frame))]
-    (part,) = score(model, prompts, responses, batches, layers=[1], pad=tokenizer.pad_token_id, logprobs=True)
-    for found, expected in zip(frame["logprobs"], part.logprobs, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+    check_recorded(micro_policy, frame)
 
 
 @pytest.mark.vllm
 def test_resample_command(own_checkpoint, micro_questions, tmp_path):
-    policy = {
-        "dataset": "micro-train",
-        "steps": 2,
-        "stages": [2],
-        "questions_per_step": 6,
-        "responses_per_question": 4,
-        "max_response_length": {"grpo": 16, "rlcr": 16, "dcpo": 16},
-    }
-    options = {
-        "--policy": json.dumps(policy),
-        "--engine": '{"kind": "vllm"}',
-        "--checkpoint": own_checkpoint,
-        "--backbone": "micro",
-        "--prompts": "tiny",
-        "--questions": micro_questions / "micro-train.parquet",
-        "--run-folder": tmp_path / "run",
-        "--rollouts": tmp_path / "rollouts",
-        "--output-features": tmp_path / "features.zarr",
-    }
-    assert cli.main(["resample", *(f"{flag}={value}" for flag, value in options.items())]) == 0
+    policy = {"dataset": "micro-train", "steps": 2, "stages": [2], "questions_per_step": 6}
+    policy |= {"responses_per_question": 4, "max_response_length": {"grpo": 16, "rlcr": 16, "dcpo": 16}}
+    flags = [f"--policy={json.dumps(policy)}", '--engine={"kind": "vllm"}', f"--checkpoint={own_checkpoint}"]
+    flags += [f"--questions={micro_questions / 'micro-train.parquet'}", "--prompts=tiny", "--backbone=micro"]
+    flags += [f"--run-folder={tmp_path / 'run'}", f"--rollouts={tmp_path / 'rollouts'}"]
+    assert cli.main(["resample", *flags, f"--output-features={tmp_path / 'features.zarr'}"]) == 0
     frame = read_frame(tmp_path / "rollouts", RESPONSES)
     assert frame["step"].tolist() == [1] * 24 + [2] * 24
     assert frame.groupby(["step", "question_id"])["text"].nunique().max() > 1

@@ -10,7 +10,7 @@ import yaml
 
 import dumps
 import started
-from cocal.checks.tables import check_equal_budgets, read_table
+from cocal.checks.training import check_equal_budgets, read_table
 from cocal.cli import main
 from cocal.companion.supervision import check_features, read_rollouts
 from cocal.config.load import validate
@@ -50,7 +50,7 @@ def study(repository, micro_checkpoint, elsewhere) -> dict:
                     "device": "8 B200",
                 }
             },
-        },
+        }
     }
     content["policy"] = {
         **dumps.SETTINGS.model_dump(mode="json", exclude={"trl", "slime"}),

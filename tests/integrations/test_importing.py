@@ -13,10 +13,9 @@ import dumps
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.integrations import importing
-from cocal.integrations.matching import QuestionIndex
+from cocal.integrations.importing import QuestionIndex
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
-from cocal.models.loading import read_vocabulary
 from cocal.questions.prompts import Prompts
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
@@ -111,14 +110,9 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
     ("change", "message"),
     [
         ({"tokens": None}, "sample 3: field 'tokens' is missing"),
-        ({"group_index": None}, "sample 3: field 'group_index' is missing"),
-        ({"status": None}, "sample 3: field 'status' is missing"),
         ({"status": "aborted"}, "sample 3: its status is 'aborted'; group accuracies need a response in its place"),
-        ({"status": ["completed"]}, "sample 3: field 'status' is ['completed']: input should be 'completed', "),
         ({"status": "lost"}, "sample 3: field 'status' is 'lost': input should be 'completed', "),
         ({"response_length": 0}, "sample 3: response_length is 0 of"),
-        ({"response_length": 10_000}, "sample 3: response_length is 10000 of"),
-        ({"tokens": ["a", "b"]}, "sample 3: field 'tokens' is not a list of token ids"),
         (
             {"tokens": [1, 2, 999_999, 2], "response_length": 2, "loss_mask": None, "rollout_log_probs": None},
             "response token 0 is 999999, outside the model's vocabulary",
@@ -134,7 +128,6 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
             "sample 3: the reward has several parts (score, length); name the one that tells whether a response is "
             "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)",
         ),
-        ({"reward": float("nan")}, "sample 3: field 'reward' is not a finite number"),
         ({"group_index": 1}, "sample 0: its group has 3 responses, but policy.responses_per_question is 4"),
         ({"metadata": {"question_id": "nowhere-1"}}, "sample 3: question 'nowhere-1' is not in the question set"),
         ({"prompt": "Say hello."}, "sample 3: its prompt holds no question of the question set: 'Say hello.'"),
@@ -147,13 +140,6 @@ def test_what_a_dump_lacks_is_named(tmp_path, run, slime_dumps, capsys, change, 
     assert str(slime_dumps / "0.pt") in error
     assert message in error
     assert not (tmp_path / "rollouts").exists()
-
-
-def test_a_log_probability_that_is_none_is_refused(run, slime_dumps, capsys):
-    for value in (float("nan"), 0.5):
-        edited(slime_dumps / "0.pt", lambda samples, new=value: samples[0]["rollout_log_probs"].__setitem__(1, new))
-        assert run("slime", slime_dumps, "--reward-key", "acc") == 2
-        assert f"'rollout_log_probs' is {value} at token 1" in capsys.readouterr().err
 
 
 def test_a_complete_response_needs_its_end(run, slime_dumps, capsys):
@@ -190,11 +176,10 @@ def test_a_group_with_two_questions_is_refused(run, rollouts, slime_dumps, capsy
     assert "sample 0: the responses of its group answer different questions" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("step", [2, 3])
-def test_a_missing_step_is_named(run, slime_dumps, capsys, step):
-    (slime_dumps / f"{step - 1}.pt").unlink()
+def test_a_missing_step_is_named(run, slime_dumps, capsys):
+    (slime_dumps / "2.pt").unlink()
     assert run("slime", slime_dumps) == 2
-    assert f"no dump of rollout step {step}; steps 1 to 3 are needed" in capsys.readouterr().err
+    assert "no dump of rollout step 3; steps 1 to 3 are needed" in capsys.readouterr().err
 
 
 def test_a_killed_import_goes_on_with_the_next_step(tmp_path, run, rollouts, monkeypatch, capsys):
@@ -281,11 +266,3 @@ def test_questions_are_found_in_prompts():
     with pytest.raises(ContractError, match="here: a, f are the same text with different answers"):
         QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0]))
     assert QuestionIndex(doubled).find(Sample(where="here", group=0, prompt=texts[0], question_id="f")) == 5
-
-
-def test_vocabulary_of_a_checkpoint(micro_checkpoint, micro_policy, tmp_path):
-    found = read_vocabulary(micro_checkpoint)
-    assert found.size == micro_policy.model.config.vocab_size
-    assert micro_policy.tokenizer.eos_token_id in found.ends
-    with pytest.raises(ContractError, match="not a complete checkpoint"):
-        read_vocabulary(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations import prime_rl
 from cocal.integrations.sample import Sample
-from cocal.own_policy import formats
+from cocal.own_policy import rollouts as formats
 from dumps import write_episodes
 
 
@@ -122,13 +122,7 @@ def _nodes(episode) -> list[dict]:
 
 
 BROKEN = {
-    "no trace": (lambda e: e.update(traces=["x"]), "line 1: field 'traces.0' is 'x'"),
     "no ids": (lambda e: [n.update(token_ids=[], mask=[]) for n in _nodes(e)], "field 'mask' does not split 0 tokens"),
-    "texts as ids": (lambda e: _nodes(e)[0].update(token_ids=["a"]), "'mask' does not split"),
-    "words as ids": (
-        lambda e: _nodes(e)[0].update(token_ids=["a"] * len(_nodes(e)[0]["mask"])),
-        "trace 0: field 'token_ids' is not a list of token ids",
-    ),
     "a short mask": (lambda e: _nodes(e)[1]["mask"].pop(), "field 'mask' does not split"),
     "a gap": (lambda e: _nodes(e)[1]["mask"].__setitem__(-1, False), "field 'mask' does not split"),
     "no prompt": (lambda e: _nodes(e)[1].update(parent=None, token_ids=[5], mask=[True]), "'mask' does not split"),

@@ -16,7 +16,7 @@ from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings, SlimeSettings
 from cocal.errors import ConfigError
 from cocal.integrations.slime import hooks
-from cocal.integrations.slime.launch import SlimePaths, launch_command, model_arguments, slime_command
+from cocal.integrations.slime.run import SlimePaths, launch_command, model_arguments, slime_command
 from cocal.policy.objectives import step_advantages, step_rewards
 from cocal.policy.schedule import question_schedule
 from cocal.store import read_frame

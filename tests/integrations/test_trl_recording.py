@@ -149,6 +149,7 @@ def test_every_step_is_recorded_with_the_states_of_its_policy(recorded):
     assert store.length.tolist() == rollouts["length"].tolist()
 
 
+@pytest.mark.slow
 def test_the_training_is_not_changed(recorded, make, tmp_path):
     """Without the mixin, TRL's trainer ends in the same weights."""
     trainer = make(tmp_path / "none", tmp_path / "output", kind=GRPOTrainer)

@@ -11,7 +11,7 @@ import torch
 
 from cocal import Companion
 from cocal.integrations.verl import ExactIds
-from cocal.own_policy.formats import find
+from cocal.own_policy.rollouts import find
 
 PAD = 0
 

@@ -67,29 +67,22 @@ def test_companions_score_last_and_mean_of_their_layer_and_the_prompt_before_gen
     assert table.groupby(["method", "seed"])["confidence"].first().nunique() == len(methods) * len(SEEDS)
 
 
-def test_layers_and_poolings_of_an_ablation_have_rows_of_their_own(study, tmp_path):
-    features, states = write_features(tmp_path / "features", study.frame)
-    kinds = [(0, ("last", "mean")), (1, ("last",)), (1, ("mean",))]
-    folders = [write_companions(tmp_path / f"{n}", layer=kind[0], poolings=kind[1]) for n, kind in enumerate(kinds)]
-    companions = load_experiences({"rollouts": folders})
-    table = study.run("cocal-binary", features={"answer": features}, companions=companions)
-    for (layer, poolings), one in zip(kinds, companions["rollouts"], strict=True):
-        assert_scored(table, "cocal-binary", one, states_of(study, layer, poolings, states))
-
-
-def test_every_companion_of_a_sweep_has_rows_of_its_own_steps(study, tmp_path):
+def test_every_companion_of_a_sweep_has_rows_of_its_own_steps_and_states(study, tmp_path):
     features, study.states = write_features(tmp_path / "features", study.frame)
     folders = {"rollouts": [], "resampled": []}
     for experience, *prefix in (("rollouts", 2, 2), ("rollouts", 5, 5), ("rollouts", 5, 60), ("resampled", 5, 60)):
         folder = tmp_path / "-".join(map(str, (experience, *prefix)))
         folders[experience].append(write_companions(folder, prefix=prefix, experience=experience))
+    kinds = [(0, ("last", "mean")), (1, ("last",)), (1, ("mean",))]
+    for number, (layer, poolings) in enumerate(kinds):  # of an ablation
+        folders["rollouts"].append(write_companions(tmp_path / f"{number}", layer=layer, poolings=poolings))
     companions = load_experiences(folders)
     given = {"features": {"answer": features}, "companions": companions}
     table = study.run("token-probability", "cocal-binary", "postcal-binary", **given)
-    assert len(table) == QUESTIONS * SAMPLES * (1 + 4 * len(SEEDS))
+    assert len(table) == QUESTIONS * SAMPLES * (1 + 7 * len(SEEDS))
     for method, experience in (("cocal-binary", "rollouts"), ("postcal-binary", "resampled")):
         for one in companions[experience]:
-            assert_scored(table, method, one, states_of(study))
+            assert_scored(table, method, one, states_of(study, one.spec.layer, one.spec.poolings))
 
 
 def test_transfer_to_rlcr_admits_responses_without_a_task_part(study, tmp_path):
@@ -195,6 +188,7 @@ def test_the_command_names_a_bad_flag(tmp_path, capsys, flags, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_torch_is_loaded_for_companions_alone(study, tmp_path):
     write_responses(tmp_path / "answer", study.frame)
     arguments = command(tmp_path, tmp_path / "x.parquet", "--methods=self-consistency,token-probability,p-true")

@@ -15,11 +15,8 @@ from cocal.config.evaluation import EstimatorSettings, VerifierSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.methods.companion_scores import score_rows
-from cocal.methods.recalibration.calibrators import Isotonic, Platt
-from cocal.methods.recalibration.confidences import fit_linear, states_of
-from cocal.methods.recalibration.experience import read_experience, with_classes
-from cocal.methods.recalibration.fits import fit_rivals, read_fits
-from cocal.methods.recalibration.linear import PENALTIES, LinearProbe
+from cocal.methods.recalibration.confidences import fit_linear, read_experience, states_of, with_classes
+from cocal.methods.recalibration.fits import PENALTIES, Isotonic, LinearProbe, Platt, fit_rivals, read_fits
 from cocal.methods.responses import Estimator, function
 from cocal.store import read_provenance
 from cocal.store.lineage import PARENTS
@@ -71,11 +68,6 @@ def test_semantic_entropy_is_that_of_the_classes():
     expected = [*np.repeat([1 - entropy / np.log(4), 1, 0], 4), NAN]
     found = score("semantic-entropy", pd.DataFrame({"answer_class": classes, "pool": pools}))
     np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-def test_lengths_of_the_papers_responses_never_tie():
-    lengths = pd.DataFrame({"length": np.arange(1, 20_000)})
-    assert (np.diff(score("length", lengths)) < 0).all()
 
 
 # Calibrators
@@ -161,14 +153,11 @@ def test_the_group_target_weighs_both_outcomes():
     correct, accuracy = np.array([True, False, True, True]), np.array([0.5, 0.5, 0.75, 0.75])
     probe = LinearProbe._of("group", 1e-6, states, np.array([0.5, 0, 0.75, 0.75]))
     np.testing.assert_allclose(probe.apply(states), [0.25, 0.25, 0.75, 0.75], atol=0.01)
+    nothing = np.zeros(4, dtype=bool)
+    constant = LinearProbe.fit("binary", (states, nothing, accuracy), (states, nothing))
+    np.testing.assert_allclose(constant.apply(states), 1 / 6)
     fitted = LinearProbe.fit("group", (states, correct, accuracy), (states, correct))
     assert fitted == LinearProbe._of("group", min(PENALTIES), states, np.array([0.5, 0, 0.75, 0.75]))
-
-
-def test_a_probe_of_one_class_is_constant():
-    states, nothing = np.ones((3, 2), dtype=np.float32), np.zeros(3, dtype=bool)
-    probe = LinearProbe.fit("binary", (states, nothing, nothing.astype(float)), (states, nothing))
-    np.testing.assert_allclose(probe.apply(states), 1 / 5)
 
 
 # What fits may learn from
@@ -215,18 +204,9 @@ def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
 def test_an_evaluation_question_among_the_training_questions_is_refused(done, text):
     evaluated = questions_of(done.responses)
     evaluated.loc[2, "question"] = text
-    with pytest.raises(ContractError, match=r"would learn from responses to 1 question\(s\).*'q2' of sums"):
+    said = r"would learn from responses to 1 question\(s\).*'q2' of sums.*`sources: {overlap: exclude}`"
+    with pytest.raises(ContractError, match=said):
         experience_of(done, evaluated)
-
-
-def test_the_command_writes_nothing_where_an_evaluation_question_leaks(tmp_path, capsys):
-    leaking = small_study(tmp_path)
-    leaking.run.questions.loc[7, "question"] = "How much is q2?"
-    leaking.write()
-    assert main(leaking.command()) == 2
-    assert "sources: {overlap: exclude}" in capsys.readouterr().err
-    assert not (leaking.folder / "out.parquet").exists()
-    assert not (leaking.folder / "calibrators.json").exists()
 
 
 def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
@@ -238,20 +218,12 @@ def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts
 # The command
 
 
-def test_the_command_scores_every_rival_in_three_ways(done):
-    table = done.predictions()
-    assert set(table["method"]) == {named(rival, how) for rival in OF_GRPO for how in CALIBRATIONS}
-    for method, found in table.groupby("method")["seed"].unique().items():
-        seeded = RIVALS[method.partition("+")[0]].reader in ("rollouts", "one-layer")
-        assert set(found) == ({*SETTINGS.seeds} if seeded else {-1}), method
-    assert table["valid"].all()
-    truncated = done.responses[(done.responses["sample"] < SAMPLES) & done.responses["truncated"]]
-    assert set(truncated["response_id"]) <= set(table["response_id"]), "truncated responses stay in evaluation"
-
-
 def test_every_score_is_that_of_its_name(done, rollouts):
     table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
     evaluated = done.responses[done.responses["sample"] < SAMPLES]
+    assert set(table["method"]) == {named(rival, how) for rival in OF_GRPO for how in CALIBRATIONS}
+    assert table["valid"].all()
+    assert evaluated["truncated"].any(), "truncated responses stay in evaluation"
     raw = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
     np.testing.assert_array_equal(raw["token-probability", -1], np.exp(evaluated["mean_logprob"]))
     np.testing.assert_allclose(raw["length", -1], 1 / evaluated["length"])
@@ -311,8 +283,3 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
 def test_what_does_not_fit_together_is_refused(done, capsys, flags, message):
     assert main(done.command(*flags)) == 2
     assert message in capsys.readouterr().err
-
-
-def test_states_without_a_rival_that_reads_them_are_refused(done, capsys):
-    assert main(done.command(f"--features={done.folder / 'states'}", rivals=["token-probability"])) == 2
-    assert "belong to rivals that read states" in capsys.readouterr().err

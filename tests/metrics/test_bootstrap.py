@@ -11,7 +11,7 @@ from cocal.metrics.bootstrap import (
     resampled_means,
     resampled_metrics,
 )
-from cocal.metrics.calibration import METRICS, evaluate, expected_calibration_error
+from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
 from drawn_responses import a_sample, random_responses
 
@@ -61,20 +61,6 @@ def test_means_are_those_of_the_drawn_questions():
     assert resampled_means(values, 0, np.random.default_rng(1)).shape == (2, 3, 0)
 
 
-def test_clustered_responses_have_wider_intervals_than_independent_ones():
-    generator = np.random.default_rng(0)
-    difficulty = np.repeat(generator.beta(0.4, 0.4, 30), 10)
-    correct = generator.random(300) < difficulty
-    confidence = np.clip(0.7 * difficulty + 0.3 * generator.random(300), 0, 1)
-    clustered, independent = (
-        resampled(Sample(question, confidence, correct), count, resamples=400, seed=1).std(axis=0)
-        for question, count in ((np.repeat(np.arange(30), 10), 30), (np.arange(300), 300))
-    )
-    ratio = dict(zip(METRICS, clustered / independent, strict=True))
-    assert ratio["accuracy"] > 1.8
-    assert ratio["auroc"] > 1.2
-
-
 def test_streams_differ_between_datasets_and_seeds():
     first = [generator_for(*key).integers(1 << 60) for key in ((1, "a"), (1, "b"), (2, "a"), (1, "a"))]
     assert len(set(first)) == 3
@@ -116,26 +102,7 @@ def test_an_interval_keeps_to_the_range_of_its_metric():
     np.testing.assert_allclose(upper, [-1.0, 4.0, 1.0])
 
 
-def test_the_interval_of_ece_holds_the_estimate():
-    """Resamples of calibrated confidences have a larger ECE than the sample; the interval must not inherit it."""
-    generator = np.random.default_rng(3)
-    confidence = generator.random(300)
-    sample = Sample(np.arange(300), confidence, generator.random(300) < confidence)
-    estimate = expected_calibration_error(sample.confidence, sample.correct, 10)
-    drawn = resampled(sample, 300, resamples=1000, seed=1)[:, METRICS.index("ece")]
-    assert np.quantile(drawn, 0.2) > estimate
-    lower, upper = centred_interval(np.array(estimate), drawn, 0.95)
-    assert lower < estimate < upper
-
-
 # Undefined resamples
-
-
-def test_without_a_valid_confidence_only_accuracy_is_defined():
-    nothing = Sample(np.arange(3), np.full(3, np.nan), np.array([True, False, True]))
-    found = resampled(nothing, 3, resamples=5, names=ALL)
-    assert np.isfinite(found[:, ALL.index("accuracy")]).all()
-    assert np.isnan(found[:, 1:]).all()
 
 
 def test_a_resample_without_valid_responses_is_undefined_alone():

@@ -86,11 +86,6 @@ def test_auroc_agrees_with_scikit_learn_under_ties(seed, n):
     assert auroc(confidence, correct) == pytest.approx(roc_auc_score(correct, confidence), abs=1e-12)
 
 
-@pytest.mark.parametrize("correct", [True, False])
-def test_auroc_of_a_single_class_is_undefined(correct):
-    assert np.isnan(auroc(np.array([0.2, 0.9]), np.array([correct, correct])))
-
-
 def test_an_invalid_confidence_counts_in_accuracy_alone():
     confidence = np.array([0.9, 0.4, np.nan, 7.0])  # what is stated without being valid is ignored
     valid, correct = np.array([True, True, False, False]), np.array([True, False, True, True])
@@ -103,6 +98,7 @@ def test_an_invalid_confidence_counts_in_accuracy_alone():
 def test_what_no_response_defines_is_nan():
     assert np.isnan(expected_calibration_error(*NOTHING))
     assert np.isnan(auroc(*NOTHING))
+    assert np.isnan([auroc(np.array([0.2, 0.9]), np.full(2, correct)) for correct in (True, False)]).all()
     confidence, correct = NOTHING
     assert np.isnan(list(evaluate(confidence, correct, correct).values())).all()
     unstated = evaluate(np.array([np.nan, np.nan]), np.array([False, False]), np.array([True, False]))

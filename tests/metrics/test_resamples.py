@@ -39,15 +39,8 @@ def test_each_cell_has_its_values_seeds_and_resamples(tmp_path):
     assert found.data["seed"].values.tolist() == list(map(str, SEEDS))
     assert found.data["metric"].values.tolist() == list(PAIRED)
     assert len(set(questions)) == 4, "two sets, and two macro averages"
-
-
-def test_the_file_of_the_main_comparison_has_the_name_of_its_backbone(tmp_path):
+    both = pd.concat([FRAME, FRAME.assign(backbone="tiny-b")])
+    with pytest.raises(ContractError, match="here: cells of 2 backbones; make one file for each"):
+        Resamples.of(resamples_of(evaluate_cells(both, MetricSettings(resamples=0))), "here")
     write_dataset(tmp_path / "tiny-a.nc", resamples_of(EVALUATED), {})
     assert read_resamples(tmp_path / "tiny-a.nc").comparison == MAIN
-
-
-def test_cells_of_several_backbones_are_refused():
-    both = pd.concat([FRAME, FRAME.assign(backbone="tiny-b")])
-    data = resamples_of(evaluate_cells(both, MetricSettings(resamples=0)))
-    with pytest.raises(ContractError, match="here: cells of 2 backbones; make one file for each"):
-        Resamples.of(data, "here")

@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as log_loss_of_sklearn
 
-from cocal.config.evaluation import MetricSettings
-from cocal.metrics.calibration import bin_index, evaluate
-from cocal.metrics.cube import metric_cube
-from cocal.metrics.proper import CLIP
-from cocal.metrics.scores import ALL, MOST, SCORES, scores
+from cocal.metrics.calibration import bin_index
+from cocal.metrics.scores import CLIP, MOST, SCORES, Smooth, scores
 from cocal.metrics.shown import BETTER
-from cocal.metrics.smooth import Smooth
 from drawn_responses import random_responses
-from sample_predictions import sample_predictions
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -33,6 +28,7 @@ def scores_of(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, dict[str, floa
 # Proper scores
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(2, 60))
 def test_the_brier_score_and_the_log_loss_are_those_of_scikit_learn(seed, n):
     confidence, correct, found = scores_of(seed, n)
@@ -188,6 +184,7 @@ def test_the_smooth_ece_of_extreme_sets():
     assert scores(np.full(9, 0.7), np.ones(9, dtype=bool), 10)["smooth_ece"] == pytest.approx(0.3, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_the_smooth_ece_of_a_large_calibrated_set_needs_more_terms():
     generator = np.random.default_rng(0)
     confidence = generator.random(20_000)
@@ -218,18 +215,3 @@ def test_without_a_valid_confidence_no_score_is_defined():
     found = scores(np.full(3, np.nan), np.array([True, False, True]), 10)
     assert list(found) == list(SCORES)
     assert all(np.isnan(value) for value in found.values())
-
-
-def test_the_cube_holds_all_scores_with_intervals():
-    frame = sample_predictions("math500", methods=("verbal", "cocal-binary"))
-    cube = metric_cube(frame, MetricSettings(resamples=30), {"macro-one": ["math500"]}, metrics=ALL)
-    assert cube.indexes["metric"].tolist() == list(ALL)
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "math500", "method": "cocal-binary"}
-    one = cube.sel({**cell, "seed": "42"})
-    rows = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 42)]
-    confidence, valid, correct = (rows[name].to_numpy() for name in ("confidence", "valid", "correct"))
-    expected = evaluate(confidence, valid, correct) | scores(confidence, correct, 10)
-    np.testing.assert_allclose(one["value"], [expected[name] for name in ALL], atol=1e-12)
-    assert (one["lower"] <= one["value"]).all()
-    assert (one["value"] <= one["upper"]).all()
-    assert (one["lower"] < one["upper"]).all()

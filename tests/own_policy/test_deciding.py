@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cocal.metrics.abstention import candidates, certified
+from cocal.metrics.choices import candidates, certified
 from cocal.own_policy.scored import Reading, read_scored
 from hand_rows import lines
 from own_rollouts import read_lines, run
@@ -149,7 +149,6 @@ def test_bounds_are_those_of_the_flags(decide, many, capsys):
     ("bad", "message"),
     [
         ({"confidence": 0.5}, "nothing tells which question was answered; give a question_id or a prompt"),
-        ({"question_id": "d", "confidence": 0.5}, "the response has no label; give `correct` or a reward"),
         (line("d", 0.5, "1", True, responses=4), "there is a field 'responses' already; decide on the file of"),
         (line("d", 0.5, "1", True, answer=[1]), "field 'answer' is [1], neither a text nor a number"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from cocal.errors import ContractError
 from cocal.integrations.lines import Fields
-from cocal.own_policy.encoding import Encoder
+from cocal.own_policy.states import Encoder
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}\n{% endfor %}answer:"
 ASKED = "What is 12 plus 7, dear model?"

@@ -13,11 +13,10 @@ from cocal import Companion
 from cocal.commands.catalogue import COMMANDS
 from cocal.config.evaluation import CompanionSettings
 from cocal.own_policy import fitting
-from cocal.own_policy.measures import ResponseFacts
+from cocal.own_policy.quality import ResponseFacts
 from hand_rows import lines
-from interrupted import CHANGES, killed_at
 from micro import own_copy
-from own_rollouts import SMALL, read_lines, run, write_lines
+from own_rollouts import CHANGES, SMALL, killed_at, read_lines, run, write_lines
 
 SETTINGS = CompanionSettings(
     targets=("binary",), widths=(16, 8), dropout=(0.1, 0.05), batch_size=32, passes=3, seeds=(42, 137), split_seed=9
@@ -230,11 +229,6 @@ def test_a_field_of_another_name_is_mapped(capsys, fit, source):
     for words, message in refused.items():
         assert fit(source, "--field", words) == 2
         assert message in capsys.readouterr().err
-
-
-def test_labels_of_one_class_are_refused(capsys, own, fit, source):
-    assert fit(write_lines(source, own.rollouts.assign(correct=True), own.texts)) == 2
-    assert f"{source}: line 1: all 60 responses are correct; a companion learns from both" in capsys.readouterr().err
 
 
 def test_rewards_need_a_threshold_unless_they_are_of_two_kinds(tmp_path, capsys, fit, source):

@@ -13,11 +13,10 @@ import pytest
 from cocal import Companion
 from cocal.models.loading import load_tokenizer
 from cocal.own_policy import scoring, states
-from cocal.own_policy.formats import find
+from cocal.own_policy.rollouts import find
 from hand_rows import lines
-from interrupted import CHANGES, killed_at
 from micro import own_copy
-from own_rollouts import read_lines, run, write_lines
+from own_rollouts import CHANGES, killed_at, read_lines, run, write_lines
 
 
 def without_confidences(path):
@@ -142,6 +141,7 @@ def test_scoring_goes_on_only_with_confidences_of_its_own_inputs(tmp_path, own, 
     assert not unfinished.exists()
 
 
+@pytest.mark.slow
 def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fit):
     """Chats are rendered as ids of the same template would be, in the mode that the fit was told."""
     model = own_copy(own.checkpoint, tmp_path / "model")
@@ -174,6 +174,7 @@ def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fi
     assert (confidences("plain", "chats1") != confidences("thinking", "chats1")).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, capsys, own):
     """The commands that are printed are run as they are, with files whose fields have names of their own."""
     rows = [
@@ -249,18 +250,6 @@ def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, own):
     said = "line 1: there is a field 'confidence' already; give the confidences another name (--name)"
     assert said in capsys.readouterr().err
     assert score(source, "--name", "companion") == 0
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"model": "/nowhere/model"}, "/nowhere/model: there is no such folder of a model"),
-        ({"companion": "/nowhere/companion"}, "make one by `cocal fit`"),
-    ],
-)
-def test_another_model_or_none_is_refused(capsys, score, source, given, said):
-    assert score(source, **given) == 2
-    assert said in capsys.readouterr().err
 
 
 def test_the_script_of_the_documentation_runs(tmp_path, capsys, own, repository, monkeypatch):

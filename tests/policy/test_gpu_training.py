@@ -12,8 +12,8 @@ import started
 from cocal.config.policy import TrlSettings
 from cocal.features.forward import score
 from cocal.features.store import open_features
-from cocal.models.batches import batches_of_rows
 from cocal.models.loading import load_policy
+from cocal.models.text import batches_of_rows
 from cocal.policy.launch import train_command
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
@@ -63,12 +63,9 @@ def test_every_rollout_has_the_states_of_its_policy(command, tmp_path, micro_che
     policy = load_policy(micro_checkpoint)
     prompts, responses = (first[name].map(list).tolist() for name in ("prompt_ids", "response_ids"))
     lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-    parts = score(
-        *(policy.model, prompts, responses, batches_of_rows(lengths, 16)), layers=(1,), pad=policy.pad, logprobs=False
-    )
-    expected = np.empty((len(first), 2 * policy.hidden), dtype=np.float32)
-    for part in parts:
-        expected[part.rows] = part.features.reshape(len(part.rows), -1)
+    batches = batches_of_rows(lengths, 16)
+    expected = score(policy.model, prompts, responses, batches, layers=(1,), pad=policy.pad).features
+    expected = expected.reshape(len(first), -1)
     found = store.read(0, len(first))
     cosine = (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
     assert cosine.min() > 0.99

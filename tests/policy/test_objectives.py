@@ -1,19 +1,10 @@
-"""Rewards and advantages against the equations of section 3 and appendix B.2, and against TRL."""
+"""Rewards and advantages against the equations of section 3 and appendix B.2."""
 
 import numpy as np
 import pytest
 
 from cocal.config.policy import PolicySettings
-from cocal.policy.objectives import (
-    confidence_start,
-    dcpo_rewards,
-    group_accuracy,
-    group_advantages,
-    grpo_rewards,
-    rlcr_rewards,
-    step_advantages,
-    step_rewards,
-)
+from cocal.policy.objectives import confidence_start, group_accuracy, group_advantages, step_advantages, step_rewards
 
 POLICY = PolicySettings(dataset="train", responses_per_question=4)
 CORRECT = np.array([True, False, True, True, False, False, False, False])
@@ -48,33 +39,21 @@ def test_lambda_and_the_price_of_no_confidence_are_configuration():
     np.testing.assert_allclose(rlcr[[0, 1, 2]], [-(0.1**2), -(0.9**2), -(0.25**2)])
 
 
-def test_leaving_the_confidence_out_never_pays():
-    grid, none = np.linspace(0, 1, 11), np.full(11, np.nan)
-    for y in (0, 1):
-        assert (rlcr_rewards([y] * 11, none).calibration <= rlcr_rewards([y] * 11, grid).calibration).all()
-        assert (dcpo_rewards([y] * 11, none, 11).calibration <= dcpo_rewards([y] * 11, grid, 11).calibration).all()
+@pytest.mark.parametrize("algorithm", ["rlcr", "dcpo"])
+def test_leaving_the_confidence_out_never_pays(algorithm):
+    grid, settings = np.linspace(0, 1, 11), PolicySettings(dataset="train", responses_per_question=11)
+    for right in (False, True):
+        none, some = (
+            step_rewards(settings, algorithm, np.full(11, right), stated).calibration
+            for stated in (np.full(11, np.nan), grid)
+        )
+        assert (none <= some).all()
 
 
 def test_advantages_by_hand():
     advantages = group_advantages([1, 0, 0, 0, 1, 1, 1, 1], 4)
     np.testing.assert_allclose(advantages[:4], np.array([0.75, -0.25, -0.25, -0.25]) / (0.5 + 1e-4))
     assert advantages[4:].tolist() == [0.0] * 4
-    np.testing.assert_allclose(group_advantages([1, 0], 2, epsilon=0.0), [0.5**0.5, -(0.5**0.5)])
-
-
-@pytest.mark.slow
-def test_advantages_are_those_of_trl():
-    """The formula of GRPOTrainer for scale_rewards="group", with TRL's own standard deviation (its Bessel
-    correction is float32)."""
-    import torch
-    from trl.trainer.utils import nanstd
-
-    rewards = np.random.default_rng(0).normal(size=(16, 8))
-    rewards[3] = 1.0
-    tensor = torch.tensor(rewards)
-    mean, std = torch.nanmean(tensor, dim=1, keepdim=True), nanstd(tensor, dim=1, keepdim=True)
-    expected = ((tensor - mean) / (std + 1e-4)).numpy().ravel()
-    np.testing.assert_allclose(group_advantages(rewards.ravel(), 8), expected, rtol=1e-6, atol=1e-12)
 
 
 def test_rlcr_normalises_the_sum_over_the_whole_sequence():
@@ -95,24 +74,6 @@ def test_dcpo_gives_each_token_one_of_two_advantages():
         np.testing.assert_allclose(found[row, start:], calibration[row])
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        *((group_accuracy, (CORRECT, size), "consecutive groups") for size in (3, 0, 16)),
-        *((group_advantages, (CORRECT, size), "consecutive groups") for size in (3, 0, 16)),
-        (dcpo_rewards, (CORRECT, CONFIDENCE, 3), "consecutive groups"),
-        (grpo_rewards, ([0.5],), "0 and 1"),
-        (rlcr_rewards, ([1, 0], [1.5, 0.5]), r"\[0, 1\]"),
-        (rlcr_rewards, ([1, 0], [0.5]), "1 confidences for 2"),
-        (group_advantages, ([1.0, np.nan], 2), "finite"),
-        (group_advantages, ([1.0, 0.0], 1), "at least two"),
-    ],
-)
-def test_rows_that_are_no_whole_groups_and_bad_values_are_refused(function, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        function(*arguments)
-
-
 SOLUTION = "2+3=5\n\\boxed{5}"
 
 
@@ -120,11 +81,8 @@ SOLUTION = "2+3=5\n\\boxed{5}"
     ("before", "statement"),
     [
         (SOLUTION + "\n", "CONFIDENCE: 0.9"),
-        (SOLUTION, "CONFIDENCE: 0.9"),
         (SOLUTION + "\nCONFIDENCE: 0.2\n", "CONFIDENCE: 0.7"),
         (SOLUTION + "\n", "CONFIDENCE\uff1a 0.9"),
-        (SOLUTION + "\n", "CONFIDENCE: 1e-3"),
-        (SOLUTION + "\n", "CONFIDENCE: 10.5"),
         ("caf\u00e9 \U0001d4b3 " + SOLUTION + "\n", "CONFIDENCE: 0.5"),
         (SOLUTION + "\n<reason>I am fairly sure.</reason>\n", "CONFIDENCE: 0.8"),
         (SOLUTION, ""),

@@ -7,9 +7,10 @@ import pytest
 
 from cocal.errors import ContractError
 from cocal.policy import recorder as recorder_module
-from cocal.policy.recorder import Outputs, RolloutRecorder
+from cocal.policy.recorder import Outputs, RolloutRecorder, StepSeconds
 from cocal.store import write_frame
 from cocal.store.run_folder import RunFolder
+from cocal.study.costs import Cost, device_name
 from evaluated_study import responses
 
 
@@ -41,9 +42,24 @@ def test_a_step_is_missing_until_it_is_written_which_an_error_does_not_stop(reco
     assert recorder.missing() == [2]
 
 
-def test_a_last_write_that_failed_is_not_published(recorder, tmp_path):
-    recorder.write(_rollouts(1))
-    recorder.write(_rollouts(2).drop(columns="reward_task"))
+def test_neither_a_missing_step_nor_a_write_that_failed_is_published(recorder, tmp_path):
+    outputs = Outputs({}, tmp_path / "rollouts")
+    for step in (1, 2):
+        with pytest.raises(ContractError, match=rf"rollouts of step {step} are missing; "):
+            recorder.publish(outputs, items=2)
+        recorder.write(_rollouts(step) if step == 1 else _rollouts(step).drop(columns="reward_task"))
     with pytest.raises(ContractError, match="reward_task"):
-        recorder.publish(Outputs({}, tmp_path / "rollouts"), items=2)
+        recorder.publish(outputs, items=2)
     assert not (tmp_path / "rollouts").exists()
+
+
+def test_a_repeated_step_counts_once_and_no_pass_is_no_cost(tmp_path):
+    for step, seconds in ((1, 1.0), (2, 5.0)):
+        StepSeconds(tmp_path / "seconds.json").record(step, seconds, states=3.0)
+    resumed = StepSeconds(tmp_path / "seconds.json")
+    resumed.record(2, 2.0, states=0.5)
+    resumed.record(3, 4.0)
+    assert resumed.cost(items=3) == Cost(seconds=7.0, items=3, states_seconds=3.5, device=device_name())
+    without = StepSeconds(tmp_path / "other.json")
+    without.record(1, 2.0)
+    assert without.cost(items=1).states_seconds is None

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 import started
 from cocal.config.policy import TrlSettings
-from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.models.text import plain_texts
@@ -24,6 +23,7 @@ from cocal.runtime.numerics import PORTABLE
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from micro_trainer import train_words
+from passed import check_recorded
 from rewarded_questions import write_rewarded
 from update_by_hand import advantages, gradients
 
@@ -78,17 +78,8 @@ def trained(tmp_path_factory, command) -> Path:
 def test_stages_are_ordinary_checkpoints_and_rollouts_have_the_states_of_their_policy(trained):
     rollouts = read_frame(trained / "rollouts", RESPONSES)
     assert 0 < rollouts["correct"].mean() < 1
-    policy = load_policy(trained / "stages/step-2")
-    rows = rollouts[rollouts["step"] == 3]
-    reader = open_features(trained / "rollouts.zarr")
-    prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
-    (part,) = score(
-        policy.model, prompts, responses, [np.arange(len(rows))], layers=(1,), pad=policy.pad, logprobs=True
-    )
-    live = reader.read(rows.index[0], rows.index[-1] + 1, layer=1)
-    np.testing.assert_allclose(part.features[:, 0].reshape(len(rows), -1), live, atol=1e-4)
-    for found, expected in zip(rows["logprobs"], part.logprobs, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+    third = rollouts[rollouts["step"] == 3]
+    check_recorded(load_policy(trained / "stages/step-2"), third, open_features(trained / "rollouts.zarr"))
 
 
 @pytest.mark.parametrize("algorithm", ["rlcr", "dcpo"])

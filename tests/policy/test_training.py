@@ -16,12 +16,10 @@ from cocal.companion.companions import load_companions
 from cocal.companion.spec import read_spec
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import TrlSettings
-from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.models.batches import batches_of_rows
 from cocal.models.loading import load_policy
 from cocal.models.resumable import COMPLETE
 from cocal.policy.launch import train_command
@@ -30,8 +28,11 @@ from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.study.costs import Cost, device_name, read_cost
 from micro_trainer import train_words
+from passed import check_recorded
 from rewarded_questions import write_rewarded
 from update_by_hand import gradients, normalised
+
+pytestmark = pytest.mark.slow
 
 STEPS, GROUP, PER_STEP = 5, 4, 6
 SETTINGS = {
@@ -127,28 +128,11 @@ def test_rollouts_depend_on_policy_and_seeds_alone(trained, rollouts):
 @pytest.mark.parametrize(("step", "policy"), [(1, "base"), (3, "step-2")])
 def test_states_are_those_of_the_policy_that_produced_the_rollout(trained, rollouts, micro_checkpoint, step, policy):
     """Live features and log-probabilities of step t equal a later pass of the policy after t - 1 steps."""
-    model, tokenizer = load_policy(micro_checkpoint if policy == "base" else trained / "stages" / policy)
-    rows = rollouts[rollouts["step"] == step]
-    prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
-    batches = batches_of_rows(rows["length"].to_numpy(), 8)
     reader = open_features(trained / "rollouts.zarr")
-    first = rows.index[0]
-    scored = score(model, prompts, responses, batches, layers=(0, 1), pad=tokenizer.pad_token_id, logprobs=True)
-    for part in scored:
-        for k, i in enumerate(part.rows):
-            np.testing.assert_allclose(part.logprobs[k], rows["logprobs"].iloc[i], atol=1e-4)
-            for layer in (0, 1):
-                live = reader.read(first + i, first + i + 1, layer=layer)[0]
-                np.testing.assert_allclose(part.features[k, layer].ravel(), live, atol=1e-4)
+    folder = micro_checkpoint if policy == "base" else trained / "stages" / policy
+    check_recorded(load_policy(folder), rollouts[rollouts["step"] == step], reader, layers=(0, 1))
     assert reader.response_id.tolist() == rollouts["response_id"].tolist()
     assert reader.length.tolist() == rollouts["length"].tolist()
-
-
-def test_cost_is_the_time_of_all_steps(trained):
-    cost = read_cost(trained / "cost.json", Cost)
-    assert cost.items == STEPS
-    assert cost.device == device_name()
-    assert cost.states_seconds > 0
 
 
 def test_every_process_learns_from_its_own_rollouts(trained, rollouts, processes, micro_checkpoint):
@@ -176,11 +160,14 @@ def test_every_process_learns_from_its_own_rollouts(trained, rollouts, processes
         assert downhill(of_first) < downhill(True) - 0.03
 
 
-def test_stages_differ_and_load(trained):
+def test_stages_differ_and_the_time_of_all_steps_is_the_cost(trained):
     assert sorted(p.name for p in (trained / "stages").iterdir()) == ["step-1", "step-2", "step-5"]
     weights = [load_policy(trained / "stages" / s)[0].lm_head.weight for s in ("step-2", "step-5")]
     assert not (weights[0] == weights[1]).all()
     assert read_provenance(trained / "stages/step-5/provenance.json")["stage"] == "train"
+    cost = read_cost(trained / "cost.json", Cost)
+    assert (cost.items, cost.device) == (STEPS, device_name())
+    assert cost.states_seconds > 0
 
 
 def test_training_without_captured_states_gives_the_same_weights(command, trained, rollouts, tmp_path):

@@ -95,6 +95,7 @@ def test_a_method_is_one_file(package):
     assert run(package, sys.executable, "-c", code).splitlines()[:2] == ["[[1.0, 0.5]]", "True"]
 
 
+@pytest.mark.slow
 def test_a_figure_is_one_file(package, tmp_path):
     code = (
         "from cocal.config import load_study\n"
@@ -116,13 +117,14 @@ def test_a_figure_is_one_file(package, tmp_path):
     assert output.with_suffix(".csv").read_text().count("\n") == 1 + 2 * 2
 
 
+@pytest.mark.slow
 def test_an_engine_is_its_settings_and_a_module(package, micro_checkpoint):
     code = (
         "import sys\n"
         "from pathlib import Path\n"
         "from cocal.config.engine import EngineChoice\n"
         "from cocal.generation.engine import Sampling\n"
-        "from cocal.generation.engines import open_engine\n"
+        "from cocal.generation.engine import open_engine\n"
         "from cocal.models.loading import load_policy\n"
         "checkpoint = Path(sys.argv[1])\n"
         "policy = load_policy(checkpoint)\n"

@@ -23,8 +23,8 @@ ALONE = {"peer": None, "peer_seconds": None, "ratio": None}
 def runner(repository, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.syspath_prepend(str(repository / "benchmarks"))
-    yield importlib.import_module("run")
-    del sys.modules["run"]
+    monkeypatch.delitem(sys.modules, "run", raising=False)
+    return importlib.import_module("run")
 
 
 def add(folder, name: str, body: str) -> None:

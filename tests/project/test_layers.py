@@ -57,19 +57,6 @@ def test_imports_go_down():
     assert _upward(PACKAGE) == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["from cocal.policy import train", "def f():\n    from cocal.policy.train import Outputs", "import cocal.policy"],
-)
-def test_an_import_that_goes_up_is_named_with_both_ends(tmp_path, line):
-    for room, text in (("features", line), ("policy", "from cocal.features import span")):
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "one.py").write_text(text + "\n")
-    (found,) = _upward(tmp_path)
-    assert found.startswith("features/one.py:")
-    assert found.endswith(": policy is not below features")
-
-
 @pytest.mark.parametrize("room", [room for room in LAYERS if (PACKAGE / room).is_dir()])
 def test_every_room_says_what_it_is_for(room):
     assert ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8")))

@@ -14,8 +14,7 @@ from cocal.config.load import validate
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.questions.build import build_questions
-from cocal.questions.files import counted, load_files
-from cocal.questions.loaders import Question
+from cocal.questions.loaders import Question, counted, load_files
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
 from smoke_study import planned, snakemake

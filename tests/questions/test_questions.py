@@ -9,12 +9,10 @@ import pytest
 from cocal import cli
 from cocal.config import ConfigError
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
-from cocal.questions.build import build_questions, normalised
-from cocal.questions.facts import World
-from cocal.questions.identity import golds_digest, texts_digest
-from cocal.questions.mathematics import problem, wrong_solution
+from cocal.questions.build import build_questions, golds_digest, normalised, texts_digest
 from cocal.questions.overlap import overlaps
 from cocal.questions.prompts import PROMPT_FORMATS, Prompts
+from cocal.questions.synthetic import World, problem, wrong_solution
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
 
@@ -101,9 +99,6 @@ def test_facts_follow_mentors():
     assert fact.answer == world.facts["city"][world.people.index(second)]
     assert fact.question == f"Where does the mentor of the mentor of {world.people[3]} live?"
     assert len(fact.steps) == 3
-    assert all(mentor != person for mentor, person in zip(world.facts["mentor"], world.people, strict=True))
-    popular = [world.mentioned(random.Random(i)) for i in range(500)]
-    assert sum(rank < 5 for rank in popular) > sum(rank >= 25 for rank in popular)
 
 
 def _dataset(role, kind, count, **source):
@@ -138,21 +133,9 @@ def test_sets_are_disjoint_reproducible_and_stable_under_growth():
     pd.testing.assert_frame_equal(frames["test"], grown["test"])
     other = build_questions(SETS.datasets, SETS.world, 8)
     assert frames["test"]["question"].tolist() != other["test"]["question"].tolist()
-
-
-def test_overlap_finds_a_planted_question_despite_case_and_space():
-    frames = build_questions(SETS.datasets, SETS.world, 7)
-    planted = (
-        frames["test"].iloc[[3]].assign(split="training", question=lambda f: "  " + f["question"].str.upper() + " ")
-    )
-    found = overlaps([frames["train"], planted, frames["test"]])
-    assert found["question_id"].tolist() == [frames["test"]["question_id"].iloc[3]]
-
-
-def test_too_many_questions_is_an_error_with_the_set_in_it():
-    dataset = _settings("evaluation", "synthetic-mathematics", 100, levels={1: 1}, families=["products"])
+    few = _settings("evaluation", "synthetic-mathematics", 100, levels={1: 1}, families=["products"])
     with pytest.raises(ConfigError, match=r"datasets\.greedy: only 35 of 100"):
-        build_questions({"greedy": dataset}, FactsWorldSettings(people=30), 1)
+        build_questions({"greedy": few}, FactsWorldSettings(people=30), 1)
 
 
 def test_command_writes_the_contract(tmp_path, capsys):

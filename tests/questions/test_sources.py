@@ -193,11 +193,6 @@ def test_a_folder_is_a_mirror_and_a_file_put_by_hand_is_verified(tmp_path):
         stored(PINNED, PINNED.files[0], tmp_path / "other")
 
 
-def test_hub_files_lie_where_the_hub_has_them():
-    hub = Source(host="huggingface", repository="org/set", revision="a" * 40, files=[{"path": "d/x.json"}])
-    assert hub.place(hub.files[0]) == f"datasets/org/set/resolve/{'a' * 40}/d/x.json"
-
-
 def test_command_takes_the_mirror_from_the_environment(host, tmp_path, monkeypatch, capsys):
     registry = tmp_path / "datasets.yaml"
     registry.write_text(

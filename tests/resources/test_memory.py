@@ -5,9 +5,8 @@ import pytest
 from cocal.cli import main
 from cocal.config.load import configured_study
 from cocal.resources.estimate import Assumptions, parameters_of
-from cocal.resources.gpus import GPUS, assumptions_on, gpu_of
+from cocal.resources.forecast import GPUS, assumptions_on, fitting_card, gpu_of, outlook
 from cocal.resources.memory import GIB, OVERHEAD, cache_bytes, needs, shape_of, shares, too_small
-from cocal.resources.outlook import fitting_card, outlook
 
 
 @pytest.fixture
@@ -110,19 +109,10 @@ def test_a_card_that_is_too_small_is_told_what_takes_the_memory(study):
     assert "its share is 3.6 GiB: raise policy.trl.vllm_memory_share = 0.15" in found
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
-        ("NVIDIA A100-SXM4-80GB", "A100 80 GB"),
-        ("NVIDIA H100 80GB HBM3", "H100 80 GB"),
-        ("h200", "H200"),
-        ("NVIDIA B200", "B200"),
-        ("nvidia_l4", None),
-    ],
-)
-def test_gpus_are_known_by_the_names_of_drivers_and_clusters(name, label):
-    assert (gpu_of(name).label if gpu_of(name) else None) == label
+def test_gpus_are_known_by_the_names_of_drivers_and_clusters():
+    names = ("NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "h200", "NVIDIA B200")
+    assert tuple(map(gpu_of, names)) == GPUS
+    assert gpu_of("nvidia_l4") is None
 
 
 def test_times_scale_with_the_data_sheets():
@@ -149,7 +139,7 @@ def test_each_gpu_gets_the_card_that_fits_it(study, repository):
 
 def test_the_plan_shows_hours_and_memory(repository, monkeypatch, capsys):
 
-    monkeypatch.setattr("cocal.commands.plan.jobs_left", lambda *_: {"train_grpo": 2})
+    monkeypatch.setattr("cocal.commands.study.jobs_left", lambda *_: {"train_grpo": 2})
     assert main(["plan", "--study", str(repository / "config/single-gpu.yaml")]) == 0
     printed = capsys.readouterr().out
     assert "RTX 4090  A100 80 GB  H100 80 GB" in printed

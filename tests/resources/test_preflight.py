@@ -8,7 +8,7 @@ import started
 from cocal.config.load import configured_study
 from cocal.errors import ConfigError
 from cocal.resources.preflight import Run, check, on_cluster, on_workstation
-from cocal.runtime.gpus import Found, Machine, _torch_cuda, parse_gpus, this_machine
+from cocal.runtime.gpus import Found, Machine, parse_gpus, this_machine, torch_cuda
 from cocal.runtime.slurm import Site
 
 LISTING = """\
@@ -41,7 +41,7 @@ def test_gpus_are_read_from_the_driver():
 def test_pytorch_is_known_without_its_import():
     import torch
 
-    assert _torch_cuda() == torch.version.cuda
+    assert torch_cuda() == torch.version.cuda
     assert this_machine().torch is not None
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from cocal import cli
 from cocal.errors import ConfigError
 from cocal.runtime import gpus
 from cocal.runtime.machine import fix_threads
@@ -47,25 +46,6 @@ def test_nothing_is_asked_where_no_gpu_was_granted(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_GPUS", "0")
     monkeypatch.setenv("COCAL_PROCESSOR_ONLY", "1")  # a rehearsal without real GPUs
     fix_threads()
-
-
-def test_gpus_that_are_seen_are_used(monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_GPUS", "0")
+    monkeypatch.delenv("COCAL_PROCESSOR_ONLY")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     fix_threads()
-
-
-def test_a_command_ends_with_the_sentence(monkeypatch, tmp_path, capsys, micro_checkpoint):
-    monkeypatch.setenv("SLURM_JOB_GPUS", "0")
-    flags = [
-        "--samples",
-        "{}",
-        "--responses",
-        tmp_path / "in",
-        "--checkpoint",
-        micro_checkpoint,
-        "--output",
-        tmp_path / "out",
-    ]
-    assert cli.main(["features", *map(str, flags)]) == 2
-    assert "but PyTorch sees none" in capsys.readouterr().err

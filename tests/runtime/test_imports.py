@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from cocal.runtime.machine_errors import EXTRAS
 from own_rollouts import write_lines
 
@@ -18,6 +20,7 @@ for status, *words in commands:
 """
 
 
+@pytest.mark.slow
 def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, own):
     """Any other command says which extra it needs."""
     lines, scored, report, decided = (str(tmp_path / name) for name in ("lines.jsonl", "scored.jsonl", "report", "d"))
@@ -38,6 +41,7 @@ def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, ow
     assert done.stderr.splitlines()[-1] in {sentence.format(*one) for one in EXTRAS.items()}
 
 
+@pytest.mark.slow
 def test_a_companion_is_imported_with_torch_alone():
     """A service imports it at its start; the others are imported by what uses them."""
     text = "import sys; from cocal import Companion; print(*sys.modules)"

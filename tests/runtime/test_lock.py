@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,10 +118,7 @@ def test_a_lock_that_was_deleted_on_the_way_keeps_nobody_out(tmp_path, monkeypat
 
 
 def test_a_file_system_without_locks_is_warned_about(tmp_path, monkeypatch, caplog):
-    def refuse(descriptor, operation):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
     run = RunFolder(tmp_path / "run", "a")
     assert "this file system has no locks; start no second run of this folder" in caplog.text
     assert lock.held(run.path) == ()
@@ -141,11 +139,8 @@ def test_the_process_of_another_machine_is_named_with_it(tmp_path):
 
 STAGES = {
     "train --algorithm grpo --base b --questions q --prompts p --stages s --rollouts r": ("run-folder", "run"),
-    "responses --backbone b --algorithm a --step 3 --plan {} --checkpoint c --questions q --prompt-format answer "
-    "--prompts p --output o": ("run-folder", "run"),
     'features --samples {"sums":2} --responses r --checkpoint c': ("output", "sums.zarr"),
     f"questions --settings {json.dumps(MICRO_SETS, separators=(',', ':'))}": ("output", "micro-eval.parquet"),
-    "predictions --samples {} --backbone b --algorithm a --step 3 --responses r": ("output", "p.parquet"),
     "metrics --predictions p": ("output", "cube.nc"),
 }
 """Commands with a flag for what they write, and a file or folder of it."""

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import matplotlib.figure
 import numpy as np
@@ -26,6 +28,7 @@ from cocal import cli
 from cocal.config import load_study
 from cocal.runtime.machine_errors import MEMORY_SETTINGS, explain
 from cocal.store import write_dataset, write_text
+from cocal.store.damage import unreadable
 from micro import MICRO_SETS
 
 NUMBERS = np.random.default_rng(0).random(100_000)
@@ -55,12 +58,6 @@ def full(tmp_path) -> Iterator[Path]:
         yield folder
 
 
-def _raised(action: Callable[[], object]) -> Exception:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
-        action()
-    return caught.value
-
-
 def _questions(output: Path) -> int:
     settings = {"datasets": {"micro-eval": MICRO_SETS["datasets"]["micro-eval"]}}
     return cli.main(["questions", "--settings", json.dumps(settings), "--output", str(output)])
@@ -86,7 +83,9 @@ WRITERS = {
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 def test_a_full_disk_is_told_whatever_library_writes(full, write):
-    sentence = explain(_raised(lambda: write(full / "file")), "metrics", [full / "file"])
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
+        write(full / "file")
+    sentence = explain(caught.value, "metrics", [full / "file"])
     assert sentence.startswith(f"{full / 'file'}: ")
     assert "no space is left" in sentence or "could not be written whole" in sentence
     assert "of 256 KiB are free now" in sentence
@@ -104,15 +103,6 @@ def test_a_command_on_a_full_disk_ends_with_one_sentence(full, capsys):
     assert [file.name for file in full.rglob("*") if file.is_file()] == ["other"]
     (full / "other").unlink()
     assert _questions(full / "questions") == 0
-
-
-def test_a_device_that_is_always_full_is_told_with_the_place_that_is_written(tmp_path):
-    def write():
-        with Path("/dev/full").open("wb", buffering=0) as file:
-            file.write(b"1")
-
-    sentence = explain(_raised(write), "train", [tmp_path / "run/folder"])
-    assert sentence.startswith(f"{tmp_path / 'run/folder'}: no space is left on its file system (")
 
 
 def test_a_limit_of_file_sizes_ends_a_command_with_one_sentence(tmp_path, monkeypatch, capsys):
@@ -159,122 +149,6 @@ def test_a_read_only_file_system_is_told(tmp_path, capsys):
     assert error.endswith("run in another folder with `snakemake --directory FOLDER`\n")
 
 
-def test_a_folder_of_somebody_else_is_told_with_its_owner():
-    root = os.geteuid() == 0
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o555)
-        if root:
-            os.seteuid(65534)
-        try:
-            error = _raised(lambda: write_text(folder / "new" / "file", "text"))
-            sentence = explain(error, "metrics", [])
-        finally:
-            if root:
-                os.seteuid(0)
-            folder.chmod(0o755)
-        owner = folder.owner()
-    assert sentence.startswith(f"{folder}/new: ")
-    assert f"has no permission for this; {folder} belongs to {owner} and has the mode dr-xr-xr-x" in sentence
-
-
-ALLOCATIONS = {
-    "numpy": (lambda: np.empty(2**60, dtype=np.uint8), "1.00 EiB"),
-    "torch": (lambda: torch.empty(2**60, dtype=torch.uint8), "1 EiB"),
-    "arrow": (lambda: pa.allocate_buffer(2**60), "1 EiB"),
-}
-
-
-@pytest.mark.parametrize(("allocate", "size"), ALLOCATIONS.values(), ids=ALLOCATIONS)
-def test_too_little_memory_is_told_with_what_was_asked(allocate, size):
-    sentence = explain(_raised(allocate), "replay", [])
-    assert sentence.startswith(f"the memory does not suffice: {size} more were asked for; give the job more memory, ")
-    assert f"or lower features.batch_tokens of the study (the job then begins anew), and {AGAIN}" in sentence
-
-
-SHORT = """
-import resource, sys
-from pathlib import Path
-from cocal.features.store import open_features
-from cocal.features.writer import create_features
-import numpy as np
-writer = create_features(sys.argv[1], responses=2, layers=[3], hidden=5, rows_per_chunk=2)
-used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 2**20, resource.RLIM_INFINITY))
-from zarr.core import sync
-sync.loop[0] = sync.iothread[0] = None  # as in a process that has read no store yet
-from cocal.runtime.machine_errors import explain
-try:
-    open_features(sys.argv[1], allow_partial=True)
-except Exception as error:
-    print(explain(error, "companions", []))
-"""
-
-
-def test_what_is_no_file_is_told(tmp_path):
-    (tmp_path / "file").touch()
-    (tmp_path / "circle").symlink_to("circle")
-    for name, told in (("", "a folder where"), ("file/below", "lies below a file"), ("circle", "leads back to itself")):
-        path = tmp_path / name
-        sentence = explain(_raised(path.read_bytes), "score", [])
-        assert sentence.startswith(f"{path}: ")
-        assert told in sentence
-
-
-def test_nobody_is_advised_to_delete_a_file_for_want_of_memory(tmp_path):
-    """A store is read by threads, which need memory; the store is whole."""
-    command = [sys.executable, "-c", SHORT, str(tmp_path / "results/f.zarr")]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout == f"the memory does not suffice; give the job more memory, and {AGAIN}\n", done.stderr
-
-
-@pytest.mark.parametrize(
-    "text", ["can't start new thread", "libtorch_cpu.so: failed to map segment from shared object"]
-)
-def test_an_import_without_memory_is_told(text):
-    kind = ImportError if "segment" in text else RuntimeError
-    assert explain(kind(text), "companions", []).startswith("the memory does not suffice; give the job more memory")
-
-
-def test_too_little_memory_ends_a_command_with_one_sentence(monkeypatch, capsys):
-    monkeypatch.setattr("cocal.commands.schema.run", lambda options: bytearray(2**62))
-    assert cli.main(["schema"]) == 2
-    expected = f"cocal schema: error: the memory does not suffice; give the job more memory, and {AGAIN}\n"
-    assert capsys.readouterr().err == expected
-
-
-def test_the_memory_of_a_gpu_is_told_apart():
-    text = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB"
-    sentence = explain(torch.OutOfMemoryError(text), "train", [])
-    assert sentence.startswith("the memory of the GPU does not suffice: 2.50 GiB more were asked for; take a GPU with")
-    assert "policy.micro_batch" in sentence
-
-
-@pytest.mark.parametrize("cause", [True, False], ids=["cause", "context"])
-def test_the_error_behind_an_error_is_found(tmp_path, cause):
-    def write():
-        try:
-            raise OSError(errno.EDQUOT, "Disk quota exceeded")
-        except OSError as error:
-            if cause:
-                raise RuntimeError("the write failed") from error
-            raise RuntimeError("and then the file was not closed")  # noqa: B904
-
-    assert f"{tmp_path}: the disk quota is used up (" in explain(_raised(write), "train", [tmp_path])
-
-
-def test_other_errors_keep_their_traceback(monkeypatch):
-    for error in (KeyError("a"), RuntimeError("b"), FileNotFoundError(2, "No such file", "c"), PermissionError(1, "d")):
-        assert explain(error, "train", []) is None
-
-    def fail(options):
-        raise KeyError("a")
-
-    monkeypatch.setattr("cocal.commands.schema.run", fail)
-    with pytest.raises(KeyError):
-        cli.main(["schema"])
-
-
 def test_the_settings_that_are_named_exist(repository):
     assert MEMORY_SETTINGS.keys() <= cli.COMMANDS.keys()
     study = load_study(repository / "config/config.yaml")
@@ -284,3 +158,78 @@ def test_the_settings_that_are_named_exist(repository):
             for part in name.split("."):
                 found = getattr(found, part)
             assert isinstance(found, int)
+
+
+def _told(action: Callable[[], object], command: str = "replay") -> str:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
+        action()
+    return explain(caught.value, command, [])
+
+
+def test_a_folder_of_somebody_else_is_told_with_its_owner():
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o555)
+        if root:
+            os.seteuid(65534)
+        try:
+            sentence = _told(lambda: write_text(folder / "new" / "file", "text"))
+        finally:
+            if root:
+                os.seteuid(0)
+            folder.chmod(0o755)
+        owner = folder.owner()
+    assert sentence.startswith(f"{folder}/new: ")
+    assert f"has no permission for this; {folder} belongs to {owner} and has the mode dr-xr-xr-x" in sentence
+
+
+def test_what_is_no_file_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    for name, told in (("", "a folder where"), ("file/below", "lies below a file"), ("circle", "leads back to itself")):
+        path = tmp_path / name
+        assert re.match(f"{re.escape(str(path))}: .*{told}", _told(path.read_bytes))
+
+
+MORE, MORE_OF_GPU = "give the job more memory", "take a GPU with more memory"
+LOWER = f", or lower features.batch_tokens of the study (the job then begins anew), and {AGAIN}"
+CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB"
+SHORTAGES = {
+    "numpy": (lambda: np.empty(2**60, dtype=np.uint8), f": 1.00 EiB more were asked for; {MORE}"),
+    "torch": (lambda: torch.empty(2**60, dtype=torch.uint8), f": 1 EiB more were asked for; {MORE}"),
+    "arrow": (lambda: pa.allocate_buffer(2**60), f": 1 EiB more were asked for; {MORE}"),
+    "thread": (Mock(side_effect=RuntimeError("can't start new thread")), f"; {MORE}"),
+    "import": (Mock(side_effect=ImportError("lib.so: failed to map segment from shared object")), f"; {MORE}"),
+    "GPU": (
+        Mock(side_effect=torch.OutOfMemoryError(CUDA)),
+        f": 2.50 GiB more were asked for; {MORE_OF_GPU}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("allocate", "told"), SHORTAGES.values(), ids=SHORTAGES)
+def test_too_little_memory_is_told_with_what_was_asked(allocate, told):
+    of_gpu = " of the GPU" * ("GPU" in told)
+    assert _told(allocate) == f"the memory{of_gpu} does not suffice{told}{LOWER}"
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        allocate()
+    with pytest.raises(type(caught.value)):  # nobody shall delete a whole file for want of memory
+        unreadable("table.parquet", "Parquet file", caught.value)
+
+
+@pytest.mark.parametrize("cause", [True, False], ids=["cause", "context"])
+def test_the_error_behind_an_error_is_found(tmp_path, cause):
+    """Where the system does not name the file, it is one of those that the command writes."""
+    behind, error = OSError(errno.EDQUOT, "Disk quota exceeded"), RuntimeError("the write failed")
+    error.__cause__, error.__context__ = (behind, None) if cause else (None, behind)
+    error.__suppress_context__ = cause
+    assert f"{tmp_path}: the disk quota is used up (" in explain(error, "train", [tmp_path])
+
+
+def test_other_errors_keep_their_traceback(monkeypatch):
+    for error in (KeyError("a"), RuntimeError("b"), FileNotFoundError(2, "No such file", "c"), PermissionError(1, "d")):
+        assert explain(error, "train", []) is None
+    monkeypatch.setattr("cocal.commands.study.run_schema", Mock(side_effect=KeyError("a")))
+    with pytest.raises(KeyError):
+        cli.main(["schema"])

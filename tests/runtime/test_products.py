@@ -145,6 +145,7 @@ def test_other_numbers_and_refusals_are_pytorchs_own():
         numbers(1, 2).addmm_(numbers(3, 4), numbers(4, 2))
 
 
+@pytest.mark.slow
 def test_no_form_of_a_product_reaches_mkl():
     """MKL_VERBOSE makes MKL print each of its calls. Fused attention, which is left to it, is not among these."""
     done = subprocess.run(

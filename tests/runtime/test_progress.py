@@ -8,37 +8,23 @@ import sys
 
 import pytest
 
-from cocal.runtime.joblog import job_name
-from cocal.runtime.progress import INTERVAL, Progress, in_words, progress_line, through
+from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, progress_line, through
 from micro import MICRO_SETS
 
 
 class Clock:
     """A clock that a test moves."""
 
-    def __init__(self):
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-1, "0 s"),
-        (8.4, "8 s"),
-        (59.6, "1 min"),
-        (145, "2 min 25 s"),
-        (600, "10 min"),
-        (1020, "17 min"),
-        (3599, "1 h"),
-        (12_000, "3 h 20 min"),
-        (190_800, "2 d 5 h"),
-    ],
-)
-def test_durations_in_words(seconds, words):
-    assert in_words(seconds) == words
+def test_durations_in_words():
+    words = {-1: "0 s", 8.4: "8 s", 59.6: "1 min", 145: "2 min 25 s", 600: "10 min", 1020: "17 min", 3599: "1 h"}
+    words |= {12_000: "3 h 20 min", 190_800: "2 d 5 h"}
+    assert {seconds: in_words(seconds) for seconds in words} == words
 
 
 def test_a_line_now_and_then_with_the_time_left(caplog):
@@ -98,21 +84,11 @@ def test_a_command_is_named_by_what_it_works_on(command, name):
 
 
 def test_every_log_line_of_a_command_names_its_job(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "cocal",
-        "questions",
-        "--settings",
-        json.dumps(MICRO_SETS),
-        "--output",
-        "results/questions",
-    ]
+    words = ["questions", "--settings", json.dumps(MICRO_SETS), "--output", "results/questions"]
+    command = [sys.executable, "-m", "cocal", *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) == 2
-    for line in lines:
-        assert re.match(
-            r"\d\d:\d\d:\d\d  questions +results/questions/micro-(train|eval).parquet: \d+ questions$", line
-        )
+    pattern = r"\d\d:\d\d:\d\d  questions +results/questions/micro-(train|eval).parquet: \d+ questions"
+    assert all(re.fullmatch(pattern, line) for line in lines)

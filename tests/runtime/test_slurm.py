@@ -13,7 +13,7 @@ import started
 from cocal import cli
 from cocal.errors import ClusterError
 from cocal.runtime import slurm
-from cocal.runtime.slurm import Job, Partition, Site
+from cocal.runtime.slurm import Partition, Site
 from cocal.study.policy_rules import ALGORITHMS
 from cocal.study.rules import RULES
 
@@ -167,12 +167,8 @@ def test_partitions_are_read_from_sinfo():
     }
 
 
-@pytest.mark.parametrize(
-    ("limit", "minutes"),
-    [("30:00", 30), ("4:00:00", 240), ("1-00:00:00", 1440), ("7-12:30:30", 10830.5), ("infinite", float("inf"))],
-)
-def test_time_limits_are_read_in_minutes(limit, minutes):
-    assert slurm.parse_minutes(limit) == minutes
+def test_time_limits_are_read_in_minutes():
+    assert [slurm.parse_minutes(limit) for limit in ("30:00", "7-12:30:30", "infinite")] == [30, 10830.5, float("inf")]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +193,7 @@ def test_a_wrong_site_is_named_with_what_there_is(change, message):
     assert message in found[0]
 
 
-def test_a_site_that_fits_has_no_problems():
+def test_a_site_that_fits_has_no_problems_and_no_account_is_guessed():
     partitions = slurm.parse_partitions(SINFO)
     assert slurm.problems(SITE, partitions, accounts=[]) == []
     assert slurm.problems(SITE._replace(account="NLP"), partitions, accounts=["nlp"]) == []
@@ -205,29 +201,10 @@ def test_a_site_that_fits_has_no_problems():
         slurm.problems(SITE._replace(gpu_type="", node_gpus=2, gpu_partition="plain", minutes=60), partitions, []) == []
     )
 
-
-def test_no_account_is_guessed():
-    partitions = slurm.parse_partitions(SINFO)
     (missing,) = slurm.problems(SITE, partitions, accounts=["nlp", "vision"])
     assert missing == "jobs need an account; you have nlp, vision: export COCAL_SLURM_ACCOUNT=NAME"
     (unknown,) = slurm.problems(SITE._replace(account="physics"), partitions, accounts=["nlp"])
     assert unknown == "you have no account 'physics' here, only nlp"
-
-
-def test_jobs_of_this_folder_are_found_in_the_queue():
-    """Not those of other folders, nor a job in which Snakemake itself runs."""
-    jobs = slurm.parse_queue(SQUEUE, Path("/home/a/cocal"))
-    assert jobs == [
-        Job("16", "RUNNING", "rule_train_grpo_wildcards_qwen3-8b"),
-        Job("17", "PENDING", "rule_questions"),
-    ]
-    with pytest.raises(
-        ClusterError,
-        match=r"^/home/a/cocal: an earlier run is still at work.*\n  job 16 RUNNING rule_train.*\n  job 17 PENDING "
-        r"rule_questions\nwait .*, or end it: cocal slurm --cancel --directory /home/a/cocal$",
-    ):
-        slurm.refuse_orphans(jobs, Path("/home/a/cocal"))
-    slurm.refuse_orphans(slurm.parse_queue(SQUEUE, Path("/home/a/none")), Path("/home/a/none"))
 
 
 @pytest.fixture
@@ -247,10 +224,16 @@ def queue(tmp_path, monkeypatch) -> Path:
     return listing
 
 
+@pytest.mark.slow
 def test_cancelling_waits_until_the_jobs_have_ended(queue, tmp_path, capfd):
     queue.write_text(SQUEUE.replace("/home/a/cocal", str(tmp_path)))
     assert cli.main(["slurm"]) == 2
-    assert "16 RUNNING rule_train" in capfd.readouterr().err
+    told = rf"""{tmp_path}: an earlier run is still at work.*
+  job 16 RUNNING rule_train_grpo_wildcards_qwen3-8b
+  job 17 PENDING rule_questions
+wait .*, or end it: cocal slurm --cancel --directory {tmp_path}
+"""
+    assert re.search(told, capfd.readouterr().err), "jobs of this folder, without that in which Snakemake itself runs"
     assert cli.main(["slurm", "--cancel"]) == 0
     assert (tmp_path / "cancelled").read_text() == "16 17\n"
     assert queue.read_text() == ""

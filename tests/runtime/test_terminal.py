@@ -42,20 +42,16 @@ def test_the_share_is_of_the_work_not_of_the_jobs():
 
 
 def test_running_jobs_count_with_the_time_that_they_have_run():
-    work = _work()
-    assert work.share([Running("train", 61.0)]) == pytest.approx(61 / 244)
-    assert work.left([Running("train", 61.0)]) == pytest.approx(244 - 61)
-    stretch = (500 + 12.2) / (100 + 12.2)
-    overdue = work.left([Running("train", 500.0)])
-    assert overdue == pytest.approx(100 + 144 * stretch), "nobody knows when it will end; the others take longer, too"
-
-
-def test_a_running_job_that_says_how_slow_it_is_stretches_all():
-    """It has run 60 of 150 seconds, of which 100 were expected."""
-    slow = Running("train", 60.0, 90.0)
-    stretch = (150 + 12.2) / (100 + 12.2)
-    assert _work().left([slow]) == pytest.approx(90 + 144 * stretch)
-    assert _work().left([Running("train", 60.0, 30.0)]) == pytest.approx(244 - 60), "further parts may follow"
+    """Overdue jobs, and those that say how slow they are, stretch all others, too."""
+    assert _work().share([Running("train", 61.0)]) == pytest.approx(61 / 244)
+    for running, own, total in (
+        (Running("train", 61.0), 39, 100),
+        (Running("train", 500.0), 100, 500),  # nobody knows when it will end
+        (Running("train", 60.0, 90.0), 90, 150),
+        (Running("train", 60.0, 30.0), 40, 100),  # further parts may follow
+    ):
+        stretch = (total + 12.2) / (100 + 12.2)
+        assert _work().left([running]) == pytest.approx(own + 144 * stretch)
 
 
 def test_the_last_progress_line_of_a_log_says_what_is_left(tmp_path):
@@ -105,63 +101,48 @@ def test_an_earlier_run_counts_before_what_is_assumed(tmp_path):
     (tmp_path / "responses/tiny.tsv").write_text("no benchmark")
     earlier = earlier_seconds(tmp_path, RULES, ["tiny"])
     assert earlier == {"train": 30}
+    assert assumed_seconds({"metrics": 4.0}, "sweep_metrics") == 4
+    assert assumed_seconds({"metrics": 4.0}, "unheard") == UNKNOWN
     assert _work(earlier=earlier).expected() == {"train": 30, "responses": 10, "table_main": 1}
     assert earlier_seconds(tmp_path / "none", RULES, ["tiny"]) == {}
 
 
-def test_rules_are_looked_up_by_name_family_and_variant():
-    seconds = {"metrics": 4.0, "table_": 2.0}
-    assert assumed_seconds(seconds, "metrics") == assumed_seconds(seconds, "sweep_metrics") == 4
-    assert assumed_seconds(seconds, "table_main") == 2
-    assert assumed_seconds(seconds, "unheard") == UNKNOWN
+REASONS = {
+    "Missing output files: results/a.tex; Input files updated by another job: b, c": "its output is missing",
+    "Input files updated by another job: b, c": "its input is made anew",
+    "Updated input files: results/questions/x.parquet": "input changed: results/questions/x.parquet",
+    "Forced execution": "it is forced",
+    "Some reason of a later Snakemake": "Some reason of a later Snakemake",
+}
+CODE, NEW, TEXTS = "'code:0123456789abcdef'", "'code:0123456789abcde0'", "'prompts:0123456789abcdef'"
+CHANGES = [
+    (
+        """'{"passes": 30, "x": ["a; b"], "d": {"y": 1}}'""",
+        """'{"passes": 3, "x": ["a; b"], "d": {"y": 2}}'""",
+        "passes, d.y",
+    ),
+    (f"{CODE}, '{{}}'", f"{NEW}, '{{}}'", ""),
+    (f"""{CODE}, '{{"passes": 30}}'""", f"""{NEW}, '{{"passes": 3}}'""", "passes"),
+    (TEXTS, TEXTS.replace("f'", "0'"), "prompts"),
+    (
+        """'code:0123456789abcdef {"numerics":"native"}'""",
+        """'code:0123456789abcdef {"numerics":"portable"}'""",
+        "numerics",
+    ),
+]
+"""Parameters before and now, and the names of those that changed."""
 
 
-@pytest.mark.parametrize(
-    ("reason", "line"),
-    [
-        ("Missing output files: results/a.tex, results/a.csv", "its output is missing"),
-        ("Missing output files: a; Input files updated by another job: b, c", "its output is missing"),
-        ("Input files updated by another job: b, c", "its input is made anew"),
-        ("Updated input files: results/questions/x.parquet", "input changed: results/questions/x.parquet"),
-        ("Code has changed since last execution", "code changed"),
-        ("Forced execution", "it is forced"),
-        ("Some reason of a later Snakemake", "Some reason of a later Snakemake"),
-        (
-            "Params have changed since last execution: Union of exclusive params before and now across all output: "
-            """before: '{"passes": 30, "targets": ["a; b"], "deep": {"x": 1}}' """
-            """now: '{"passes": 3, "targets": ["a; b"], "deep": {"x": 2}}' """,
-            "parameters changed: passes, deep.x",
-        ),
-        (
-            "Code has changed since last execution; Params have changed since last execution: Union of exclusive "
-            "params before and now across all output: before: 'a' now: <nothing exclusive> ",
-            "code changed; parameters changed",
-        ),
-        (
-            "Params have changed since last execution: Union of exclusive params before and now across all output: "
-            """before: 'code:0123456789abcdef', '{"passes": 30}' now: 'code:0123456789abcde0', '{"passes": 3}' """,
-            "code changed; parameters changed: passes",
-        ),
-        (
-            "Params have changed since last execution: Union of exclusive params before and now across all output: "
-            "before: 'code:0123456789abcdef' now: 'code:0123456789abcde0' ",
-            "code changed",
-        ),
-        (
-            "Params have changed since last execution: Union of exclusive params before and now across all output: "
-            "before: 'prompts:0123456789abcdef' now: 'prompts:0123456789abcde0' ",
-            "parameters changed: prompts",
-        ),
-    ],
-)
-def test_reasons_in_one_line(reason, line):
-    assert reason_line(reason) == line
-
-
-def test_a_reason_is_never_longer_than_a_line():
+def test_reasons_are_told_in_one_line():
+    assert {reason: reason_line(reason) for reason in REASONS} == REASONS
+    parameters = "Params have changed since last execution: Union of exclusive params before and now across all output:"
+    for before, now, names in CHANGES:
+        told = ["code changed"] * (NEW in now) + [f"parameters changed: {names}"] * bool(names)
+        assert reason_line(f"{parameters} before: {before} now: {now} ") == "; ".join(told)
+    both = f"Code has changed since last execution; {parameters} before: 'a' now: <nothing exclusive> "
+    assert reason_line(both) == "code changed; parameters changed"
     long = reason_line("Updated input files: " + ", ".join(f"results/questions/{n}.parquet" for n in range(99)))
-    assert len(long) <= LONGEST
-    assert long.endswith(" ...")
+    assert (len(long) <= LONGEST, long[-4:]) == (True, " ...")
 
 
 def test_jobs_are_called_as_their_commands_call_themselves():

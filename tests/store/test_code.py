@@ -12,9 +12,8 @@ from planned_jobs import jobs_of, study_of
 COMMANDS = [
     f"cocal.commands.{name}"
     for name in (
-        *("sources", "questions", "overlap", "hub", "backbone", "train", "slime", "import_checkpoints"),
-        *("import_rollouts", "resample", "responses", "features", "prompts", "replay", "companions", "online"),
-        *("predictions", "recalibrate", "latency", "metrics", "checks"),
+        *("question_sets", "checkpoints", "backbone", "train", "rollouts", "answers", "states", "companions"),
+        *("confidences", "latency", "metrics"),
     )
 ]
 ROOMS = {
@@ -86,6 +85,7 @@ class Reworded(ast.NodeTransformer):
         return node
 
 
+@pytest.mark.slow
 def test_reworded_texts_in_every_room_rerun_nothing(before, package):
     """Docstrings and the texts of errors and logs everywhere; every text of the rooms that give and take words."""
     outside = {
@@ -116,22 +116,22 @@ TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
 """Jobs that write a table of rows."""
 THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
 CHANGES = {
-    "questions": ("questions/mathematics.py", "problem", {"questions", "overlap", "backbone"}),
+    "questions": ("questions/synthetic.py", "problem", {"questions", "overlap", "backbone"}),
     "answers": ("answers/normalise.py", "normalise_text", SAMPLES),
     "models": ("models/pretraining.py", "pretrain", {"backbone"}),
     "features": ("features/forward.py", "score", STATES),
     "generation": ("generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),
     "metrics": ("metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online"}),
-    "companion": ("companion/split.py", "in_validation", {*FITS, "recalibrate", "checks"}),
+    "companion": ("companion/supervision.py", "in_validation", {*FITS, "recalibrate", "checks"}),
     "companions inside a training": ("policy/learner.py", "OnlineLearner", set()),
     "one method": ("methods/p_true.py", "estimate", {"predictions"}),
-    "checks": ("checks/companions.py", "check_disjoint", {"checks"}),
-    "policy": ("policy/objectives.py", "dcpo_rewards", TRAINS),
+    "checks": ("checks/training.py", "check_disjoint", {"checks"}),
+    "policy": ("policy/objectives.py", "step_rewards", TRAINS),
     "one figure": ("exhibits/overview.py", "draw", {"figure_overview"}),
-    "store": ("store/frames.py", "write_frame", TABLES),
+    "store": ("store/files.py", "write_frame", TABLES),
     "runtime": ("runtime/machine.py", "fix_threads", THREADS),
     "what nothing uses": ("exhibits/drawing/diagrams.py", None, set()),
-    "commands": ("commands/train.py", "run", set()),
+    "commands": ("commands/train.py", "run_train", set()),
     "settings": ("config/load.py", "validate", set()),
     "locks": ("runtime/lock.py", "busy", set()),
     "preflight": ("resources/preflight.py", "check", set()),
@@ -151,6 +151,7 @@ def change(file, definition):
     file.write_text(ast.unparse(tree))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", CHANGES)
 def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
     file, definition, expected = CHANGES[room]
@@ -160,6 +161,7 @@ def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
     assert changed == expected
 
 
+@pytest.mark.slow
 def test_rules_of_training_by_slime_follow_its_hooks(before, package):
     change(package / "integrations/slime/hooks.py", "advantages")
     after = stated("slime")
@@ -170,7 +172,7 @@ def test_rules_of_training_by_slime_follow_its_hooks(before, package):
 @pytest.mark.parametrize("module", COMMANDS)
 def test_every_module_that_a_command_uses_is_in_the_digest(module):
     """The commands themselves are followed, so that nothing they import can be missing but what is outside."""
-    covered = {one.module for one in definitions(f"{module}:run")}
+    covered = {one.module for one in definitions(module)}
     tree = ast.parse(code._file(module).read_text())
     used = {
         node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("cocal.")

@@ -10,7 +10,7 @@ import xarray as xr
 from safetensors.numpy import save_file
 
 from cocal.errors import ContractError
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.store import write_dataset
 from cocal.store.content import content_digest, identity
 
@@ -51,7 +51,8 @@ def test_other_features_are_another_product(tmp_path):
     for value in (0.0, 0.0, 1.0):
         shutil.rmtree(path, ignore_errors=True)
         writer = create_features(path, responses=2, layers=[0], hidden=3, rows_per_chunk=2, dtype="float32")
-        writer.write(0, np.arange(2), ["a", "b"], np.ones(2, dtype=int), np.full((2, 1, 2, 3), value))
+        rows = {"response_id": [0, 1], "question_id": ["a", "b"], "length": [1, 1]}
+        writer.write(0, rows, np.full((2, 1, 2, 3), value))
         found.append((identity(path), content_digest(path)))
     assert found[0] == found[1]
     assert set(found[0]).isdisjoint(found[2])

@@ -13,8 +13,7 @@ from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.store import provenance, write_document, write_frame
 from cocal.store.contracts import JUDGEMENTS
-from cocal.store.lineage import Product, parents, placed, trace
-from cocal.study.lineage import Source, descent, inherited
+from cocal.store.lineage import Product, Source, descent, inherited, parents, placed, trace
 
 REPLIES = pd.DataFrame({"key": ["0" * 32], "reply": ["right"], "engine": ["engine 1"]})
 
@@ -92,13 +91,6 @@ def test_a_file_in_the_place_of_another_is_refused_whatever_it_is(family):
             with pytest.raises(ContractError, match=f"^{file}: was made as .*, and lies in the place of another; del"):
                 look()
         Path(file).write_bytes(content)
-
-
-def test_a_product_may_lie_anywhere_outside_a_study(family, tmp_path):
-    """A checkpoint that a user has copied from a study, for example."""
-    _, left, _, _ = family
-    shutil.copy(left, tmp_path / "mine.json")
-    assert Product(Path("mine.json")).facts["step"] == "4"
 
 
 def test_a_changed_ancestor_is_named_with_what_was_made_from_it(family):

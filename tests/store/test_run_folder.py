@@ -9,18 +9,6 @@ from cocal.store import label_folder
 from cocal.store.run_folder import RunFolder, WriteBehind
 
 
-def test_run_folder_resumes_only_its_own_settings(tmp_path):
-    first = RunFolder(tmp_path / "run", "a")
-    assert not first.resumed
-    (first.path / "done.txt").write_text("work")
-    again = RunFolder(tmp_path / "run", "a")
-    assert again.resumed
-    assert (again.path / "done.txt").exists()
-    other = RunFolder(tmp_path / "run", "b")
-    assert not other.resumed
-    assert not (other.path / "done.txt").exists()
-
-
 def test_a_folder_of_somebody_else_is_no_run(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").touch()

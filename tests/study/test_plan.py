@@ -38,40 +38,7 @@ def test_the_final_policy_is_judged_by_everything(study):
     assert methods[-1] == "cocal-pre-generation"
     assert len(methods) == 9
     assert [name for name in plan.methods_of(study, "small", "grpo", 120) if name in OURS] == methods[:-1]
-    assert plan.prompt_formats_of(study, "tiny", "grpo", 120) == ["verbal", "answer"]
-    assert plan.feature_prompt_formats(study, "tiny", "grpo", 120) == ["answer"]
     assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
-
-
-def test_sweeps_compare_stages_prefixes_and_budgets(study):
-    def words(prefixes):
-        return list(map(str, prefixes))
-
-    # Prefixes of stages and early steps validate on themselves (appendices A.1, C.2), budgets on all steps (E.1).
-    assert words(plan.sweep_prefixes(study, 40)) == ["5", "10", "20", "30", "40", "80", "120"]
-    assert words(plan.sweep_prefixes(study, 80)) == words(plan.sweep_prefixes(study, 120)) == ["40", "80", "120"]
-    budgets = ["1/120", "2/120", "5/120", "10/120", "20/120", "40/120", "80/120", "120"]
-    assert words(plan.budget_prefixes(study)) == words(plan.companion_prefixes(study, "tiny", "resampled")) == budgets
-    assert words(plan.companion_prefixes(study, "small", "rollouts")) == ["120"]
-    assert words(plan.companion_prefixes(study, "tiny", "prompts")) == ["120"]
-    fitted = words(plan.companion_prefixes(study, "tiny", "rollouts"))
-    assert set(fitted) == {*budgets, "5", "10", "20", "30", "40", "80"}
-    assert len(set(fitted)) == len(fitted)
-    assert plan.sweep_methods(study) == ["cocal-group", "cocal-binary"]
-    assert plan.budget_methods(study) == ["postcal-group", "postcal-binary", "cocal-group", "cocal-binary"]
-
-
-def test_layers(study):
-    deep = study.backbones["small"].architecture.model_copy(update={"layers": 4})
-    backbones = study.backbones | {"small": study.backbones["small"].model_copy(update={"architecture": deep})}
-    deeper = study.model_copy(update={"backbones": backbones})
-    assert plan.layers_of(deeper, "small") == [0, 1, 2, 3]
-    assert plan.ablation_states(study, "tiny") == ["0/last+mean", "1/last", "1/mean"]
-    some = deeper.model_copy(update={"features": study.features.model_copy(update={"layers": (1,)})})
-    assert plan.layers_of(some, "small") == [1, 3]
-    assert plan.feature_settings(study, "grpo", 120, "mathematics").layers == "all"
-    for cell in (("grpo", 80, "mathematics"), ("grpo", 120, "factual"), ("dcpo", 120, "mathematics")):
-        assert plan.feature_settings(study, *cell).layers == "final"
 
 
 def test_the_table_of_factual_answers_names_the_judge(study):
@@ -81,15 +48,6 @@ def test_the_table_of_factual_answers_names_the_judge(study):
     settings = {"kind": "llm", "checkpoint": "Qwen/Qwen2.5-32B-Instruct", "revision": "5ede1c9"}
     judged = type(study).model_validate(study.model_dump() | {"judge": settings})
     assert exhibit_of(judged, "ood").layout.remark.endswith("Answers are judged by Qwen2.5-32B-Instruct.")
-
-
-def test_a_study_of_fewer_methods_shows_less(study):
-    fewer = study.estimators.model_copy(update={"methods": ("verbal", "rlcr", "cocal-binary", "cocal-on-rlcr")})
-    small = study.model_copy(update={"estimators": fewer})
-    less = {"pre_generation", "cost", "budgets", "cross_policy"}
-    assert {"layers", "main", *less} <= set(exhibits_by_name(study))
-    assert {"layers", "main"} <= set(exhibits_by_name(small))
-    assert not less & set(exhibits_by_name(small))
 
 
 def _trained(study, *algorithms):
@@ -115,43 +73,17 @@ def test_methods_of_policies_that_are_not_trained_drop_out(study):
     assert "cross_policy" not in of_alone
 
 
-def test_what_has_no_method_to_show_is_left_out(study):
-    one = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": ("p-true",)})})
-    shown = set(exhibits_by_name(one))
-    assert "main" in shown
-    assert not {"main_step40", "training_dynamics", "reliability", "reliability_all", "cross_policy"} & shown
-
-
-def test_sets_are_sampled_as_their_formats_need(study):
-    """Only the answer format has a pool and asks P(True); lengths and numbers are those of each set."""
-    sets = ["syn-squad", "syn-amc23"]
-    shorter = study.datasets["syn-amc23"].model_copy(update={"max_response_length": 50})
-    pool = study.generation.model_copy(update={"pool": 16})
-    study = study.model_copy(update={"generation": pool, "datasets": {**study.datasets, "syn-amc23": shorter}})
-    answer, verbal = (plan.response_plan(study, "tiny", "grpo", 120, f, sets).sets for f in ("answer", "verbal"))
-    for name in sets:
-        dataset = study.datasets[name]
-        assert (answer[name].sampled, verbal[name].sampled) == (study.generation.pool, dataset.samples)
-        assert answer[name].samples == verbal[name].samples == dataset.samples
-        assert answer[name].max_response_length == verbal[name].max_response_length == dataset.max_response_length
-        assert (answer[name].p_true, verbal[name].p_true) == (True, False)
-    assert study.generation.pool > max(study.datasets[name].samples for name in sets)
-    assert len({study.datasets[name].max_response_length for name in sets}) == 2
-
-
-def test_cells_are_in_the_order_of_their_steps(study):
-    cells = plan.evaluated_cells(study, "tiny")
-    assert cells[0] == ("base", 0)
-    assert [step for _, step in cells] == sorted(step for _, step in cells)
-
-
-def test_companions_of_ablations_and_prompts_have_settings_of_their_own(study):
-    assert plan.ablation_companion(study).targets == ("binary",)
-    prompts = plan.prompt_companion(study)
-    assert prompts.targets == ("question",)
-    assert prompts.batch_size == study.companion.batch_size // study.policy.responses_per_question
-
-
 def test_the_largest_mathematical_set_is_timed(study):
     sizes = {name: study.datasets[name].size for name in study.evaluation_sets("mathematics")}
     assert sizes[plan.generated_set(study)] == max(sizes.values()) > min(sizes.values())
+
+
+def test_the_final_block_is_always_stored(study):
+    some = study.model_copy(update={"features": study.features.model_copy(update={"layers": (0,)})})
+    assert plan.layers_of(some, "small") == [0, 1]
+    assert plan.layers_of(study, "small") == [0, 1]
+
+
+def test_a_batch_of_prompts_holds_as_many_rollouts_as_one_of_responses(study):
+    size = plan.prompt_companion(study).batch_size
+    assert size == study.companion.batch_size // study.policy.responses_per_question

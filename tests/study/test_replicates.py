@@ -30,12 +30,8 @@ def flat(content, before=""):
 def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_path):
     study = load_study(repository / "config/config.yaml")
     file = tmp_path / "study.yaml"
-    assert (
-        cli.main(
-            ["replicate", "--study", str(repository / "config/config.yaml"), "--number", "3", "--output", str(file)]
-        )
-        == 0
-    )
+    words = ["--study", repository / "config/config.yaml", "--number", 3, "--output", file]
+    assert cli.main(["replicate", *map(str, words)]) == 0
     written = load_study(file)
     assert written == replicate(study, 3)
     ours, theirs = (flat(one.model_dump(mode="json")) for one in (study, written))

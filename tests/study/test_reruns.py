@@ -121,10 +121,7 @@ EDITS = [
         {*TRAINS, "resample"},
     ),
     ({"policy.questions_per_step": 4}, {*TRAINS, "resample", "table_conditions"}),
-    (
-        {"policy.responses_per_question": 4},
-        {*TRAINS, "resample", "table_conditions", "prompts companions", "checks"},
-    ),
+    ({"policy.responses_per_question": 4}, {*TRAINS, "resample", "table_conditions", "prompts companions", "checks"}),
     (
         {
             **_under("policy.trl", {"nodes": 2, "devices": 2, "reduce_dtype": "bfloat16", "moments": "host"}),
@@ -139,10 +136,7 @@ EDITS = [
     ({"policy.own": {"rlcr": {"learning_rate": 1e-4}}}, {"train_rlcr"}),
     ({"policy.invalid_confidence": 0.9}, {"train_rlcr", "train_dcpo"}),
     # responses and states
-    (
-        {"generation.engine": {"kind": "transformers", "batch_size": 128}},
-        {*RESPONSES, "resample", "latency"},
-    ),
+    ({"generation.engine": {"kind": "transformers", "batch_size": 128}}, {*RESPONSES, "resample", "latency"}),
     (
         _under("generation", {"seed": 43, "temperature": 0.6, "top_p": 0.7, "top_k": 10, "presence_penalty": 1.0}),
         {*RESPONSES, "latency"},

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.checks.companions import Fit
-from cocal.checks.tables import read_table
+from cocal.checks.training import Fit, read_table
 from cocal.cli import main
-from cocal.companion.split import in_validation
+from cocal.companion.supervision import in_validation
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from companion_run import GROUP, SETTINGS, Run, small_run

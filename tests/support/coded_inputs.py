@@ -7,7 +7,7 @@ import xarray as xr
 from cocal.companion.spec import CompanionSpec
 from cocal.config.evaluation import CompanionSettings
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.quality import RATES
+from cocal.metrics.cells import RATES
 from cocal.metrics.resamples import Key, Resamples
 
 SEEDS = ("mean", "42", "137", "500")

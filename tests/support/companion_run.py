@@ -7,14 +7,12 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.fit import fit_companions
-from cocal.companion.split import in_validation
-from cocal.companion.supervision import read_rollouts
+from cocal.companion.supervision import in_validation, read_rollouts
 from cocal.config.evaluation import CompanionSettings
-from cocal.features.store import open_features
-from cocal.features.writer import create_features
+from cocal.features.store import create_features, open_features
 from cocal.store import write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 SETTINGS = CompanionSettings(widths=(8, 7, 6, 5), batch_size=32, passes=4, learning_rate=0.002, seeds=(42, 137, 500))
 STEPS, GROUPS, GROUP, HIDDEN = 3, 20, 8, 6
@@ -44,8 +42,7 @@ class Run:
             dtype=dtype,
             attributes={"digest": "abc"},
         )
-        ids, length = (self.responses[name].to_numpy() for name in ("response_id", "length"))
-        writer.write(0, ids, self.responses["question_id"].tolist(), length, self.features)
+        writer.write(0, self.responses, self.features)
         return self
 
     def read(self, steps: int = STEPS) -> pd.DataFrame:
@@ -110,20 +107,15 @@ def small_run(folder: Path) -> Run:
             "p_true_mass": np.nan,
         }
     )
-    questions = pd.DataFrame(
-        {
-            "dataset": "train",
-            "question_id": [f"q-{k}" for k in range(45)],
-            "question": [f"What is {k} + {k}?" for k in range(45)],
-            "answer": "1",
-            "aliases": [[] for _ in range(45)],
-            "domain": "mathematics",
-            "split": "training",
-            "subject": "sums",
-            "level": 1,
-        }
-    )
-    return Run(folder, responses, questions, features)
+    texts = {f"q-{k}": f"What is {k} + {k}?" for k in range(45)}
+    return Run(folder, responses, question_table(texts, dataset="train", split="training"), features)
+
+
+def question_table(texts: dict[str, str], **columns: str) -> pd.DataFrame:
+    """Questions by their ids, all with the answer 1 (contract QUESTIONS)."""
+    shared = {"answer": "1", "domain": "mathematics", "subject": "sums", "level": 1} | columns
+    rows = [{"question_id": name, "question": text, "aliases": []} for name, text in texts.items()]
+    return pd.DataFrame(rows).assign(**shared)
 
 
 def final_features(run: Run) -> np.ndarray:

@@ -11,7 +11,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.generation.engine import Sampling
-from cocal.generation.judging.verdicts import with_verdicts
+from cocal.generation.evaluation import with_verdicts
 from cocal.generation.responses import Sampler
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import Policy
@@ -39,9 +39,8 @@ def sampled(policy: Policy, questions: pd.DataFrame) -> pd.DataFrame:
         for step, places in enumerate(schedule, start=1):
             asked = questions.iloc[places]
             seeds = [1000 * step + GROUP * k for k in range(len(places))]
-            drawn = sampler.draw(asked, "answer", sampling, seeds)
             first = (step - 1) * len(places) * GROUP
-            rows = sampler.table(drawn, asked, "answer", step=step, first=first)
+            rows = sampler.sample(asked, "answer", sampling, seeds, step=step, first=first)
             groups = np.arange(len(asked)).repeat(GROUP)
             frame = with_verdicts(rows, asked.iloc[groups], groups, verifier, pool=False)
             frames.append(frame.assign(reward_task=frame["correct"].astype(float)))
@@ -113,9 +112,6 @@ def write_traces(folder: Path, rollouts: pd.DataFrame) -> Path:
             "reward": 10.0 * row.correct,
             "advantage": 0.0,
             "finish_reason": row.finish_reason,
-            "dataset": "unused",
-            "ground_truth": None,
-            "request_info": None,
             "logprobs": None,
         }
         for step, frame in rollouts.groupby("step")
@@ -142,33 +138,25 @@ def _episode(row, group: str) -> dict:
     question = {
         "message": {"role": "user", "content": "1 + 1"},
         "sampled": False,
-        "timestamp": 1.5,
         "token_ids": prompt[:-1],
         "mask": [False] * (len(prompt) - 1),
-        "is_content": [],
-        "logprobs": [],
     }
     answer = {  # the generation prompt goes before the response
         "parent": 0,
         "message": {"role": "assistant", "content": row.text},
         "sampled": True,
-        "timestamp": 2.5,
         "token_ids": [prompt[-1], *response],
         "mask": [False, *[True] * len(response)],
         "is_content": [],
         "logprobs": [float(one) for one in row.logprobs],
     }
     trace = {
-        "version": 1,
         "id": f"trace-{row.response_id}",
         "task": task,
         "agent": {"config": {}, "name": "agent", "trainable": True},
-        "tools": [],
         "nodes": [question, answer],
         "calls": [{"node": 1, "finish_reason": row.finish_reason, "time": {"start": 1.5, "end": 2.5}}],
         "rewards": {"correct": {"score": float(row.correct), "weight": 1.0}},
-        "metrics": {"turns": 1.0},
-        "is_completed": True,
         "ok": True,
         "stop_condition": "agent_completed",
         "errors": [],

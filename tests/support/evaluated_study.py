@@ -8,9 +8,9 @@ from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings
 from cocal.config.methods import METHODS
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.methods.companion_scores import load_experiences
-from cocal.methods.predictions import predict
+from cocal.methods.predictions import Checkpoint, predict
 from cocal.methods.responses import EvaluationSets, Inputs
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
@@ -89,8 +89,7 @@ def write_features(folder, frame, task_response=False):
         poolings=("last", "mean", "prompt"),
         attributes={"task_response": str(task_response)},
     )
-    ids, asked = evaluated["response_id"].to_numpy(), evaluated["question_id"].tolist()
-    writer.write(0, ids, asked, evaluated["length"].to_numpy(), values)
+    writer.write(0, evaluated, values)
     by_response = pd.Series(list(values), index=evaluated["response_id"])
     return folder, by_response
 
@@ -150,7 +149,7 @@ class EvaluatedStudy:
                 {e: [write_companions(self.folder / e, experience=e)] for e in ORDERS}
             )
         inputs = Inputs(self.estimators, POOL, **given)
-        table = predict(names, sets, folders, inputs, backbone="tiny", algorithm=self.algorithm, step=STEP)
+        table = predict(names, sets, folders, inputs, Checkpoint("tiny", self.algorithm, STEP))
         return PREDICTIONS.check(table, "test")
 
     def evaluated(self):

@@ -6,8 +6,7 @@ from types import MappingProxyType
 
 from cocal.cli import main
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import Exhibit
-from cocal.exhibits.base.layouts import Layout
+from cocal.exhibits.base.exhibit import Exhibit, Layout
 from cocal.exhibits.base.registry import exhibits_of
 
 NOTHING: Mapping[str, int] = MappingProxyType({})

@@ -233,6 +233,3 @@ def judged():
     places = numbers["source"].eq("replicates") & ~numbers["verdict"].eq("under-specified")
     numbers.loc[places, "verdict"] = [f"in {draw.integers(6)} of 5" for _ in range(places.sum())]
     return numbers, claims.grid(numbers, layout, **inputs), inputs
-
-
-# Tables

@@ -1,4 +1,5 @@
-"""A policy of one's own: the micro policy with its rollouts as projects write them, and the commands about it."""
+"""A policy of one's own: the micro policy with its rollouts as projects write them, the commands about it, and how they
+are killed on the way."""
 
 import json
 from dataclasses import dataclass
@@ -6,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
+from safetensors.numpy import load_file, save_file
 
 import dumps
 from cocal.cli import main
@@ -86,22 +88,20 @@ def read_lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def write_verl(folder: Path, rollouts: pd.DataFrame, tokenizer, shuffled: bool = True) -> Path:
+def write_verl(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
     """`RayPPOTrainer._log_rollout_data` of verl 0.5 to 0.8 (`trainer.rollout_data_dir`): a file a step, whose rows lie
     as the batch was balanced; texts are decoded without special tokens."""
     folder.mkdir(parents=True)
     for step, frame in rollouts.groupby("step"):
-        rows = frame.sample(frac=1, random_state=int(step)) if shuffled else frame
+        rows = frame.sample(frac=1, random_state=int(step))
         prompts, responses = rows["prompt_ids"].map(list).tolist(), rows["response_ids"].map(list).tolist()
         inputs = tokenizer.batch_decode(prompts, skip_special_tokens=True)
         outputs = tokenizer.batch_decode(responses, skip_special_tokens=True)
         scores = rows["correct"].astype(float).tolist()
         base = {"input": inputs, "output": outputs, "gts": ["?"] * len(rows), "score": scores}
         base |= {"step": [int(step)] * len(rows), "acc": rows["correct"].tolist(), "request_id": ["r"] * len(rows)}
-        lines = [
-            json.dumps({name: values[place] for name, values in base.items()}, ensure_ascii=False)
-            for place in range(len(rows))
-        ]
+        given = (dict(zip(base, values, strict=True)) for values in zip(*base.values(), strict=True))
+        lines = [json.dumps(one, ensure_ascii=False) for one in given]
         (folder / f"{step}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
@@ -128,3 +128,42 @@ def write_lines(path: Path, rollouts: pd.DataFrame, questions: pd.Series, **more
     ]
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+_THOUGHT = (
+    "{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+)
+
+
+def _other_weights(model: Path, source: Path) -> None:
+    weights = load_file(model / "model.safetensors")
+    save_file({name: 1.01 * array for name, array in weights.items()}, model / "model.safetensors", {"format": "pt"})
+
+
+def _other_template(model: Path, source: Path) -> None:
+    file = model / "chat_template.jinja"
+    file.write_text(file.read_text() + _THOUGHT)
+
+
+def _other_rows(model: Path, source: Path) -> None:
+    rows = read_lines(source)
+    rows[3]["prompt_ids"] = rows[4]["prompt_ids"]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+CHANGES = {"weights": _other_weights, "template": _other_template, "rows": _other_rows}
+"""Functions that change the files of a model, or the lines of a source."""
+
+
+def killed_at(monkeypatch, owner, name: str, number: int, size: int) -> list[int]:
+    """A function is killed at its call with that number; the list gets the size of one argument of every call."""
+    real, seen = getattr(owner, name), []
+
+    def killed(*given, **options):
+        seen.append(len(given[size]))
+        if len(seen) == number:
+            raise KeyboardInterrupt
+        return real(*given, **options)
+
+    monkeypatch.setattr(owner, name, killed)
+    return seen

@@ -12,13 +12,12 @@ from cocal.config.paths import located
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal.exhibits.base.registry import exhibit_code, exhibits_of
-from cocal.generation.judging.prompts import JudgePrompts
+from cocal.generation.judge_prompts import JudgePrompts
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.questions.files import counted
+from cocal.questions.loaders import counted
 from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
 from cocal.study import results
-from cocal.study.given import Texts
 from cocal.study.jobs import Files, either
 from cocal.study.rules import Plan
 
@@ -45,7 +44,7 @@ def study_of(name: str, **changes: Any) -> Study:
     return configured_study([ROOT / f"config/{name}.yaml"], changes)
 
 
-def jobs_of(configured: Study, prompts: Texts | None = None, judge_texts: str | None = None) -> dict[str, PlannedJob]:
+def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = None) -> dict[str, PlannedJob]:
     """All jobs of a study by each of their outputs; with other texts of prompts and of the judge, if they are given."""
     configured = counted(configured, ROOT)
     study = located(configured, ROOT, ROOT)

@@ -8,11 +8,11 @@ import pandas as pd
 
 from cocal.cli import main
 from cocal.config.evaluation import CompanionSettings
-from cocal.features.writer import create_features
+from cocal.features.store import create_features
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 from cocal.study.rivals import RIVALS
-from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, small_run
+from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run
 from evaluated_study import POOL, SAMPLES, responses
 
 ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
@@ -46,8 +46,7 @@ class Recalibrated:
             dtype="float32",
             attributes={},
         )
-        ids, length = (evaluated[name].to_numpy() for name in ("response_id", "length"))
-        writer.write(0, ids, evaluated["question_id"].tolist(), length, states)
+        writer.write(0, evaluated, states)
         return self
 
     def command(self, *flags: str, rivals=OF_GRPO, settings: CompanionSettings = SETTINGS) -> list[str]:
@@ -72,20 +71,8 @@ class Recalibrated:
 
 
 def questions_of(frame: pd.DataFrame) -> pd.DataFrame:
-    ids = frame["question_id"].unique()
-    return pd.DataFrame(
-        {
-            "dataset": "sums",
-            "question_id": ids,
-            "question": [f"How much is {name}?" for name in ids],
-            "answer": "1",
-            "aliases": [[] for _ in ids],
-            "domain": "mathematics",
-            "split": "evaluation",
-            "subject": "sums",
-            "level": 0,
-        }
-    )
+    texts = {name: f"How much is {name}?" for name in frame["question_id"].unique()}
+    return question_table(texts, dataset="sums", split="evaluation")
 
 
 def small_study(folder: Path) -> Recalibrated:

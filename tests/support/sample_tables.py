@@ -4,7 +4,7 @@ import xarray as xr
 
 from cocal.config.study import Study
 from cocal.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
-from cocal.exhibits.base.layouts import CurvesLayout
+from cocal.exhibits.base.exhibit import CurvesLayout
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal.study.costs import Cost, Latency
 from coded_inputs import coded_cube
@@ -44,11 +44,6 @@ def aggregation_cubes() -> list[xr.Dataset]:
     """Cubes over layers and poolings, in another order than the layout's backbones."""
     sweep = {"layer": [34, 35, 39], "pooling": ["last", "mean", "last+mean"]}
     return [coded_cube(name, ["cocal-binary"], **sweep) for name in ("qwen3-14b", "qwen3-8b")]
-
-
-def pre_generation_cube() -> xr.Dataset:
-    """Cube of both domains."""
-    return coded_cube("tiny-a", ["cocal-group", "cocal-pre-generation"])
 
 
 def aggregation_layout(**changes) -> token_aggregation.Layout:

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cocal.config.judge import LlmJudgeSettings
+from cocal.config.evaluation import LlmJudgeSettings
 from cocal.generation.engine import Completion
-from cocal.generation.judging.judgements import Judgements
-from cocal.generation.judging.llm import LlmJudge
-from cocal.generation.judging.opening import asking
-from cocal.generation.judging.prompts import JudgePrompts
+from cocal.generation.judge import Judgements, LlmJudge, asking
+from cocal.generation.judge_prompts import JudgePrompts
 
 IDENTITY = {"checkpoint": "scripted", "revision": "1"}
 

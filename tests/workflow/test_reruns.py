@@ -27,8 +27,6 @@ def test_results_that_lack_snakemake_s_record_say_so(tmp_path):
     [
         ({}, set(), {"questions"}),
         ({"companion.passes": 3}, {"companions", "online", "predictions"}, {"train_grpo", "responses", "features"}),
-        ({"timing.seed": 43}, {"latency", "table_cost"}, {"predictions", "metrics", "table_main"}),
-        ({"seed": 43}, {"questions", "backbone", "train_grpo", "table_main"}, {"figure_overview"}),
     ],
 )
 def test_an_edit_of_the_study_reruns_what_depends_on_it(smoke, tmp_path, changes, first, without):

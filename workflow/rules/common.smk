@@ -10,13 +10,13 @@ from cocal.config.load import configured_study
 from cocal.config.paths import located
 from cocal.exhibits.base.exhibit import FigureExhibit, TableExhibit
 from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
-from cocal.generation.judging.prompts import JudgePrompts
+from cocal.generation.judge_prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.questions.files import counted
+from cocal.questions.loaders import counted
 from cocal.questions.prompts import Prompts
 from cocal.questions.registry import known_wrong, registry_of
-from cocal.resources.durations import seconds_by_rule
+from cocal.resources.estimate import seconds_by_rule
 from cocal.runtime import numerics
 from cocal.runtime.slurm import site_of
 from cocal.store.code import code_digest
@@ -24,7 +24,7 @@ from cocal.store.owner import refuse_other_study
 from cocal.study import results
 from cocal.study.comparisons import RECALIBRATED
 from cocal.study.jobs import either, is_folder
-from cocal.study.given import DOMAINS
+from cocal.study.policy_rules import DOMAINS
 from cocal.study.rules import Plan
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
@@ -76,9 +76,7 @@ os.environ.update(
 
 JUDGE_TEXTS = ""
 if STUDY.judge.kind == "llm":
-    JUDGE_TEXTS = (
-        f"prompts:{JudgePrompts(STUDY.judge.prompts and Path(STUDY.judge.prompts)).digest}"
-    )
+    JUDGE_TEXTS = f"prompts:{JudgePrompts(STUDY.judge.prompts).digest}"
 # The slice of the dataset registry that the study uses, and the plan of all jobs but those of tables and figures.
 REGISTRY = registry_of(STUDY.question_sets.registered, STUDY.sources.registry)
 PLAN = Plan(

@@ -50,6 +50,6 @@ rule table_all:
     conda:
         "../../envs/cocal.yaml"
     params:
-        code=code_digest("cocal.commands.document:run"),
+        code=code_digest("cocal.commands.exhibits:run_document"),
     shell:
         "cocal document --tables {input} --output {output} > {log} 2>&1"

@@ -12,10 +12,8 @@ import numpy as np
 
 from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
-from cocal.answers.judge import Verdicts
-from cocal.answers.normalise import canonical_integer, is_word, nesting, plain_answer
-from cocal.answers.notation import contradicted, without_unit
-from cocal.answers.partition import Rows, decided_rows, forms_of, partition
+from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partition
+from cocal.answers.normalise import canonical_integer, contradicted, is_word, nesting, plain_answer, without_unit
 from cocal.config.evaluation import VerifierSettings
 from cocal.errors import ConfigError, ContractError
 
@@ -43,7 +41,7 @@ class Verifier:
     """The judge of mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
 
     Two answers are equivalent if their texts differ only in typesetting (`plain_answer`), two plain integers if they
-    are the same number, two bare words if they have the same letters. `cocal.answers.notation` decides on bases,
+    are the same number, two bare words if they have the same letters. `cocal.answers.normalise` decides on bases,
     ordered lists and units in words. math-verify decides everything else, in processes that are killed when a
     comparison takes too much processor time or memory; such a comparison stays undecided and counts as not equivalent.
     So does a pair with a number that is too large to evaluate (`cocal.answers.bounds`), unless its texts agree. A pair
@@ -65,6 +63,11 @@ class Verifier:
         self._workers = workers
         self._processes: ProcessPool | None = None
         self._answers = self._undecided = 0
+        self._bounds = (
+            f"exceeded verifier.timeout = {settings.timeout:g} s of processor time or verifier.memory_mb = "
+            f"{settings.memory_mb}, or twice crashed or outlasted verifier.wall_timeout = {settings.wall_timeout:g} s, "
+            "or have numbers that are too large to evaluate"
+        )
 
     def __enter__(self) -> "Verifier":
         return self
@@ -88,6 +91,7 @@ class Verifier:
         equivalent to no gold answer and one of its comparisons was given up.
 
         Raises:
+            ConfigError: if no checking process can start within `settings.memory_mb`.
             ContractError: if more than `settings.max_timeouts` of the answers stay undecided.
         """
         pairs, rows = [], []
@@ -100,17 +104,6 @@ class Verifier:
         np.logical_or.at(right, np.array(rows, dtype=np.intp), [verdict is True for verdict in verdicts])
         np.logical_or.at(given_up, np.array(rows, dtype=np.intp), [verdict is None for verdict in verdicts])
         return self._counted(answers, right, right | ~given_up)
-
-    def equivalent(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """Compare the two answers of each (gold, answer) pair; equal pairs are judged once.
-
-        Returns:
-            bool (len(pairs),); False for undecided pairs.
-
-        Raises:
-            ConfigError: if no checking process can start within `settings.memory_mb`.
-        """
-        return np.array([verdict is True for verdict in self._verdicts(pairs)], dtype=bool)
 
     def _verdicts(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """The verdict on each pair; None if the comparison was given up."""
@@ -160,15 +153,6 @@ class Verifier:
             )
         return Verdicts(values, decided)
 
-    @property
-    def _bounds(self) -> str:
-        bounds = self._settings
-        return (
-            f"exceeded verifier.timeout = {bounds.timeout:g} s of processor time or verifier.memory_mb = "
-            f"{bounds.memory_mb}, or twice crashed or outlasted verifier.wall_timeout = {bounds.wall_timeout:g} s, or "
-            "have numbers that are too large to evaluate"
-        )
-
     def _form(self, text: str) -> str | None:
         """The form of an answer, which equivalent answers may share; None if it is too long or too deeply nested."""
         if len(text) > self._settings.max_answer_length:
@@ -210,7 +194,9 @@ class Verifier:
         verdicts: dict[Pair, bool] = {}
         exhausted, broken, broken_pools = [], [], 0
         while chunks:
-            pool = self._pool()
+            if self._processes is not None and not self._processes.active:
+                self.close()
+            pool = self._processes = self._processes or _start(self._settings.memory_mb, self._workers)
             wall = self._settings.wall_timeout
             futures = [pool.schedule(compare_all, args=(chunk, timeout), timeout=wall) for chunk in chunks]
             lost = []
@@ -235,14 +221,6 @@ class Verifier:
                 raise RuntimeError(f"verifier: the processes of {broken_pools} pools died without judging anything")
             chunks = lost
         return _Outcome(verdicts, exhausted, broken)
-
-    def _pool(self) -> "ProcessPool":
-        """The running pool, or a new one if there is none or it broke."""
-        if self._processes is not None and not self._processes.active:
-            self.close()
-        if self._processes is None:
-            self._processes = _start(self._settings.memory_mb, self._workers)
-        return self._processes
 
 
 class _Outcome(NamedTuple):

@@ -1,9 +1,34 @@
-r"""The final answer of a response: the content of its last `\boxed{...}`."""
+r"""The statements of a response: its final answer, its verbalised confidence, and the tokens that hold them.
+
+A statement of the confidence is the upper-case word CONFIDENCE with a colon (ASCII or full-width; formats of Verbal,
+RLCR and DCPO, appendix B). The last one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens
+run from it to the end of the response. It must come after the answer and the uncertainty reasoning: if a `\boxed` or a
+`</reason>` follows, there is no statement.
+
+Its value is valid if it is a plain decimal number in [0, 1], alone on its line. Spaces, line breaks and Markdown
+asterisks may precede it, asterisks and a full stop may follow it, and text on later lines is ignored. Otherwise the
+response has no valid confidence. Nothing is clipped, rescaled or taken from an earlier statement, because the paper
+drops responses without a valid score in [0, 1] from the confidence metrics (appendix A.2).
+
+| text after CONFIDENCE:                   | value |                                             |
+|------------------------------------------|-------|---------------------------------------------|
+| `0.9`, `.9`, `0.90`, `0.9.`, `**0.9**`   | 0.9   | one decimal number                          |
+| `1`, `1.0`, `0`                          | 1, 0  |                                             |
+| `1.`, `0.`                               | none  | a full stop or a number cut short: `0.` 85  |
+| `1e-3`, `+0.5`, `-0.1`                   | none  | not a plain decimal number                  |
+| `85%`, `0.5%`, `85`, `10.5`, `1.01`      | none  | a percentage, or outside [0, 1]             |
+| `0.9/1`, `0.9 or 0.8`, `0.9 (sure)`      | none  | more on the same line                       |
+| `high`, nothing                          | none  | no number                                   |
+"""
 
 import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 _BOX = re.compile(r"(?P<confidence>CONFIDENCE\s*[:：][\s*$]*+)?\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_STATEMENT = re.compile(r"(?<![A-Za-z])CONFIDENCE[\s*]*+[:：]")
+_VALUE = re.compile(r"[\s*]*+(\d*\.\d+|\d+(?!\.))\**+\.?\**+[^\S\n]*+(?:\n|\Z)", re.ASCII)
 
 
 def extract_answer(text: str) -> str | None:
@@ -15,13 +40,10 @@ def extract_answer(text: str) -> str | None:
     braces (`\{`) are content. The running time is linear in the length of the text.
     """
     response = text.partition("<reason>")[0]
-    start = None
-    for box in _BOX.finditer(response):
-        if box["confidence"] is None:
-            start = box.end()
-    if start is None:
+    starts = [box.end() for box in _BOX.finditer(response) if box["confidence"] is None]
+    if not starts:
         return None
-    depth = 1
+    start, depth = starts[-1], 1
     for brace in _BRACE.finditer(response, start):
         if brace[0] == "{":
             depth += 1
@@ -30,3 +52,44 @@ def extract_answer(text: str) -> str | None:
             if depth == 0:
                 return response[start : brace.start()].strip() or None
     return None
+
+
+def parse_confidence(text: str) -> float | None:
+    """The stated confidence in [0, 1]; None if it is missing or invalid (see the table of the module's docstring)."""
+    statement = _last_statement(text)
+    value = _VALUE.match(text, statement.end()) if statement else None
+    if value is None:
+        return None
+    confidence = float(value[1])
+    return confidence if confidence <= 1.0 else None
+
+
+def confidence_span(text: str) -> tuple[int, int] | None:
+    """Characters [start, end) of the confidence part, from the word CONFIDENCE to the end of the text.
+
+    The value need not be valid: DCPO treats a malformed confidence as confidence text, too.
+    """
+    statement = _last_statement(text)
+    return (statement.start(), len(text)) if statement else None
+
+
+def _last_statement(text: str) -> re.Match[str] | None:
+    *_, last = None, *_STATEMENT.finditer(text)
+    if last is None or max(text.rfind("\\boxed"), text.rfind("</reason>")) > last.start():
+        return None
+    return last
+
+
+def token_of(ids: Sequence[int], decode: Callable[[Sequence[int]], str], character: int) -> int:
+    """Index of the token that holds a character of the decoded text.
+
+    It is the last token such that the text of this token and all later ones ends with the text from the character on.
+    The text is not tokenised again, and tokens that begin in the middle of a character do no harm.
+
+    Args:
+        ids: Token ids.
+        decode: Function that returns the text of token ids.
+        character: Index of the character in `decode(ids)`.
+    """
+    rest = decode(ids)[character:]
+    return bisect_left(range(len(ids)), True, key=lambda start: not decode(ids[start:]).endswith(rest)) - 1

@@ -1,12 +1,12 @@
-"""Interface of the judges, which decide whether an answer is right and which answers are equivalent; exact match."""
+"""Judges, which decide whether an answer is right and which answers are equivalent, and the judge by exact match."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import combinations
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from cocal.answers.normalise import normalise_text
-from cocal.answers.partition import forms_of, partition
 
 LONGEST = 512
 """Largest number of characters of a factual answer; a longer one counts as no answer and matches nothing."""
@@ -40,10 +40,9 @@ class Judge(Protocol):
         Returns:
             bool (n,); False for a response without an answer and for an undecided one.
         """
-        ...
 
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
-        """Equivalence classes of the answers within each pool (`cocal.answers.partition.partition`).
+        """Equivalence classes of the answers within each pool (`cocal.answers.judge.partition`).
 
         Args:
             answers: Extracted answers of n responses; None for a response without one.
@@ -54,7 +53,6 @@ class Judge(Protocol):
             int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an
             answer. Two answers whose comparison is undecided count as not equivalent.
         """
-        ...
 
 
 class ExactMatch:
@@ -64,9 +62,9 @@ class ExactMatch:
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
         """See `Judge.correct`."""
-        accepted = [{normalise_text(gold) for gold in of_response} for of_response in golds]
         verdicts = [
-            answer is not None and exact_form(answer) in right for answer, right in zip(answers, accepted, strict=True)
+            answer is not None and exact_form(answer) in map(normalise_text, accepted)
+            for accepted, answer in zip(golds, answers, strict=True)
         ]
         return Verdicts(np.array(verdicts, dtype=bool), np.ones(len(verdicts), dtype=bool))
 
@@ -80,3 +78,69 @@ class ExactMatch:
 def exact_form(answer: str) -> str | None:
     """The text form by which factual answers are compared; None for an answer that is too long."""
     return normalise_text(answer) if len(answer) <= LONGEST else None
+
+
+Rows = tuple[int, int]
+
+
+def forms_of(answers: Sequence[str | None], form: Callable[[str], str | None]) -> list[Hashable | None]:
+    """The forms of n answers; None without an answer. An answer without a form gets one that no other answer shares."""
+    known = {answer: form(answer) for answer in answers if answer is not None}
+    return [
+        None if answer is None else (row if known[answer] is None else known[answer])
+        for row, answer in enumerate(answers)
+    ]
+
+
+def partition(
+    forms: Sequence[Hashable | None], pools: Sequence[Hashable], linked: Callable[[list[Rows]], Sequence[bool]]
+) -> np.ndarray:
+    """Equivalence classes within each pool.
+
+    Two answers share a class if their forms are equal, if they are linked, or if a chain of such pairs joins them. The
+    partition does not depend on the order of a pool.
+
+    Args:
+        forms: Forms of n answers; None for a response without one.
+        pools: Pool of each answer, such as its question.
+        linked: Function that takes pairs of rows, one pair for any two different forms of a pool, and returns whether
+            the answers of each pair are equivalent.
+
+    Returns:
+        int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an answer.
+    """
+    members: dict[Hashable, dict[Hashable, list[int]]] = {}
+    for row, (form, pool) in enumerate(zip(forms, pools, strict=True)):
+        if form is not None:
+            members.setdefault(pool, {}).setdefault(form, []).append(row)
+    pairs = [pair for of_pool in members.values() for pair in combinations([rows[0] for rows in of_pool.values()], 2)]
+    joined = {pair for pair, verdict in zip(pairs, linked(pairs), strict=True) if verdict}
+    labels = np.full(len(forms), -1, dtype=np.int64)
+    for of_pool in members.values():
+        label = 0
+        rest = {rows[0]: rows for rows in of_pool.values()}
+        while rest:
+            chain = [next(iter(rest))]
+            for first in chain:  # the list grows during the loop
+                labels[rest.pop(first)] = label
+                chain += [other for other in rest if other not in chain and {(first, other), (other, first)} & joined]
+            label += 1
+    return labels
+
+
+def decided_rows(
+    forms: Sequence[Hashable | None], pools: Sequence[Hashable], labels: np.ndarray, open_pairs: Iterable[Rows]
+) -> np.ndarray:
+    """The answers whose class rests on verdicts alone.
+
+    Args:
+        forms, pools: Those of `partition`.
+        labels: Its result.
+        open_pairs: Rows of two answers whose equivalence is undecided. If the two share a class through other answers,
+            the pair is settled.
+
+    Returns:
+        bool (n,).
+    """
+    apart = {(pools[row], forms[row]) for pair in open_pairs if labels[pair[0]] != labels[pair[1]] for row in pair}
+    return np.array([both not in apart for both in zip(pools, forms, strict=True)], dtype=bool)

@@ -13,11 +13,11 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.methods.predictions import check_shared_responses, on_fixed_responses
 from cocal.methods.responses import Estimator
-from cocal.metrics.quality import rates_of, shortfalls
+from cocal.metrics.cells import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.comparisons import PlannedPredictions
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +69,7 @@ def check_sources(
     """Check that every companion that predicted is among the given companions.
 
     Args:
-        predictions: Predictions of one file.
         fitted: Steps of training and validation of the companions of each experience.
-        source: Name of the file for error messages.
 
     Returns:
         The steps of each method with a companion, as `Prefix` formats them.
@@ -94,11 +92,6 @@ def check_sources(
 
 def check_plan(predictions: pd.DataFrame, planned: PlannedPredictions, source: str | Path) -> dict[str, object]:
     """Check that a file has exactly the methods, sets, responses and companions that the study plans for it.
-
-    Args:
-        predictions: Predictions of one file.
-        planned: What the study plans.
-        source: Name of the file for error messages.
 
     Returns:
         The numbers of methods and of companions' prefixes, and of evaluated responses per question of each set.
@@ -140,7 +133,7 @@ def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: st
     """Compare the quality rates of each method and set with their floors; log a warning for each rate below its floor.
 
     Returns:
-        For each policy, method and question set, the rates of `cocal.metrics.quality.RATES` that apply and, under the
+        For each policy, method and question set, the rates of `cocal.metrics.cells.RATES` that apply and, under the
         key "below", the floors that are not reached.
     """
     looked_at = []

@@ -9,7 +9,7 @@ import pandas as pd
 from cocal.checks.predictions import read_predictions
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.methods.recalibration.experience import parts_of, refuse_evaluated
+from cocal.methods.recalibration.confidences import parts_of, refuse_evaluated
 from cocal.methods.recalibration.fits import Fits, Responses, part_of
 from cocal.methods.responses import Estimator
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named
@@ -44,11 +44,10 @@ def check_unseen(
 
     Args:
         fits: Calibrators of one policy's rivals.
-        rollouts: Rollouts of that policy, from `cocal.checks.tables.read_table`.
+        rollouts: Rollouts of that policy, from `cocal.checks.training.read_table`.
         questions: Texts of all training questions.
         settings: Settings of the companions, whose split of the questions is taken.
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
-        source: File of the calibrators, for error messages.
 
     Returns:
         The numbers of steps and calibrators, and of responses and questions of each part.
@@ -88,7 +87,6 @@ def check_confidences(
         recalibrated: Predictions of one policy's rivals.
         fits: Their calibrators.
         predictions: Predictions of the methods of the registry, from which those on the same policy are taken.
-        source: File of the recalibrated predictions, for error messages.
 
     Returns:
         The numbers of rivals, of scores with their seeds, and of responses.

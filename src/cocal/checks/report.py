@@ -5,19 +5,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.checks.companions import (
+from cocal.checks.predictions import check_fixed_responses, check_plan, check_quality, check_seeds, check_sources
+from cocal.checks.training import (
     Fit,
     check_disjoint,
+    check_equal_budgets,
+    check_group_accuracy,
     check_matched_budgets,
     check_members,
+    check_steps,
     check_training_order,
     check_truncation,
     check_validation_pool,
+    count_verdicts,
 )
-from cocal.checks.predictions import check_fixed_responses, check_plan, check_quality, check_seeds, check_sources
-from cocal.checks.tables import check_equal_budgets, check_group_accuracy, check_steps, count_verdicts
 from cocal.companion.spec import Experience
-from cocal.companion.split import in_validation
+from cocal.companion.supervision import in_validation
 from cocal.config.evaluation import CompanionSettings, QualitySettings
 from cocal.errors import ContractError
 from cocal.study.comparisons import PlannedPredictions
@@ -36,7 +39,7 @@ def check_protocol(
 
     Args:
         settings: Settings of CoCal's companions, whose split and seeds all companions share.
-        tables: Table of each experience, from `cocal.checks.tables.read_table`.
+        tables: Table of each experience, from `cocal.checks.training.read_table`.
         questions: Texts of the whole training set, which the split divides.
         fits: Fitted companions, in any order.
         predictions: Predictions of each file, from `cocal.checks.predictions.read_predictions`.

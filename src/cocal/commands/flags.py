@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def checked(parse: Callable[[str], T], allowed: Callable[[T], bool], words: str) -> Callable[[str], T]:
-    """A type of flags: the word is parsed and refused unless it is allowed, in the words that say what is."""
+    """A type of flags that refuses other values than those that `words` describe."""
 
     def read(word: str) -> T:
         with suppress(ValueError):
@@ -192,7 +192,8 @@ FEATURES = flag("--settings", "JSON: layers, dtype, batch_tokens", default="{}")
 COMPANION = flag("--settings", "JSON: settings of companions (default: the paper's)")
 ROLLOUTS = required("--rollouts", "folder of rollout tables", type=Path)
 TRAINING_SET = required("--questions", "whole training set, with validation questions", type=Path)
-STATES = required("--features", "feature store of the rollouts", type=Path)
+LEARNT = (COMPANION, ROLLOUTS, TRAINING_SET, required("--features", "feature store of the rollouts", type=Path))
+"""Flags of what companions learn from."""
 STORE = output("--output", "feature store to write", FOLDER, required=True)
 SAMPLES = required("--samples", "JSON: evaluated responses per question, by question set")
 POOL = flag("--pool", "responses per question in the self-consistency pool", type=COUNT, default=10)

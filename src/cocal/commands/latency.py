@@ -6,8 +6,8 @@ from cocal.companion.companions import load_companions
 from cocal.companion.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
 from cocal.config import parse_settings
 from cocal.config.evaluation import GenerationSettings
-from cocal.features.capture import PROMPT, RESPONSE_POOLINGS
-from cocal.generation.engines import open_engine
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
+from cocal.generation.engine import open_engine
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import load_policy
 from cocal.models.text import chat_ids
@@ -15,11 +15,11 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
+from cocal.store.lineage import Source, descent, inherited
 from cocal.study.costs import write_cost
-from cocal.study.lineage import Source, descent, inherited
 
 
-def run(options: argparse.Namespace) -> None:
+def run_latency(options: argparse.Namespace) -> None:
     """Load the models, measure the times, and write them.
 
     Raises:

@@ -1,6 +1,6 @@
 """Where commands write: no output replaces an input, nor anything that its command has not made.
 
-Each command says which of its flags are outputs (`cocal.commands.flags.add_output`); the command line applies this one
+Each command says which of its flags are outputs (`cocal.commands.flags.output`); the command line applies this one
 rule to all of them before the command begins. Snakemake deletes the outputs of a job before it starts the job.
 """
 
@@ -102,7 +102,10 @@ def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None
     found = kind.targets(path)
     if not found or getattr(options, "overwrite", False):
         return
-    made = kind.made or partial(_made_by, options.command)
+    from cocal.store.lineage import made_by  # loads pydantic
+
+    command = options.command
+    made = kind.made or partial(made_by, stages=_KIN if command in _KIN else {command})
     # files beside a file are its other forms; what is gone by now was another job's, whose outputs Snakemake deletes
     unknown = (file for file in found if not made(path if kind.beside and path.exists() else file))
     if foreign := next((file for file in unknown if file.exists()), None):
@@ -110,12 +113,6 @@ def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None
             raise ConfigError(f"{foreign}: exists already; replace it by --overwrite, or write elsewhere")
         maker = f"does not say that `cocal {options.command}` has made it"
         raise ConfigError(f"{foreign}: exists, and {maker}; delete or move it, or write elsewhere")
-
-
-def _made_by(command: str, path: Path) -> bool:
-    from cocal.store.lineage import made_by
-
-    return made_by(path, _KIN if command in _KIN else {command})
 
 
 def _inputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:

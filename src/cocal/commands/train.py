@@ -11,15 +11,15 @@ from cocal.models.loading import fingerprint
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs
 from cocal.policy.train import train_policy
-from cocal.questions.identity import questions_digests
+from cocal.questions.build import questions_digests
 from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.contracts import QUESTIONS
-from cocal.study.lineage import Source, descent, identities, inherited
+from cocal.store.lineage import Source, descent, identities, inherited
 
 
-def run(options: argparse.Namespace) -> None:
+def run_train(options: argparse.Namespace) -> None:
     """Train the policy, or resume its training, and publish the results."""
     settings = parse_settings(PolicySettings, options.settings).for_training(options.algorithm)
     features = parse_settings(FeatureSettings, options.features)

@@ -2,45 +2,44 @@
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cocal.errors import ConfigError
 
 
-def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Path]]:
-    """Folders by kind, from words of the form KIND=FOLDER, in the order given.
+def pairs(flag: str, words: Sequence[str], form: str, allowed: Callable[[str], bool] = bool) -> list[tuple[str, str]]:
+    """Both sides of words such as KIND=FOLDER.
 
     Args:
-        flag: Name of the flag, for error messages.
+        flag: Name of the flag, for the error.
         words: Words of the command line.
-        kinds: Allowed kinds.
+        form: The form that they must have, in words, for the error.
+        allowed: Tells whether a left side is allowed.
 
     Raises:
         ConfigError: if a word has another form.
     """
-    folders: dict[str, list[Path]] = {}
+    found = []
     for word in words:
-        kind, _, folder = word.partition("=")
-        if not folder or kind not in kinds:
-            raise ConfigError(f"{flag}: {word!r} is not KIND=FOLDER with one of {', '.join(kinds)}")
+        left, _, right = word.partition("=")
+        if not right or not allowed(left):
+            raise ConfigError(f"{flag}: {word!r} is not {form}")
+        found.append((left, right))
+    return found
+
+
+def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Path]]:
+    """Folders by kind, from words of the form KIND=FOLDER, in the order given; see `pairs`."""
+    folders: dict[str, list[Path]] = {}
+    for kind, folder in pairs(flag, words, f"KIND=FOLDER with one of {', '.join(kinds)}", {*kinds}.__contains__):
         folders.setdefault(kind, []).append(Path(folder))
     return folders
 
 
 def field_mapping(words: Sequence[str]) -> dict[str, str]:
-    """Names of fields by their meaning, from words of the form MEANING=NAME.
-
-    Raises:
-        ConfigError: if a word has another form.
-    """
-    mapping = {}
-    for word in words:
-        meaning, _, name = word.partition("=")
-        if not meaning or not name:
-            raise ConfigError(f"--field: {word!r} is not MEANING=NAME, such as response=output")
-        mapping[meaning] = name
-    return mapping
+    """Names of fields by their meaning, from words of the form MEANING=NAME; see `pairs`."""
+    return dict(pairs("--field", words, "MEANING=NAME, such as response=output"))
 
 
 def one_field_each(words: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """Batches of features on a device, either held there or streamed from the store."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,24 +10,17 @@ from torch import Tensor
 from cocal.features.store import FeatureReader
 
 
-def loader(features: FeatureReader, layer: int | None, poolings: Sequence[str]) -> Callable[[np.ndarray], Tensor]:
-    """Return a function that reads features (n, inputs) of n rows in the store's format, float32 or bfloat16."""
-
-    def load(rows: np.ndarray) -> Tensor:
-        taken = torch.from_numpy(features.take(rows, layer, poolings))
-        return taken.view(torch.bfloat16) if features.dtype == "bfloat16" else taken
-
-    return load
-
-
 class Batches:
-    """Features of rows of a store, in batches on a device and in the store's format.
+    """Features of rows of a store, in batches on a device and in the store's format, float32 or bfloat16.
+
+    Rows are read in slices of the store's `rows_per_read`, of which at most four are in memory.
 
     Args:
-        load: Function that loads features (n, inputs) of n rows into host memory.
+        features: Feature store.
+        layer: Block index; None for the deepest one in the store.
+        poolings: Names of the poolings, concatenated in this order.
         rows: int64 (n,), ascending row numbers.
         batch: Number of rows in a batch.
-        per_slice: Number of the store's rows that are read together; at most four such slices are in memory.
         device: Device of the batches.
         held: If true, all features are loaded once; otherwise a background thread reads them again in every pass.
         shuffled: Number of rows that are read together if rows are streamed in another order. Each such read goes
@@ -36,17 +29,18 @@ class Batches:
 
     def __init__(
         self,
-        load: Callable[[np.ndarray], Tensor],
+        features: FeatureReader,
+        layer: int | None,
+        poolings: Sequence[str],
         rows: np.ndarray,
         batch: int,
         *,
-        per_slice: int,
         device: torch.device,
         held: bool = False,
         shuffled: int = 0,
     ):
-        self._load, self._rows, self._batch = load, rows, batch
-        self._per_slice, self._shuffled, self._device = per_slice, shuffled, device
+        self._features, self._layer, self._poolings = features, layer, poolings
+        self._rows, self._batch, self._shuffled, self._device = rows, batch, shuffled, device
         self._held = self._hold() if held else None
 
     def of(self, count: int, order: np.ndarray | None = None) -> Iterator[tuple[slice | Tensor, Tensor]]:
@@ -80,7 +74,7 @@ class Batches:
         """Yield the first `count` rows in blocks of any size; the next block is read in the background."""
         if order is None:
             rows = self._rows[:count]
-            borders = np.flatnonzero(np.diff(rows // self._per_slice)) + 1
+            borders = np.flatnonzero(np.diff(rows // self._features.rows_per_read(len(self._poolings)))) + 1
         else:
             rows = self._rows[order]
             borders = np.arange(self._shuffled, count, self._shuffled)
@@ -93,7 +87,8 @@ class Batches:
                 ahead = following
 
     def _read(self, rows: np.ndarray) -> Tensor:
-        block = self._load(rows)
+        block = torch.from_numpy(self._features.take(rows, self._layer, self._poolings))
+        block = block.view(torch.bfloat16) if self._features.dtype == "bfloat16" else block
         return block.pin_memory() if self._device.type == "cuda" else block  # a GPU then copies asynchronously
 
     def _batched(self, blocks: Iterator[Tensor]) -> Iterator[Tensor]:

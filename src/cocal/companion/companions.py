@@ -20,7 +20,7 @@ from cocal.errors import ContractError
 from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.seal import BLANK, KEY, check_seal, seal
+from cocal.store.files import BLANK, KEY, check_seal, seal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,10 +84,7 @@ class Companions:
 def save_companions(path: Path, companions: Companions, attributes: Mapping[str, str]) -> None:
     """Write the weights as safetensors, with spec and provenance in the metadata, and seal the file.
 
-    Args:
-        path: File to write, inside `cocal.store.atomic_path`.
-        companions: Fitted companions.
-        attributes: Provenance.
+    `path` lies inside `cocal.store.atomic_path`.
     """
     spec = companions.spec.model_dump(mode="json")
     metadata = {"spec": spec, "provenance": {**attributes, KEY: BLANK}}
@@ -104,9 +101,9 @@ def write_companions(
 
     Args:
         output: The folder; an existing one is replaced.
-        companions: Fitted companions.
+        companions: What is written.
         history: History of the fit, with a row for each member and pass; of companions that learn step by step, with a
-            row for each member and rollout step (`cocal.companion.prequential.scores`).
+            row for each member and rollout step (`cocal.companion.stepwise.scores`).
         attributes: Provenance.
     """
     with atomic_path(output) as folder:
@@ -144,12 +141,7 @@ def load_companions(path: str | Path) -> Companions:
 
 
 def with_weights(spec: CompanionSpec, weights: Mapping[str, Tensor], path: Path) -> Companions:
-    """Companions with the weights of a file.
-
-    Args:
-        spec: Settings of the fit.
-        weights: Tensors by their names in the file.
-        path: The file, for error messages.
+    """Companions with the weights of a file, which `path` names in errors.
 
     Raises:
         ContractError: if the weights do not fit the spec, or one of them is not a finite number.

@@ -8,19 +8,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from cocal.companion.batches import Batches, loader
+from cocal.companion.batches import Batches
 from cocal.companion.companions import Companions, build_model
-from cocal.companion.model import CompanionMLP, matmul_precision
+from cocal.companion.model import CompanionMLP, Training, matmul_precision
 from cocal.companion.spec import CompanionSpec, Order, companion_members
-from cocal.companion.split import in_validation
-from cocal.companion.supervision import confidence_targets
-from cocal.companion.training import Training
+from cocal.companion.supervision import confidence_targets, in_validation
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 FEATURE_MEMORY = 5 * 2**30
 """Number of bytes of features to hold in host memory, enough for the paper's 240,000 responses of 16 KB each. Features
@@ -150,10 +148,11 @@ def _batches(
     host_memory = FEATURE_MEMORY if device.type == "cuda" else memory  # streamed features pass through it
     return [
         Batches(
-            loader(features, layer, poolings),
+            features,
+            layer,
+            poolings,
             rows,
             settings.batch_size,
-            per_slice=features.rows_per_read(len(poolings)),
             held=held,
             shuffled=max(host_memory // 4 // row, settings.batch_size),
             device=device,
@@ -210,31 +209,20 @@ def _fit(
     for number in range(1, settings.passes + 1):
         order = None if shuffling is None else shuffling.permutation(count)
         loss = trainer.run((batch, targets[:, :, places]) for places, batch in training.of(count, order))
-        error = _validate(model, validation, truth)
+        error = torch.zeros(model.members, dtype=torch.float64, device=model.device)
+        with torch.inference_mode():
+            for places, batch in validation.of(len(truth)):
+                error = error + (model(batch).double() - truth[places]).square().sum(dim=1)
+        error = error / len(truth)  # NaN of none
         # Without validation responses the latest pass counts, unless its loss is not finite.
         best.update(number, error if len(truth) else torch.where(loss.isfinite(), -float(number), torch.nan))
         record = members.assign(train_loss=loss.cpu().numpy(), validation_mse=error.cpu().numpy())
         record.insert(0, "pass", number)
         history.append(record)
-        report(f"pass {number} of {settings.passes}, {_summary(record)}")
+        means = record.groupby("target", sort=False)[["train_loss", "validation_mse"]].mean()
+        said = [f"{one} {loss:.4f} in training and {mse:.4f} in validation" for one, loss, mse in means.itertuples()]
+        report(f"pass {number} of {settings.passes}, {', '.join(said)}")
     return best.restore(companion_members(settings)), pd.concat(history, ignore_index=True)
-
-
-@torch.inference_mode()
-def _validate(model: CompanionMLP, validation: Batches, truth: Tensor) -> Tensor:
-    """Compute each member's mean squared error against correctness, float64 (members,) on the device; NaN of none."""
-    total = torch.zeros(model.members, dtype=torch.float64, device=model.device)
-    for places, batch in validation.of(len(truth)):
-        total = total + (model(batch).double() - truth[places]).square().sum(dim=1)
-    return total / len(truth)
-
-
-def _summary(record: pd.DataFrame) -> str:
-    """Format the means over the seeds for the log."""
-    means = record.groupby("target", sort=False)[["train_loss", "validation_mse"]].mean()
-    return ", ".join(
-        f"{target} {loss:.4f} in training and {error:.4f} in validation" for target, loss, error in means.itertuples()
-    )
 
 
 class _Best:

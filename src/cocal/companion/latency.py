@@ -80,7 +80,7 @@ class SingleCompanion(SingleMember):
     Args:
         companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
         policy: Policy whose states the companion reads; the companion is moved to its device.
-        poolings: Poolings that the companion must read (`cocal.features.capture.capture`).
+        poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
         source: Source of the companions, for error messages.
 
     Attributes:
@@ -108,7 +108,7 @@ class SingleCompanion(SingleMember):
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
-        (scored,) = score(
+        scored = score(
             self._policy.model,
             [prompt],
             [response],
@@ -162,7 +162,8 @@ def measure_latency(
             raise ConfigError(f"{name} has only {len(one.prompts)} questions, not {questions}; time fewer questions")
     times, progress = [], Progress("set", len(sets))
     for name, one in sets.items():
-        chosen = _choose(one.prompts, questions, seed)
+        rows = np.random.default_rng(seed).choice(len(one.prompts), questions, replace=False)
+        chosen = [one.prompts[row] for row in sorted(rows)]
         sampling = Sampling.of(settings, one.max_response_length)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
         times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
@@ -180,17 +181,24 @@ def measure_latency(
         logging.info("%s: %.2f ms per question with %d response(s) each", name, 1000 * spent, samples)
         return spent
 
+    features, generation_seconds, pool_seconds = post.example(), generate(1), generate(settings.pool)
+
+    def predict() -> None:
+        for _ in range(predictions):
+            post.predict(features)
+
+    predict()  # as a warm-up
     return Latency(
         device=device_name(),
         questions=questions,
         engine=generator.label,
         generation_dataset=name,
         generation_questions=len(prompts),
-        generation_seconds=generate(1),
+        generation_seconds=generation_seconds,
         pool=settings.pool,
-        pool_seconds=generate(settings.pool),
+        pool_seconds=pool_seconds,
         predictions=predictions,
-        prediction_ms=1000 * prediction_seconds(post, predictions),
+        prediction_ms=1000 * (_seconds(predict, post.device) / predictions),
         time_to_confidence=tuple(times),
     )
 
@@ -237,24 +245,6 @@ def time_to_confidence(
     return TimeToConfidence(
         dataset=dataset, pre_ms=1000 * float(np.mean(pre_seconds)), post_s=float(np.mean(post_seconds))
     )
-
-
-def prediction_seconds(companion: SingleCompanion, predictions: int) -> float:
-    """Measure the mean time of one prediction (E.2), from features on the device to a number, after a warm-up."""
-    features = companion.example()
-
-    def predict() -> None:
-        for _ in range(predictions):
-            companion.predict(features)
-
-    predict()
-    return _seconds(predict, companion.device) / predictions
-
-
-def _choose(prompts: Sequence[Tokens], count: int, seed: int) -> list[Tokens]:
-    """Choose `count` random prompts and keep their order."""
-    rows = np.random.default_rng(seed).choice(len(prompts), count, replace=False)
-    return [prompts[row] for row in sorted(rows)]
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

@@ -12,7 +12,7 @@ from cocal.config.evaluation import CompanionSettings
 from cocal.config.method import Experience, Target
 from cocal.errors import ContractError
 from cocal.store import read_document
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 Order = Literal["chronological", "shuffled", "online"]
 
@@ -73,22 +73,13 @@ def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
 
 
 def parameters(inputs: int, widths: Sequence[int]) -> int:
-    """Number of parameters of one companion: a linear layer and a LayerNorm for each hidden layer, and the output's.
-
-    Args:
-        inputs: Width of the features.
-        widths: Widths of the hidden layers.
-    """
+    """Number of parameters of one companion: a linear layer and a LayerNorm for each hidden layer, and the output's."""
     sizes = (inputs, *widths)
     return sum((a + 1) * b + 2 * b for a, b in pairwise(sizes)) + sizes[-1] + 1
 
 
 def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:
-    """Parse the spec in the metadata of companions.
-
-    Args:
-        metadata: Content of a JSON object with the key `spec`.
-        source: File name for error messages.
+    """Parse the spec in the metadata of companions, a JSON object with the key `spec`; `source` is its file.
 
     Raises:
         ContractError: if the spec is missing or invalid.

@@ -6,7 +6,8 @@ held-out set (prequential evaluation), and the step's states are forgotten, at t
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -16,17 +17,14 @@ import torch
 from torch import Tensor
 
 from cocal.companion.companions import Companions, build_model
-from cocal.companion.model import matmul_precision
-from cocal.companion.prequential import COLUMNS, scores, summary
+from cocal.companion.model import Training, matmul_precision
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.split import in_validation
-from cocal.companion.supervision import confidence_targets
-from cocal.companion.training import Training
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.supervision import confidence_targets, in_validation
+from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
-from cocal.features.capture import RESPONSE_POOLINGS
-from cocal.features.formats import NumberFormat, decoded, encoded
-from cocal.features.store import FeatureReader
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import FeatureReader, NumberFormat, decoded, encoded
+from cocal.metrics.calibration import evaluate
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path
@@ -68,13 +66,9 @@ class OnlineCompanions:
         window: int = 1,
         bins: int = 10,
     ):
-        self.settings = settings
-        self.inputs = inputs
-        self.window = window
-        self.steps = 0
-        self.kept_bytes = 0
-        self._format = number_format
-        self._bins = bins
+        self.settings, self.inputs, self.window = settings, inputs, window
+        self.steps = self.kept_bytes = 0
+        self._format, self._bins = number_format, bins
         self._model = build_model(settings, inputs).to(best_device())
         self._training = Training(self._model, settings)
         self._recent: deque[tuple[Tensor, Tensor]] = deque()
@@ -83,7 +77,7 @@ class OnlineCompanions:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Scores of all steps but the first, each before it was learnt from; see `cocal.companion.prequential`."""
+        """Scores of all steps but the first, each before it was learnt from; see `cocal.companion.stepwise`."""
         return pd.concat(self._scores, ignore_index=True) if self._scores else pd.DataFrame(columns=COLUMNS)
 
     def observe(
@@ -101,10 +95,10 @@ class OnlineCompanions:
             correct: bool (n,), verdicts.
             group_accuracy: float64 (n,), accuracy of each response's whole group.
             truncated: bool (n,), which responses were cut at the length limit.
-            held_out: bool (n,), which responses answer validation questions (`cocal.companion.split.in_validation`).
+            held_out: bool (n,), which responses answer validation questions (`in_validation` of `supervision`).
 
         Returns:
-            A row for each member (`cocal.companion.prequential.scores`); None for the first step, before which nothing
+            A row for each member (`cocal.companion.stepwise.scores`); None for the first step, before which nothing
             was learnt.
 
         Raises:
@@ -116,7 +110,9 @@ class OnlineCompanions:
             )
         rounded = torch.from_numpy(decoded(encoded(np.ascontiguousarray(states), self._format), self._format))
         with matmul_precision(self.settings.matmul):
-            before = self._confidences(rounded)
+            with torch.inference_mode():
+                parts = [self._model(part.to(self._model.device)).cpu() for part in rounded.split(_ROWS)]
+            before = torch.cat(parts, dim=1).double().numpy()
             self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
         self._counts["validation"] += int((~truncated & held_out).sum())
         self.steps += 1
@@ -126,11 +122,6 @@ class OnlineCompanions:
         self._scores.append(found)
         return found
 
-    @torch.inference_mode()
-    def _confidences(self, states: Tensor) -> np.ndarray:
-        parts = [self._model(part.to(self._model.device)).cpu() for part in states.split(_ROWS)]
-        return torch.cat(parts, dim=1).double().numpy()
-
     def _learn(self, states: Tensor, correct: np.ndarray, group_accuracy: np.ndarray, learnt: np.ndarray) -> None:
         self._counts["training"] += int(learnt.sum())
         self._counts["right"] += int((learnt & correct).sum())
@@ -138,17 +129,15 @@ class OnlineCompanions:
         given = states[torch.from_numpy(learnt)], torch.from_numpy(np.stack(targets)[:, None])
         self._recent.append(tuple(one.to(self._model.device) for one in given))
         if any(len(rows) for rows, _ in self._recent):
-            self._training.run(self._batches())
+            size = self.settings.batch_size  # a batch never crosses two steps
+            steps = (
+                zip(rows.split(size), of.split(size, dim=2), strict=True) for rows, of in self._recent if len(rows)
+            )
+            self._training.run(chain.from_iterable(steps))
         if len(self._recent) == self.window:
             self._recent.popleft()  # it is not learnt from again
         width = 4 if self._format == "float32" else 2
         self.kept_bytes = max(self.kept_bytes, sum(rows.numel() * width for rows, _ in self._recent))
-
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        size = self.settings.batch_size
-        for states, targets in self._recent:
-            for start in range(0, len(states), size):
-                yield states[start : start + size], targets[:, :, start : start + size]
 
     def companions(self, layer: int) -> Companions:
         """Copy the companions as they are now, on the processor.
@@ -223,9 +212,7 @@ def learn_online(
 
     Args:
         learners: Companions with one split; they read the states of the deepest block stored.
-        features: Feature store; row k belongs to row k of `rollouts`.
-        rollouts: Chronological table from `cocal.companion.supervision.read_rollouts`.
-        questions: Texts of the whole question table, a share of which is held out.
+        features, rollouts, questions: See `cocal.companion.fit.fit_companions`.
         progress: Progress, counted in steps.
     """
     split = learners[0].settings
@@ -237,3 +224,57 @@ def learn_online(
         found = [learner.observe(states, *labels, held_out[start:stop]) for learner in learners]
         progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
         yield int(step)
+
+
+COLUMNS = ("source_step", "step", "target", "seed", "responses", "accuracy", "mean_confidence", "ece", "auroc")
+"""Columns of `scores`."""
+
+
+def scores(
+    members: Sequence[tuple[Target, int]], confidence: np.ndarray, correct: np.ndarray, bins: int, source_step: int
+) -> pd.DataFrame:
+    """Score confidences in the responses of the rollout step that follows those learnt from, truncated ones included.
+
+    Args:
+        members: Target and seed of each member.
+        confidence: float64 (members, n) in [0, 1].
+        correct: bool (n,), verdicts.
+        bins: Number of bins of the calibration error.
+        source_step: Number of rollout steps that were learnt from.
+
+    Returns:
+        One row for each member, with the columns source_step, step (of the responses), target, seed, responses,
+        accuracy, mean_confidence, ece and auroc; the AUROC is NaN where all responses are correct or all are wrong.
+    """
+    valid = np.ones(len(correct), dtype=bool)
+    rows = [
+        {"source_step": source_step, "step": source_step + 1, "target": target, "seed": seed, "responses": len(correct)}
+        | evaluate(values, valid, correct, bins)
+        for (target, seed), values in zip(members, confidence, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def summary(found: pd.DataFrame) -> str:
+    """Return the `scores` of the first target on one step in words, for a line of progress."""
+    means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
+    return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
+
+
+def replayed(
+    fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
+) -> Iterator[pd.DataFrame]:
+    """Score replayed companions on the rollouts of the step after their own; see `scores`.
+
+    The column kept_bytes says how large the states are that replaying keeps: those of all their responses.
+    Companions of the last step have no next one, and are passed over.
+    """
+    steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
+    for one in fits:
+        spec = one.spec
+        if spec.steps >= last:
+            continue
+        start, stop = np.searchsorted(steps, [spec.steps + 1, spec.steps + 2]).tolist()
+        confidence = one.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
+        found = scores(one.members, confidence, rollouts["correct"].to_numpy()[start:stop], bins, spec.steps)
+        yield found.assign(kept_bytes=start * spec.inputs * features.itemsize)

@@ -1,5 +1,9 @@
-"""The supervision that policy training provides: confidence targets, labels of rollouts, and matching features."""
+"""The supervision that policy training provides: targets, labels of rollouts, their split, and matching features."""
 
+import hashlib
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import floor
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +12,7 @@ import pandas as pd
 from cocal.config.method import Target
 from cocal.errors import ContractError
 from cocal.features.store import FeatureReader
+from cocal.questions.build import normalised
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 
@@ -64,13 +69,7 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
 
 
 def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
-    """Read the questions of steps 1 to `steps` in chronological order, one row for each group (appendix F.4).
-
-    Arguments and errors are those of `read_rollouts`.
-
-    Returns:
-        The table that `prompts_of` returns, with length 1 in every row.
-    """
+    """Return the `prompts_of` what `read_rollouts` reads, with length 1 in every row (appendix F.4)."""
     return prompts_of(read_rollouts(folder, questions, steps)).assign(length=1)
 
 
@@ -87,10 +86,8 @@ def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
 def groups_of(responses: pd.DataFrame) -> np.ndarray:
     """Number the groups of responses to the same question in the same step, int64 (n,).
 
-    A question that occurs twice in a step, because an epoch ends there, has two groups.
-
-    Args:
-        responses: Table with the columns step, dataset, question_id and sample, in the order of the rollouts.
+    A question that occurs twice in a step, because an epoch ends there, has two groups. The table has the columns step,
+    dataset, question_id and sample, in the order of the rollouts.
     """
     question = ["step", *_QUESTION]
     occurrence = responses.groupby([*question, "sample"], sort=False).cumcount()
@@ -100,12 +97,8 @@ def groups_of(responses: pd.DataFrame) -> np.ndarray:
 def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
     """Check that, from row to row, steps never decrease and response ids increase (section 4.1).
 
-    Args:
-        rollouts: Table with the columns step and response_id.
-        source: File name for error messages.
-
     Raises:
-        ContractError: if a row is out of order; the error names the first one.
+        ContractError: if a row is out of order; the error names `source` and the first such row.
     """
     for column, least in (("step", 0), ("response_id", 1)):
         early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
@@ -138,12 +131,7 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
 
 
 def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
-    """Add the text of each row's question as the column question.
-
-    Args:
-        rollouts: Table with the columns dataset, question_id and response_id.
-        folder: Folder of that table, for error messages.
-        questions: Question table (contract QUESTIONS).
+    """Add the text of each row's question, from a question table (contract QUESTIONS), as the column question.
 
     Raises:
         ContractError: if a question is not in the question table.
@@ -161,11 +149,7 @@ def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | P
 
 
 def question_texts(questions: str | Path) -> list[str]:
-    """Read the texts of a question table (contract QUESTIONS) in the table's order.
-
-    Raises:
-        ContractError: if the table breaks its contract.
-    """
+    """Read the texts of a question table (contract QUESTIONS) in the table's order."""
     return read_frame(questions, QUESTIONS, ["question"])["question"].tolist()
 
 
@@ -183,3 +167,39 @@ def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
             f"{mean[wrong[0]]:.4f} of its group's {size} responses are correct ({len(wrong)} such row(s)); it must "
             "be taken over the whole group, before truncated responses are filtered out"
         )
+
+
+def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, seed: int) -> np.ndarray:
+    """Mark the rows that belong to validation, by the texts of their questions.
+
+    Of the distinct texts in the question table, the share with the lowest keyed hashes is held out, rounded to the
+    nearest whole number (halves up) and at least one text. The split depends on the table and not on the questions that
+    a policy was asked, so all rollout prefixes, budgets, policies and PostCal share one split.
+
+    Args:
+        asked: Text of each row's question.
+        questions: Texts of the whole question table. Texts that differ only in case or white space count once, even if
+            their ids differ.
+        share: Share of the distinct texts to hold out, between 0 and 1.
+        seed: Key of the hash.
+
+    Returns:
+        bool (rows,), True for the rows of validation.
+
+    Raises:
+        ContractError: if a row's question is not in the table.
+    """
+    key = f"split {seed}".encode()
+    hashes = {  # 16 bytes make collisions negligible
+        text: hashlib.blake2b(text.encode(), digest_size=16, key=key).digest()
+        for text in set(map(normalised, questions))
+    }
+    # The fraction is exact for the decimal as written: 0.29 x 50 is 14.5, but the product of the floats is less.
+    count = max(1, floor(Fraction(str(share)) * len(hashes) + Fraction(1, 2)))
+    held_out = set(sorted(hashes, key=hashes.__getitem__)[:count])
+    codes, texts = pd.factorize(np.asarray(asked, dtype=object))
+    keys = [normalised(text) for text in texts]
+    unknown = next((text for text in keys if text not in hashes), None)
+    if unknown is not None:
+        raise ContractError(f"the question {unknown!r} is not in the question table")
+    return np.array([text in held_out for text in keys], dtype=bool)[codes]

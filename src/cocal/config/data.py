@@ -13,7 +13,7 @@ Overlap = Literal["exclude", "report", "refuse"]
 
 
 class SyntheticMathematicsSettings(Model):
-    """Verifiable arithmetic questions, generated from a seed (cocal.questions.mathematics)."""
+    """Verifiable arithmetic questions, generated from a seed (cocal.questions.synthetic)."""
 
     kind: Literal["synthetic-mathematics"]
     questions: Count
@@ -25,7 +25,7 @@ class SyntheticMathematicsSettings(Model):
 
 
 class SyntheticFactsSettings(Model):
-    """Questions about the made-up people of the facts world (cocal.questions.facts)."""
+    """Questions about the made-up people of the facts world (cocal.questions.synthetic)."""
 
     kind: Literal["synthetic-facts"]
     questions: Count
@@ -77,7 +77,7 @@ class RegisteredSettings(GivenSettings):
 
 
 class FileSettings(GivenSettings):
-    """A question set in a file of your own (cocal.questions.files)."""
+    """A question set in a file of your own (cocal.questions.loaders)."""
 
     kind: Literal["file"]
     path: Annotated[str, Field(pattern=r"\.(jsonl|json|parquet)$")]
@@ -112,7 +112,7 @@ class DatasetSettings(Model):
     @property
     def size(self) -> int | None:
         """Number of questions as the configuration gives it; None if they are not counted yet (some training sets, and
-        files before `cocal.questions.files.counted`)."""
+        files before `cocal.questions.loaders.counted`)."""
         return getattr(self.source, "limit", None) or self.source.questions
 
 

@@ -4,6 +4,7 @@ The model of a whole study is imported where one is read. Most commands read the
 """
 
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -68,13 +69,8 @@ def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
             if problem["type"] == "extra_forbidden":
                 lines.append(f"  {key}: unknown key{_suggestion(model, problem['loc'])}")
             else:
-                lines.append(f"  {key}: {problem['msg']} (got {_short(problem['input'])})")
+                lines.append(f"  {key}: {problem['msg']} (got {reprlib.repr(problem['input'])})")
         raise ConfigError("\n".join(lines)) from None
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:

@@ -1,10 +1,11 @@
 """The declaration of a method, which is all that the rest of the package knows about it."""
 
-import re
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from cocal.errors import ConfigError
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from cocal.config.base import Name
 
 PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
@@ -43,10 +44,10 @@ class Method:
     such modules in every short process, so they must not import heavy libraries at their top.
 
     Raises:
-        ConfigError: if a value is not allowed.
+        ValidationError: if a value is not allowed.
     """
 
-    name: str
+    name: Name
     """Key in configurations, files and metric cubes: lower case, digits, dots and single hyphens."""
     label: str
     """Name in tables and figures, as plain text."""
@@ -59,7 +60,7 @@ class Method:
     """Prompt format of the responses that it is evaluated on. All methods with "answer" share their responses."""
     policy: Policy
     """Policy that produces those responses: the pre-RL model, or one that an algorithm trained."""
-    estimate: str
+    estimate: Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
     """Function that computes its confidences, as "module:function"; it is imported when predictions are made. Its type
     is `cocal.methods.responses.Estimate`. Methods with the same function are computed together."""
     columns: tuple[str, ...] = ()
@@ -76,7 +77,7 @@ class Method:
     """Supervision target of its companion ("group" and "binary": section 4.2, "question": appendix F.4)."""
     rivals: tuple[Rival, ...] = ()
     """Scores of its responses that tables/recalibrated compares with the companions."""
-    colour: str
+    colour: Annotated[str, Field(pattern=r"^#[0-9a-f]{6}$")]
     """Colour in every figure, as "#rrggbb". The colours of this package can be told apart by protanopes, deuteranopes
     and tritanopes. Of the two targets of a method, group is the lighter and binary the darker shade of one hue, which
     differ in greyscale. CoCal (binary) keeps its colour on other policies."""
@@ -87,19 +88,8 @@ class Method:
     """True if the marker is white inside. A companion on the policy of another method has that method's marker,
     hollow."""
 
-    def __post_init__(self) -> None:
-        patterns = {
-            "name": r"[a-z0-9][a-z0-9.]*(-[a-z0-9.]+)*",
-            "estimate": r"\w+(\.\w+)*:\w+",
-            "colour": r"#[0-9a-f]{6}",
-        }
-        for key, pattern in patterns.items():
-            if not re.fullmatch(pattern, getattr(self, key)):
-                raise ConfigError(f"method {self.name!r}: {key} = {getattr(self, key)!r} does not match {pattern}")
-        options = {"prompt_format": PromptFormat, "policy": Policy, "experience": Experience, "target": Target}
-        for key, option in options.items():
-            if getattr(self, key) not in (None, *get_args(option)):
-                allowed = ", ".join(get_args(option))
-                raise ConfigError(f"method {self.name!r}: {key} = {getattr(self, key)!r} is none of {allowed}")
+    @model_validator(mode="after")
+    def _whole(self) -> "Method":
         if (self.experience is None) != (self.target is None):
-            raise ConfigError(f"method {self.name!r}: a companion needs both an experience and a target")
+            raise ValueError("a companion needs both an experience and a target")
+        return self

@@ -8,8 +8,7 @@ import pandas as pd
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.evidence.estimates import Estimate
-from cocal.metrics.cells import policy_cell
-from cocal.metrics.quality import degenerate
+from cocal.metrics.cells import degenerate, policy_cell
 from cocal.metrics.resamples import Key, Resamples
 from cocal.metrics.shown import BETTER
 

@@ -21,9 +21,8 @@ from cocal.evidence.verdicts import (
 )
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.numbers import HEADS, signed
-from cocal.exhibits.typesetting.wording import listed
+from cocal.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
+from cocal.exhibits.typesetting.wording import listed, signed
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import has_methods
 

@@ -12,8 +12,7 @@ from cocal.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, 
 from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured, of_claims
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
-from cocal.exhibits.base.types import Axes, Figure
-from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal.study.plan import has_methods
 
 Layout = ClaimsLayout

@@ -1,37 +1,36 @@
 """Paired differences between CoCal and every other method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import pandas as pd
-from pydantic import AfterValidator, Field
 
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.evidence.comparisons import OURS, SIGNIFICANT, pairs_in_table, table_of
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import (
-    FACTUAL,
-    MATHEMATICS,
+from cocal.evidence.comparisons import (
+    OURS,
+    SIGNIFICANT,
+    pairs_in_table,
+    table_of,
+)
+from cocal.exhibits.base.exhibit import (
+    Distinct,
     Labelled,
     Labels,
     MethodsLayout,
     Step,
-    distinct,
+    TableExhibit,
     labelled,
     of_main,
 )
 from cocal.exhibits.typesetting.accuracy import main_methods
-from cocal.exhibits.typesetting.blocks import method_groups, metric_block
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid
-from cocal.exhibits.typesetting.numbers import signed
-from cocal.exhibits.typesetting.wording import DEGENERATE, counted
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, method_groups, metric_block
+from cocal.exhibits.typesetting.wording import DEGENERATE, SUBJECTS, counted, signed
 from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import resamples_file
 
-_LABELS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
 _SHOWN = ("accuracy", "ece", "brier", "auroc")
 """Metrics in print; the CSV adds the log loss."""
 
@@ -49,7 +48,7 @@ class Layout(MethodsLayout):
 
     step: Step
     """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
-    domains: Annotated[tuple[ComparedDomain, ...], Field(min_length=1), AfterValidator(distinct)]
+    domains: Distinct[ComparedDomain]
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -74,7 +73,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 **of_main(study),
                 methods=methods,
                 domains=tuple(
-                    ComparedDomain(name=name, label=_LABELS[name], datasets=labelled(study, sets))
+                    ComparedDomain(name=name, label=SUBJECTS[name], datasets=labelled(study, sets))
                     for name, sets in macro_averages(study, study.main_backbone).items()
                 ),
             ),

@@ -9,25 +9,17 @@ from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.base.types import Axes, Cube, Figure
-from cocal.exhibits.drawing.curves import (
-    SEED_WHISKERS,
-    logarithmic,
-    method_handles,
-    panel_row,
-    plot_curves,
-    plot_prefixes,
-    read_curves,
-)
-from cocal.exhibits.drawing.style import INK
+from cocal.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal.exhibits.base.inputs import Cube
+from cocal.exhibits.drawing.curves import SEED_WHISKERS, method_handles, panel_row, plot_prefixes, read_curves
+from cocal.exhibits.drawing.style import INK, Figure
 from cocal.study.plan import budget_prefixes, has_methods
 from cocal.study.results import companion_folder, metrics_file
 
 Layout = CurvesLayout
 _METHODS = ("cocal-binary", "postcal-binary")
 _EXPERIENCE = {ORDERS[experience]: experience for experience in ("rollouts", "resampled")}
+_WORDS = "{}, {} steps"
 _ACCURACY = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 
 
@@ -61,17 +53,15 @@ def error_shares(specs: Sequence[CompanionSpec]) -> dict[tuple[str, int], float]
     shares: dict[tuple[str, int], float] = {}
     for spec in specs:
         experience = _EXPERIENCE[spec.order], spec.steps
+        words = _WORDS.format(*experience)
         if "question" in spec.settings.targets:
-            problem = f"companions ({_words(experience)}): they learnt from prompts"
-            raise ContractError(f"{problem}; give those that learnt from responses")
+            raise ContractError(
+                f"companions ({words}): they learnt from prompts; give those that learnt from responses"
+            )
         if experience in shares:
-            raise ContractError(f"companions: two folders hold companions of {_words(experience)}; give one")
+            raise ContractError(f"companions: two folders hold companions of {words}; give one")
         shares[experience] = spec.training_error_share
     return shares
-
-
-def _words(experience: tuple[str, int]) -> str:
-    return "{}, {} steps".format(*experience)
 
 
 def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) -> pd.DataFrame:
@@ -102,33 +92,11 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
     for row, budget, method in trained[["source_step", "method"]].itertuples():
         experience = METHODS[method].experience, budget
         if experience not in shares:
-            known = "; ".join(map(_words, shares)) or "none"
-            raise ContractError(
-                f"companions: none of {method} ({_words(experience)}); add their folder (given: {known})"
-            )
+            known = "; ".join(_WORDS.format(*one) for one in shares) or "none"
+            wanted = f"{method} ({_WORDS.format(*experience)})"
+            raise ContractError(f"companions: none of {wanted}; add their folder (given: {known})")
         trained.loc[row, "value"] = shares[experience]
     return pd.concat([tested, trained], ignore_index=True)
-
-
-def plot_composition(ax: Axes, panel: pd.DataFrame) -> None:
-    """Plot the share of incorrect training responses, in percent, against the budget.
-
-    Args:
-        panel: Rows of `prepare` for the metric training_error_share.
-    """
-    plot_curves(ax, panel.assign(low=np.nan, high=np.nan), steps="source_step", scale=100)
-    logarithmic(ax, sorted(panel["source_step"].unique()))
-
-
-def plot_mean_confidence(ax: Axes, panel: pd.DataFrame, accuracy: float) -> None:
-    """Plot the mean test confidence against the budget, with a dashed line at the task accuracy.
-
-    Args:
-        panel: Rows of `prepare` for the metric mean_confidence.
-        accuracy: Macro average of the accuracy, as a share.
-    """
-    plot_prefixes(ax, panel)
-    ax.axhline(accuracy, **_ACCURACY, zorder=0)
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
@@ -143,6 +111,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         handles=[*method_handles(layout.methods), Line2D([], [], **_ACCURACY, label="task accuracy")],
         source=f"{layout.source}; {SEED_WHISKERS}",
     )
-    plot_composition(left, by_metric["training_error_share"])
-    plot_mean_confidence(right, by_metric["mean_confidence"], by_metric["accuracy"]["value"].iloc[0])
+    plot_prefixes(left, by_metric["training_error_share"], scale=100)
+    plot_prefixes(right, by_metric["mean_confidence"])
+    right.axhline(by_metric["accuracy"]["value"].iloc[0], **_ACCURACY, zorder=0)
     return figure

@@ -15,27 +15,29 @@ from cocal.config.methods import METHODS, MethodName
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.evidence.published import MACRO, METRICS, Published
-from cocal.exhibits.base.exhibit import PUBLISHED, TableExhibit
-from cocal.exhibits.base.inputs import mean_cell
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, labelled, of_main
-from cocal.exhibits.base.types import Cube
+from cocal.exhibits.base.exhibit import (
+    FACTUAL,
+    MATHEMATICS,
+    PUBLISHED,
+    BackboneLayout,
+    Labelled,
+    Labels,
+    TableExhibit,
+    labelled,
+    of_main,
+)
+from cocal.exhibits.base.inputs import Cube, mean_cell
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.metrics.calibration import bin_index
 from cocal.metrics.cells import read_cell
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.study.plan import final_methods, final_predictions, has_methods, macro_averages
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix, final_methods, final_predictions, has_methods, macro_averages
 from cocal.study.results import companion_folder, metrics_file
 
 _GAPS = "Accuracy less that of GRPO's policy (points)"
 """The condition with which the second half of the table begins; every study has the gap of the pre-RL model."""
-_RETAINED = "PostCal retains"
 _POLARISED = "lowest or highest bin"
-_POLARISED_ON = "AMC24"
-"""The set on which the paper says how many of RLCR's confidences fall into the outermost bins."""
-_BUDGET = "-response raw budget"
-
-
+"""Words with which the paper says, of AMC24, how many of RLCR's confidences fall into the outermost bins."""
 _CONDITIONS = {
     MATHEMATICS: {
         "Accuracy before training (%)": ("main", "base-verbal", "accuracy"),
@@ -90,7 +92,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         layout=Layout(
             **of_main(study),
             domains={name: labelled(study, sets) for name, sets in macro_averages(study, backbone).items()},
-            stated=tuple(name for name in final_methods(study, backbone) if _states(name)),
+            stated=tuple(
+                name
+                for name in final_methods(study, backbone)
+                if METHODS[name].prompt_format != "answer" and METHODS[name].experience is None
+            ),
             shown=labelled(study, [study.reports.reliability_dataset])[0],
             bins=study.metrics.bins,
             responses=step * study.policy.questions_per_step * study.policy.responses_per_question,
@@ -104,11 +110,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         },
         products={"companions": folders},
     )
-
-
-def _states(method: str) -> bool:
-    """True if a method's confidence is the one that its own responses state."""
-    return METHODS[method].prompt_format != "answer" and METHODS[method].experience is None
 
 
 def prepare(
@@ -165,8 +166,8 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
 
 def _retained(layout: Layout, companions: Sequence[CompanionSpec], published: Published) -> Iterator[tuple]:
     """Numbers of responses that companions learnt from, and shares of responses that reached the length limit."""
-    stated = published.numbers(_RETAINED)
-    cut = 1 - sum(stated) / published.numbers(_BUDGET)[0]
+    stated = published.numbers("PostCal retains")
+    cut = 1 - sum(stated) / published.numbers("-response raw budget")[0]
     shares = []
     for spec in companions:
         name, *paper = ("PostCal", *stated, cut) if spec.order == "shuffled" else ("CoCal", *[float("nan")] * 3)
@@ -217,7 +218,7 @@ def _outermost(layout: Layout, predictions: Sequence[pd.DataFrame], published: P
             value = sum(share(method, dataset, place) for dataset in sets) / len(sets)
             yield f"Stated confidences in the {name} bin (%)", METHODS[method].label, "share", float("nan"), value, ""
     if "rlcr" in layout.stated:
-        mirrored = layout.mirrors.get(layout.shown.name) == _POLARISED_ON
+        mirrored = layout.mirrors.get(layout.shown.name) == "AMC24"
         paper = published.numbers(_POLARISED)[0] / 100 if mirrored else float("nan")
         of = f"{METHODS['rlcr'].label}, {layout.shown.label}"
         where = f'section 6.1, "{_POLARISED}" (more than)' if mirrored else ""
@@ -227,8 +228,19 @@ def _outermost(layout: Layout, predictions: Sequence[pd.DataFrame], published: P
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, in two floats."""
+
+    def text(metric: str, value: float) -> str:
+        if pd.isna(value):
+            return UNDEFINED
+        if metric in ("gap", "count", "ratio"):
+            return {"gap": f"{100 * value:+z.1f}", "count": f"{value:,.0f}", "ratio": f"{value:.2f}"}[metric]
+        return metric_text("accuracy" if metric == "share" else metric, value)
+
+    def cells(row) -> tuple[Cell, ...]:
+        return Cell(text(row.metric, row.paper)), Cell(text(row.metric, row.value)), Cell(text("ratio", row.ratio))
+
     groups = [
-        Group(tuple(Row(str(row.of), _cells(row)) for row in part.itertuples()), str(condition))
+        Group(tuple(Row(str(row.of), cells(row)) for row in part.itertuples()), str(condition))
         for condition, part in numbers.groupby("condition", sort=False)
     ]
     gaps = [group.title for group in groups].index(_GAPS)
@@ -248,17 +260,3 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         size="footnotesize",
         apart=True,
     )
-
-
-def _cells(row) -> tuple[Cell, Cell, Cell]:
-    def text(value: float) -> str:
-        if pd.isna(value):
-            return UNDEFINED
-        if row.metric in ("share", "accuracy"):
-            return metric_text("accuracy", value)
-        if row.metric == "gap":
-            return f"{100 * value:+z.1f}"
-        return f"{value:,.0f}" if row.metric == "count" else metric_text(row.metric, value)
-
-    ratio = UNDEFINED if pd.isna(row.ratio) else f"{row.ratio:.2f}"
-    return Cell(text(row.paper)), Cell(text(row.value)), Cell(ratio)

@@ -7,11 +7,9 @@ import pandas as pd
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import BackboneLayout, of_main
+from cocal.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_main
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.numbers import LONG, SHORT, times
-from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, listed, said
+from cocal.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
 from cocal.study.costs import Cost, Latency
 from cocal.study.plan import generated_set, has_methods
 from cocal.study.results import cost_file
@@ -54,6 +52,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "postcal_fit": "companions-postcal",
             "latency": "latency",
         }
+        prompts = "The responses to one question share the encoding of its prompt."
+        if study.generation.engine.kind == "vllm":
+            prompts = "Every response encodes its own prompt: prefix caching is off."
         yield TableExhibit(
             title="Cost of training and inference",
             chapter="Cost",
@@ -63,7 +64,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "run; sampling is what PostCal needs on top; states is the pass over the responses that reads what "
             "companions learn from, CoCal's within the GRPO run and timed apart; the training of the companion, an "
             "MLP, is the fit of all companions of the full budget together. On a small machine other jobs may run "
-            f"beside sampling and fits. {_prompts(study)}",
+            f"beside sampling and fits. {prompts}",
             layout=Layout(
                 **of_main(study),
                 generation_dataset=generated_set(study),
@@ -71,13 +72,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             ),
             inputs={kind: cost_file(study.main_backbone, file) for kind, file in files.items()},
         )
-
-
-def _prompts(study: Study) -> str:
-    """The sentence that says how often the engine that is timed encodes a prompt."""
-    if study.generation.engine.kind == "vllm":
-        return "Every response encodes its own prompt: prefix caching is off."
-    return "The responses to one question share the encoding of its prompt."
 
 
 def prepare(

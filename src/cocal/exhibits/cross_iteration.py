@@ -7,12 +7,10 @@ import pandas as pd
 
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.inputs import mean_cell
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.base.types import Axes, Colormap, Cube, Figure
+from cocal.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal.exhibits.base.inputs import Cube, mean_cell
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
-from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH
+from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, Axes, Colormap, Figure
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER, metric_text
 from cocal.study.plan import has_methods
@@ -53,13 +51,12 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
     Args:
-        layout: The contents of the figure, with stages and one companion method.
         metrics: Metric cube of a sweep, with the dimension `source_step`.
 
     Returns:
         Columns source_step (rollout steps that the companion learnt from), step (of the policy), metric (ece,
         auroc), value (mean over the seeds), lower, upper (bootstrap interval over the questions), n, those
-        of `cocal.metrics.quality.RATES`, seed_sd; in the order of source steps, steps, metrics.
+        of `cocal.metrics.cells.RATES`, seed_sd; in the order of source steps, steps, metrics.
 
     Raises:
         ConfigError: if the layout has several methods.
@@ -80,9 +77,6 @@ def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> 
     """Draw a square with its value for each pair of stages: rows are sources, columns targets, frames matched stages.
 
     The colours span the values of the panel, with the best one darkest.
-
-    Args:
-        panel: Rows of `prepare` for one metric.
     """
     from matplotlib.patches import Rectangle
 

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.base.types import Figure
+from cocal.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal.exhibits.drawing.curves import QUESTION_WHISKERS, method_handles, metric_row, plot_stages, prepare_curves
-from cocal.exhibits.drawing.style import HALF_WIDTH
+from cocal.exhibits.drawing.style import HALF_WIDTH, Figure
 from cocal.study.results import metrics_file
 
 Layout, prepare = CurvesLayout, prepare_curves

@@ -17,15 +17,12 @@ from cocal.config.evaluation import DecisionSettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import TableExhibit
+from cocal.exhibits.base.exhibit import Labelled, MethodsLayout, TableExhibit, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
-from cocal.exhibits.base.layouts import Labelled, MethodsLayout, of_main
-from cocal.exhibits.typesetting.blocks import marks, method_labels, metric_block
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, said
-from cocal.metrics.abstention import tried
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row, marks, method_labels, metric_block
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, averaged, said
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
-from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, vote
+from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, tried, vote
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.study.plan import domains_of, final_methods
 from cocal.study.results import predictions_file, responses_file
@@ -39,7 +36,7 @@ MACRO = "macro"
 SENT = (0.2, 0.5)
 """Shares of the questions, those with the lowest confidences, that are sent elsewhere."""
 _ROUTING = ("cocal-pre-generation", "cocal-binary")
-_DOMAINS = {"mathematics": "Mathematics", "factual": "Factual QA"}
+_COLUMNS = ["part", "rule", "method", "dataset", "metric", "value", "lower", "upper", "questions", "responses"]
 _TITLES = {FIRST: "First response", MAJORITY: "Majority vote", ORACLE: "Any of the responses (oracle)"}
 
 
@@ -147,8 +144,7 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
     for domain, names in layout.domains.items():
         asked = _first_responses(predictions, layout, names)
         rows += [*_abstentions(layout, domain, asked), *_routings(layout, domain, asked)]
-    columns = ["part", "rule", "method", "dataset", "metric", "value", "lower", "upper", "questions", "responses"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def _choices(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> Iterator[tuple]:
@@ -250,11 +246,15 @@ def grid(
 ) -> Grid:
     """Set the table, with a block for each part; the last one only where a method sends questions elsewhere."""
     blocks = [_choice_block(numbers, layout), _abstention_block(numbers, layout)]
+    if layout.routing:
+        cells = {key: Cell(text) for key, text in _texts(numbers, ROUTING, "dataset", "method", "rule").items()}
+        titles = {f"{sent:g}": f"{100 * sent:g} % sent" for sent in (0.0, *SENT)}
+        blocks.append(_domain_block("Accuracy of the kept (%)", numbers, layout, titles, layout.routing, cells))
     return Grid(
         title=f"Decisions with confidences, {layout.backbone_label}, step {layout.step}",
         caption=_caption(layout, numbers, predictions.loc[predictions["seed"] >= 0, "seed"].nunique()),
         label="decisions",
-        blocks=(*blocks, _routing_block(numbers, layout)) if layout.routing else tuple(blocks),
+        blocks=tuple(blocks),
         size="footnotesize",
         gap="4pt",
     )
@@ -314,12 +314,6 @@ def _abstention_block(numbers: pd.DataFrame, layout: Layout) -> Block:
     return _domain_block("Abstention (%)", numbers, layout, titles, layout.choosing, cells)
 
 
-def _routing_block(numbers: pd.DataFrame, layout: Layout) -> Block:
-    cells = {key: Cell(text) for key, text in _texts(numbers, ROUTING, "dataset", "method", "rule").items()}
-    titles = {f"{sent:g}": f"{100 * sent:g} % sent" for sent in (0.0, *SENT)}
-    return _domain_block("Accuracy of the kept (%)", numbers, layout, titles, layout.routing, cells)
-
-
 def _domain_block(
     corner: str,
     numbers: pd.DataFrame,
@@ -330,7 +324,8 @@ def _domain_block(
 ) -> Block:
     """A block with the same columns for each domain, below its number of questions."""
     questions = _questions(numbers)
-    domains = [Labelled(name=name, label=f"{_DOMAINS[name]}, {questions[name]:,} questions") for name in layout.domains]
+    shown = {name: f"{DOMAINS[f'macro-{name}']}, {questions[name]:,} questions" for name in layout.domains}
+    domains = [Labelled(name=name, label=label) for name, label in shown.items()]
     return metric_block(corner, domains, list(titles), [("", method_labels(methods))], cells, titles=titles)
 
 

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.base.types import Figure
+from cocal.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal.exhibits.drawing.curves import draw_prefixes, prepare_curves
+from cocal.exhibits.drawing.style import Figure
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
 

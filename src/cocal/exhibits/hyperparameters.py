@@ -11,7 +11,7 @@ from cocal.config.data import RegisteredSettings
 from cocal.config.methods import METHODS
 from cocal.config.policy import PolicySettings
 from cocal.config.study import Study
-from cocal.exhibits.base import layouts
+from cocal.exhibits.base import exhibit
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.policy.objectives import GROUP_EPSILON
@@ -28,7 +28,7 @@ _CLASSES = {"exact-match": "Equal normal forms", "llm": "First that the judge fi
 _MISSING = {"zero": "0", "invalid": "No confidence"}
 
 
-class Layout(layouts.Layout):
+class Layout(exhibit.Layout):
     """The contents of the table, which is the study itself."""
 
     called: ClassVar[str] = "settings"
@@ -51,7 +51,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         position=40,
         caption="Hyperparameters as the configuration of the study has them (the table of appendix A), followed by "
         "those that the paper leaves open.",
-        layout=Layout(**layouts.origin(study), settings=study, wrong=wrong),
+        layout=Layout(**exhibit.origin(study), settings=study, wrong=wrong),
     )
 
 
@@ -75,10 +75,7 @@ def prepare(layout: Layout) -> pd.DataFrame:
 def grid(numbers: pd.DataFrame, layout: Layout) -> Grid:
     """The table of the prepared settings."""
     groups = [
-        Group(
-            tuple(Row(setting, (Cell(value),)) for setting, value in zip(part["setting"], part["value"], strict=True)),
-            str(section),
-        )
+        Group(tuple(Row(row.setting, (Cell(row.value),)) for row in part.itertuples()), str(section))
         for section, part in numbers.groupby("section", sort=False)
     ]
     return Grid(
@@ -166,14 +163,14 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         ("Optimizer updates per step", lambda p: f"{p.updates_per_step:,}"),
     ):
         yield from _by_algorithm(policy, setting, text)
-    if policy.engine == "slime" or policy.trl.vllm:  # training on GPUs
-        yield "Precision of rollout states", _precision(policy)
+    if policy.engine == "slime" or policy.trl.vllm:  # training on GPUs; evaluation's residual stream is bfloat16, too
+        mixed = policy.engine == "trl" and not policy.trl.shard
+        states = "bfloat16 products, float32 residual stream" if mixed else "bfloat16, as in evaluation"
+        yield "Precision of rollout states", states
     if policy.engine == "trl" and policy.trl.shard:
         yield "Precision of sums of gradients over GPUs", policy.trl.reduce_dtype
-    yield (
-        "Standard deviation of a group",
-        f"Divisor {policy.responses_per_question - 1}, plus {_scientific(GROUP_EPSILON)}",
-    )
+    deviation = f"Divisor {policy.responses_per_question - 1}, plus {_scientific(GROUP_EPSILON)}"
+    yield "Standard deviation of a group", deviation
     yield "Order of responses within a step", "Question by question, as scheduled"
     if isinstance(study.datasets[policy.dataset].source, RegisteredSettings):
         yield "Training questions that an evaluation set asks", _OVERLAP[study.sources.overlap]
@@ -204,13 +201,6 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         if any(d.role == "evaluation" and d.domain == "factual" for d in study.datasets.values()):
             yield "SelfConsis classes of factual answers", _CLASSES[study.judge.kind]
     yield "Prompt set", study.prompts
-
-
-def _precision(policy: PolicySettings) -> str:
-    """Number formats of the passes that read rollouts; evaluation's weights and residual stream are bfloat16."""
-    if policy.engine == "trl" and not policy.trl.shard:
-        return "bfloat16 products, float32 residual stream"
-    return "bfloat16, as in evaluation"
 
 
 def _by_algorithm(

@@ -4,18 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from cocal.config.base import Count, Name
 from cocal.config.methods import MethodName
 from cocal.config.study import Study
-from cocal.exhibits.base import layouts
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.inputs import cube_of, mean_cell
-from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Layers, distinct, macro_source, origin
-from cocal.exhibits.base.types import Axes, Cube, Figure
+from cocal.exhibits.base import exhibit
+from cocal.exhibits.base.exhibit import MATHEMATICS, Distinct, FigureExhibit, Labelled, Layers, macro_source, origin
+from cocal.exhibits.base.inputs import Cube, cube_of, mean_cell
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
-from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK
+from cocal.exhibits.drawing.style import BACKBONE_COLOURS, INK, Axes, Figure
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import BETTER
 from cocal.study.plan import has_methods, layers_of
@@ -33,10 +31,10 @@ class LayeredBackbone(Labelled):
     """Zero-based block indices in rising order; the last is the final block, which companions read by default."""
 
 
-class Layout(layouts.Layout):
+class Layout(exhibit.Layout):
     """The contents of the figure, with one curve per backbone."""
 
-    backbones: Annotated[tuple[LayeredBackbone, ...], Field(min_length=1, max_length=2), AfterValidator(distinct)]
+    backbones: Annotated[Distinct[LayeredBackbone], Field(max_length=2)]
     method: MethodName = "cocal-binary"
     """Companion method."""
     macro: Name = MATHEMATICS
@@ -92,7 +90,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
 
     Returns:
         Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
-        over the questions), n, those of `cocal.metrics.quality.RATES`, seed_sd (standard deviation of the macro
+        over the questions), n, those of `cocal.metrics.cells.RATES`, seed_sd (standard deviation of the macro
         average over the seeds), final (bool: the backbone's last layer) and level_with_best (bool: its interval
         overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in
         the order of the backbones, layers, metrics.
@@ -114,11 +112,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
 
 
 def _level_with_best(case: pd.DataFrame) -> pd.Series:
-    """True for each layer of one backbone and metric that the data cannot tell from the best one, which needs a value.
-
-    Args:
-        case: Rows with the columns metric, value, lower and upper.
-    """
+    """True for each layer of one backbone and metric that the data cannot tell from the best one, which has a value."""
     higher = BETTER[case["metric"].iloc[0]] == "higher"
     known = case["value"].notna()
     if not known.any():
@@ -132,9 +126,6 @@ def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
     """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds.
 
     A diamond marks the final layer, and a white dot each layer that is level with the best.
-
-    Args:
-        panel: Rows of `prepare` for one metric.
     """
     from matplotlib.ticker import MaxNLocator
 

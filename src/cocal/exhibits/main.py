@@ -11,11 +11,10 @@ import pandas as pd
 from cocal.config.study import Study
 from cocal.evidence.comparisons import COMPARED, separable_from_best
 from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.types import Cube
+from cocal.exhibits.base.inputs import Cube
 from cocal.exhibits.typesetting import accuracy
 from cocal.exhibits.typesetting.accuracy import CAPTION, AccuracyLayout, accuracy_layout, main_methods
-from cocal.exhibits.typesetting.blocks import method_labels, metric_block
-from cocal.exhibits.typesetting.grid import Cell, Grid
+from cocal.exhibits.typesetting.grid import Cell, Grid, method_labels, metric_block
 from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.results import metrics_file, resamples_file

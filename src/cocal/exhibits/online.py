@@ -7,14 +7,12 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import MethodsLayout, Steps, of_backbone
-from cocal.exhibits.base.types import Axes, Figure
+from cocal.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Steps, of_backbone
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
-from cocal.exhibits.drawing.style import INK
-from cocal.study.online import windows
+from cocal.exhibits.drawing.style import INK, Axes, Figure
 from cocal.study.plan import has_methods
 from cocal.study.results import online_file
+from cocal.study.variants import windows
 
 SMOOTHED = 10
 """Number of rollout steps over which the bold curves average."""
@@ -70,17 +68,9 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     keys = ["window", "source_step", "metric"]
     long = binary.melt([*keys[:2], "responses", "kept_bytes"], list(CONFIDENCE_QUALITY), "metric", "value")
     long["metric"] = pd.Categorical(long["metric"], CONFIDENCE_QUALITY)
-    found = (
-        long.groupby(keys, observed=True)
-        .agg(
-            responses=("responses", "first"),
-            value=("value", "mean"),
-            seed_sd=("value", "std"),
-            kept_bytes=("kept_bytes", "first"),
-        )
-        .reset_index()
-        .astype({"metric": str})
-    )
+    cells = long.groupby(keys, observed=True)
+    found = cells[["responses", "kept_bytes"]].first().assign(value=cells["value"].mean(), seed_sd=cells["value"].std())
+    found = found.reset_index().astype({"metric": str})
     return found[["window", "source_step", "responses", "metric", "value", "seed_sd", "kept_bytes"]]
 
 
@@ -91,8 +81,9 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     kept = numbers.groupby("window")["kept_bytes"].max()
     looks = dict(zip(layout.windows, _COLOURS, strict=False))
     handles = [
-        Line2D([], [], color=colour, linewidth=1.3, label=f"{_words(window)} ({_size(kept[window])} kept)")
+        Line2D([], [], color=colour, linewidth=1.3, label=f"{name} ({_size(kept[window])} kept)")
         for window, colour in looks.items()
+        for name in ["online" if window == 1 else f"online, last {window} steps"]
     ]
     mark = {"color": METHODS[_METHOD].colour, "marker": METHODS[_METHOD].marker, "linestyle": "none", "markersize": 4}
     if 0 in kept:
@@ -122,10 +113,6 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     )
     figure.axes[1].axhline(0.5, color=INK, linewidth=0.5, linestyle=(0, (4, 2.5)), zorder=0)
     return figure
-
-
-def _words(window: int) -> str:
-    return "online" if window == 1 else f"online, last {window} steps"
 
 
 def _size(count: int) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import FACTUAL
+from cocal.exhibits.base.exhibit import FACTUAL, TableExhibit
 from cocal.exhibits.typesetting import accuracy
 from cocal.exhibits.typesetting.accuracy import CAPTION, accuracy_layout, main_methods
 from cocal.study.results import metrics_file

@@ -6,19 +6,15 @@ import pandas as pd
 
 from cocal.config.base import Count
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Labels, of_main
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
-from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
+from cocal.exhibits.base.exhibit import BackboneLayout, Labelled, Labels, TableExhibit, of_main
+from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
+from cocal.exhibits.typesetting.wording import DOMAINS, UNDEFINED_VALUE, counted, said
 from cocal.metrics.cells import read_cells
 from cocal.study.plan import has_methods
 from cocal.study.results import metrics_file
 
 _METHODS = {"cocal-pre-generation": "Pre-generation", "cocal-group": "Post-generation (group)"}
-_DOMAINS = {"mathematics": (MATHEMATICS, "Mathematics"), "factual": (FACTUAL, "Factual QA")}
 
 
 class Layout(BackboneLayout):
@@ -44,8 +40,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 **of_main(study),
                 domains=tuple(
                     Labelled(name=name, label=label)
-                    for domain, (name, label) in _DOMAINS.items()
-                    if study.evaluation_sets(domain)
+                    for name, label in DOMAINS.items()
+                    if study.evaluation_sets(name.removeprefix("macro-"))
                 ),
             ),
             inputs={"metrics": metrics_file(study.main_backbone)},
@@ -57,7 +53,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
     Returns:
         Columns domain, method, metric (ece, auroc), value, lower, upper, n, those of
-        `cocal.metrics.quality.RATES`, seed_sd.
+        `cocal.metrics.cells.RATES`, seed_sd.
 
     Raises:
         ContractError: if the cube lacks a method or a domain.

@@ -1,30 +1,23 @@
 """Proper scores, calibration errors without equal-width bins, and selective risk of every method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import pandas as pd
-from pydantic import AfterValidator, Field
 
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, Labelled, MethodsLayout, Names, Step, distinct, of_main
-from cocal.exhibits.base.types import Cube
+from cocal.exhibits.base.exhibit import Distinct, Labelled, MethodsLayout, Names, Step, TableExhibit, of_main
+from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal.exhibits.typesetting.accuracy import main_methods
-from cocal.exhibits.typesetting.blocks import method_groups, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
-from cocal.exhibits.typesetting.rates import doubts, short_rates
-from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, counted, listed, said
+from cocal.exhibits.typesetting.grid import Grid, doubts, method_groups, metric_block, ranked_cells, short_rates
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, SETS, averaged, counted, listed, said
 from cocal.metrics.cells import read_cells
 from cocal.metrics.scores import SCORES
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import metrics_file
-
-_NOUNS = {MATHEMATICS: "mathematical set", FACTUAL: "factual set"}
 
 
 class ScoredDomain(Labelled):
@@ -40,7 +33,7 @@ class Layout(MethodsLayout):
 
     step: Step
     """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
-    domains: Annotated[tuple[ScoredDomain, ...], Field(min_length=1), AfterValidator(distinct)]
+    domains: Distinct[ScoredDomain]
     quality: QualitySettings = QualitySettings()
     """Floors below which a value is marked."""
 
@@ -61,7 +54,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 **of_main(study),
                 methods=main_methods(study),
                 domains=tuple(
-                    ScoredDomain(name=name, label=_NOUNS[name], datasets=tuple(sets))
+                    ScoredDomain(name=name, label=SETS[name], datasets=tuple(sets))
                     for name, sets in macro_averages(study, study.main_backbone).items()
                 ),
                 quality=study.quality,
@@ -77,7 +70,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
         metrics: Metric cube (`cocal.metrics.cube`) with all of `cocal.metrics.scores.SCORES`.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the
+        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.cells.RATES`, seed_sd, in the
         order of the domains, of which the macro average comes last, then the methods, then the scores.
 
     Raises:

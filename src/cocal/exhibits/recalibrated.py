@@ -8,38 +8,27 @@ from cocal.config.base import Count, Name
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import FACTUAL, MATHEMATICS, BackboneLayout, Labelled, Names, of_main
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
-from cocal.exhibits.typesetting.rates import doubts, short_rates
-from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, averaged, counted, said
+from cocal.exhibits.base.exhibit import BackboneLayout, Labelled, Names, TableExhibit, of_main
+from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal.exhibits.typesetting.grid import PAIR, Grid, doubts, metric_block, ranked_cells, short_rates
+from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import metrics_file
 from cocal.study.rivals import CALIBRATIONS, RIVALS, Calibration, all_rivals, named
 
-_LABELS = {
-    "token-probability": "TokenProb",
+_LABELS = {name: METHODS[name].label for name in RIVALS if name in METHODS} | {
     "least-token-probability": "Least token probability",
     "length": "Length (shorter is surer)",
     "self-consistency-loo": "SelfConsis (leave-one-out)",
     "semantic-entropy": "Semantic entropy",
-    "rlcr": "RLCR",
-    "dcpo": "DCPO",
     "linear-group": "Linear probe (group)",
     "linear-binary": "Linear probe (binary)",
     "one-layer-group": "One-layer MLP (group)",
     "one-layer-binary": "One-layer MLP (binary)",
-    "cocal-group": "CoCal (group)",
-    "cocal-binary": "CoCal (binary)",
 }
 _TITLES: dict[Calibration, str] = {"raw": "As they are", "platt": "Platt scaling", "isotonic": "Isotonic regression"}
-_DOMAINS = {MATHEMATICS: "Mathematics", FACTUAL: "Factual QA"}
-_NOUNS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
 
 
 class Layout(BackboneLayout):
@@ -84,7 +73,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
     Returns:
         Columns dataset, method (name of the rival and of what was done to it), rival, calibration, metric, value,
-        lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the order of the domains, of which the
+        lower, upper, n, those of `cocal.metrics.cells.RATES`, seed_sd, in the order of the domains, of which the
         macro average comes last, then of the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
 
     Raises:
@@ -108,9 +97,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     """Set the table, with a group of rows for each calibration."""
     short = short_rates(numbers, layout.quality, layout.domains)
     cells = ranked_cells(numbers[numbers["dataset"].isin(layout.domains)], short=short)
-    domains = [Labelled(name=name, label=_DOMAINS[name]) for name in layout.domains]
+    domains = [Labelled(name=name, label=DOMAINS[name]) for name in layout.domains]
     groups = [(title, {named(name, how): _LABELS[name] for name in layout.rivals}) for how, title in _TITLES.items()]
-    sets = " and ".join(counted(len(sets), "set") + f" of {_NOUNS[name]}" for name, sets in layout.domains.items())
+    sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
     chosen = [RIVALS[name] for name in layout.rivals]
     of_readers = (
         "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "

@@ -9,12 +9,10 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Names, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
-from cocal.exhibits.base.layouts import MethodsLayout, Names, of_main
-from cocal.exhibits.base.types import Axes, Figure
 from cocal.exhibits.drawing.curves import look_of, method_handles, panel_row
-from cocal.exhibits.drawing.style import INK
+from cocal.exhibits.drawing.style import INK, Figure
 from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.ordered import Ordered
@@ -94,15 +92,6 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
     return pd.concat(map(pd.DataFrame, parts), ignore_index=True)
 
 
-def plot_risks(ax: Axes, panel: pd.DataFrame) -> None:
-    """Draw the curves of one panel: rows of `prepare` for its methods and, where they are shown, for the references."""
-    for place, (name, curve) in enumerate(panel.groupby("curve", sort=False)):
-        own = {"zorder": 1} if name in REFERENCES else {**look_of(name), "markevery": (2 * place, 19)}
-        ax.plot(100 * curve["coverage"], 100 * curve["risk"], **REFERENCES.get(name, {}), **own)
-    ax.set_xlim(0, 102)
-    ax.set_xticks([0, 20, 40, 60, 80, 100])
-
-
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the methods that share their responses, and one of the others."""
     from matplotlib.lines import Line2D
@@ -126,7 +115,12 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     highest = 100 * numbers["risk"].max() or 1.0
     for ax, shown in zip(axes, panels.values(), strict=True):
         references = REFERENCES if shown == layout.sharing else ()
-        plot_risks(ax, numbers[numbers["curve"].isin([*shown, *references])])
+        panel = numbers[numbers["curve"].isin([*shown, *references])]
+        for place, (name, curve) in enumerate(panel.groupby("curve", sort=False)):
+            own = {"zorder": 1} if name in REFERENCES else {**look_of(name), "markevery": (2 * place, 19)}
+            ax.plot(100 * curve["coverage"], 100 * curve["risk"], **REFERENCES.get(name, {}), **own)
+        ax.set_xlim(0, 102)
+        ax.set_xticks([0, 20, 40, 60, 80, 100])
         ax.set_ylim(-0.02 * highest, 1.05 * highest)  # a curve at 0 is not cut by the axis
     return figure
 

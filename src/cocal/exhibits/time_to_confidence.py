@@ -7,11 +7,9 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.study import Study
 from cocal.errors import ContractError
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.layouts import BackboneLayout, Labels, labelled, of_main
+from cocal.exhibits.base.exhibit import BackboneLayout, Labels, TableExhibit, labelled, of_main
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.exhibits.typesetting.numbers import SHORT, ratios, times
-from cocal.exhibits.typesetting.wording import TIMES_DIFFER, counted, said
+from cocal.exhibits.typesetting.wording import SHORT, TIMES_DIFFER, counted, ratios, said, times
 from cocal.study.costs import Latency
 from cocal.study.plan import has_methods
 from cocal.study.results import cost_file

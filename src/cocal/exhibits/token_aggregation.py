@@ -1,20 +1,15 @@
 """Confidence quality by the pooled states that a companion reads (appendix F.2, tab:response_features)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
 
 import pandas as pd
-from pydantic import AfterValidator, Field
 
 from cocal.config.base import Count, Name
 from cocal.config.study import Study
-from cocal.exhibits.base import layouts
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.inputs import cube_of, mean_cell, seeds_of
-from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, distinct, origin
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import PAIR, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Grid
+from cocal.exhibits.base import exhibit
+from cocal.exhibits.base.exhibit import MATHEMATICS, Distinct, Labelled, Step, TableExhibit, origin
+from cocal.exhibits.base.inputs import Cube, cube_of, mean_cell, seeds_of
+from cocal.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
 from cocal.methods import cocal_binary
 from cocal.metrics.cells import read_cells
@@ -28,14 +23,14 @@ _POOLINGS = {"last": "Last token", "mean": "Response mean", "last+mean": "Last +
 class AggregationBackbone(Labelled):
     """A backbone in the table."""
 
-    layer: Annotated[int, Field(ge=0)]
+    layer: Step
     """Zero-based index of its final block."""
 
 
-class Layout(layouts.Layout):
+class Layout(exhibit.Layout):
     """The contents of the table, with one pair of columns per backbone."""
 
-    backbones: Annotated[tuple[AggregationBackbone, ...], Field(min_length=1), AfterValidator(distinct)]
+    backbones: Distinct[AggregationBackbone]
     macro: Name = MATHEMATICS
     """Group of datasets whose macro average is shown."""
     macro_label: str = "the mathematical evaluation sets"
@@ -76,7 +71,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
 
     Returns:
         Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, those of
-        `cocal.metrics.quality.RATES`, seed_sd.
+        `cocal.metrics.cells.RATES`, seed_sd.
 
     Raises:
         ContractError: if a backbone has no cube, or its cube lacks a pooling at the backbone's layer.

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
-from cocal.exhibits.base.layouts import CurvesLayout, curves
-from cocal.exhibits.base.types import Cube, Figure
+from cocal.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal.exhibits.base.inputs import Cube
 from cocal.exhibits.drawing.curves import QUESTION_WHISKERS, method_handles, metric_row, plot_stages, read_curves
+from cocal.exhibits.drawing.style import Figure
 from cocal.exhibits.typesetting.accuracy import stage_methods
 from cocal.metrics.calibration import METRICS
 from cocal.study.results import metrics_file

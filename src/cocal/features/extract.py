@@ -1,30 +1,72 @@
-"""Hidden states of stored prompts and responses, from one teacher-forced pass over their exact token ids."""
+"""Hidden states of stored prompts, responses and rollouts, from teacher-forced passes over their exact token ids."""
 
 import logging
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
 
+from cocal.answers.extraction import confidence_span, token_of
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.capture import RESPONSE_POOLINGS, resolve_layers
-from cocal.features.forward import score
-from cocal.features.store import Layout
-from cocal.features.writer import create_features
-from cocal.models.batches import batches_of_tokens, padded_tokens
-from cocal.models.loading import Policy
-from cocal.models.text import Tokens
+from cocal.errors import ConfigError, ContractError
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers, score
+from cocal.features.store import FeatureWriter, Layout, create_features, open_features
+from cocal.models.loading import Policy, load_policy
+from cocal.models.text import Tokens, batches_of_tokens, padded_tokens, plain_texts
 from cocal.runtime.machine import peak_memory
-from cocal.runtime.progress import through
-from cocal.store import atomic_path
+from cocal.runtime.progress import Progress, through
+from cocal.store import atomic_path, read_frame
+from cocal.store.contracts import RESPONSES
+from cocal.store.rows import numbered
+from cocal.store.run_folder import RunFolder, file_states
 
 if TYPE_CHECKING:
     import pandas as pd
+    from transformers import PreTrainedTokenizerBase
 
+REASON = "<reason>"
+"""The tag that opens RLCR's uncertainty reasoning."""
 _ROWS_PER_WRITE = 2048
 """Number of responses whose features are held in memory and written together."""
+_NAME = re.compile(r"(weight_v|step-)(\d+)")
+_COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
+
+
+def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
+    """Count the leading tokens that hold the task response, which ends before the first `<reason>`.
+
+    If a malformed response has no such tag, its task response ends before the confidence statement. A token that
+    spans both sides of the boundary does not count.
+
+    Args:
+        decode: Function that turns token ids into text, omits special tokens and keeps spaces unchanged.
+
+    Returns:
+        A number from 0 to len(ids). It is len(ids) if there is neither a tag nor a confidence statement.
+    """
+    text = decode(ids)
+    end, statement = text.find(REASON), confidence_span(text)
+    if end < 0 and statement is None:
+        return len(ids)
+    return token_of(ids, decode, end if end >= 0 else statement[0])
+
+
+def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBase") -> "pd.DataFrame":
+    """Cut responses to their `task_length` and drop those that become empty.
+
+    Args:
+        responses: Table whose columns response_ids and length are replaced.
+    """
+    lengths = [task_length(ids, lambda part: plain_texts(tokenizer, [part])[0]) for ids in responses["response_ids"]]
+    cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
+    responses = responses.assign(length=lengths, response_ids=cut)
+    return responses[responses["length"] > 0].reset_index(drop=True)
 
 
 def stored_states(policy: Policy, settings: FeatureSettings) -> dict[str, Any]:
@@ -48,20 +90,14 @@ def pooled_states(
     """Compute the pooled states of n responses, float32 (n, layers, poolings, hidden), in the order of the responses.
 
     Args:
-        policy: The policy whose states are computed.
-        layout: The store's layout, which names the layers and the poolings.
-        prompts: Token ids of each prompt.
         responses: Token ids of each response; see `cocal.features.forward.score`.
         batch_tokens: Largest number of tokens in one forward pass, padding included.
-        progress: What the log's progress lines call a row; if empty, no progress is logged.
+        progress: Name of a row in the log's progress lines; if empty, no progress is logged.
     """
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
     batches = through(batches, progress) if progress else batches
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
-    states = np.empty((len(prompts), len(layout.layers), len(layout.poolings), layout.hidden), dtype=np.float32)
-    for part in score(policy.model, prompts, responses, batches, **options):
-        states[part.rows] = part.features
-    return states
+    return score(policy.model, prompts, responses, batches, **options).features
 
 
 def extract_features(
@@ -78,10 +114,7 @@ def extract_features(
     Args:
         policy: The policy that produced the responses.
         responses: Table with the columns response_id, question_id, prompt_ids, response_ids and length.
-        settings: Layers, number format and batch size.
-        output: Path of the new store.
-        attributes: Provenance of the store.
-        poolings: Names of the poolings; see `cocal.features.capture.capture`.
+        poolings: Names of the poolings; see `cocal.features.forward.capture`.
     """
     started, tokens, padded = time.monotonic(), 0, 0
     with atomic_path(output) as partial:
@@ -98,7 +131,7 @@ def extract_features(
             prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
             what = f"{output.stem}: response"
             states = pooled_states(policy, writer.layout, prompts, answers, settings.batch_tokens, what)
-            writer.write_rows(start, block, states)
+            writer.write(start, block, states)
             lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
             tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
     logging.info(
@@ -110,3 +143,198 @@ def extract_features(
         tokens / (time.monotonic() - started),
         peak_memory() / 2**30,
     )
+
+
+class StepCheckpoints:
+    """Checkpoints in place of the policies that sampled the rollouts.
+
+    The paper's approximation (appendix F.4) uses, for the steps after one stage and up to the next, the next stage's
+    checkpoint. If the weights of every step were kept, each step uses the policy that sampled it.
+
+    Args:
+        stages: Policies of the stages in folders named step-N, the step after which they were saved.
+        exact: Folder with the weights of every step, if they were kept. `weight_v000001` holds the weights that sampled
+            step 1 (slime's `--update-weight-disk-dir`), `step-0` those of the policy before step 1.
+
+    Raises:
+        ConfigError: if a stage has another name, or neither stages nor exact weights are given.
+        ContractError: if there is no such folder of exact weights.
+    """
+
+    def __init__(self, stages: Sequence[Path], exact: Path | None = None):
+        self._exact = exact
+        found: dict[int, Path] = {}
+        for path in stages if exact is None else sorted(exact.glob("*")):
+            match = _NAME.fullmatch(path.name)
+            if exact is None and (match is None or match[1] != "step-"):
+                raise ConfigError(f"--checkpoints: {path} is not named step-N")
+            if match:
+                found[int(match[2]) + (exact is not None and match[1] == "step-")] = path
+        if not found and exact is None:
+            raise ConfigError("--checkpoints: give the checkpoints of the stages, or weights of every step (--exact)")
+        if not found:
+            raise ContractError(f"{exact}: there is no such folder with the weights of every step")
+        self._found = dict(sorted(found.items()))
+
+    def of_step(self, step: int) -> Path:
+        """Return the checkpoint of a rollout step, counted from 1.
+
+        Raises:
+            ContractError: if there is none.
+        """
+        if self._exact:
+            if step not in self._found:
+                raise ContractError(f"{self._exact}: no weights of the policy that sampled step {step}")
+            return self._found[step]
+        for stage, path in self._found.items():
+            if step <= stage:
+                return path
+        raise ContractError(f"no checkpoint is of step {step} or later; the last one is of step {self.last}")
+
+    def spans(self, steps: int) -> Iterator[tuple[Path, range]]:
+        """Yield each checkpoint with the range of steps among 1 to `steps` that it is used for."""
+        for checkpoint, group in groupby(range(1, steps + 1), self.of_step):
+            first, *others = group
+            yield checkpoint, range(first, first + 1 + len(others))
+
+    @property
+    def last(self) -> int:
+        """The last step that has a checkpoint."""
+        return max(self._found)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The checkpoints, in the order of their steps."""
+        return list(self._found.values())
+
+    def state(self) -> dict[str, tuple[int, int]]:
+        """Return the states of all weight files, which differ between sets of policies."""
+        return file_states(file for folder in self.folders for file in sorted(folder.glob("*.safetensors")))
+
+
+def step_tables(folder: Path) -> dict[int, Path]:
+    """Find the tables of rollouts by step; the steps count from 1 without gaps.
+
+    Raises:
+        ContractError: if the table of a step is missing.
+    """
+    found = numbered(folder, r"step-(\d+)\.parquet", "step-00001.parquet")
+    missing = sorted({*range(1, max(found) + 1)} - {*found})
+    if missing:
+        raise ContractError(f"{folder}: the table of step {missing[0]} is missing")
+    return found
+
+
+def replay(
+    checkpoints: StepCheckpoints,
+    rollouts: Path,
+    settings: FeatureSettings,
+    *,
+    run: RunFolder,
+    output: Path,
+    attributes: Mapping[str, str],
+) -> None:
+    """Write the feature store of rollout tables step by step; a killed run resumes at the first unfinished step.
+
+    Args:
+        rollouts: Folder of `step-00001.parquet` and so on (contract RESPONSES), all with the same number of rows.
+        output: Path of the new store; its row k belongs to row k of the tables.
+
+    Raises:
+        ContractError: if a table is missing or has another number of rows, or a checkpoint cannot be read.
+    """
+    tables = step_tables(rollouts)
+    count = pq.read_metadata(tables[1]).num_rows
+    writer: FeatureWriter | None = None
+    todo = {*tables}
+    for checkpoint, steps in checkpoints.spans(max(tables)):
+        if not todo.intersection(steps):
+            continue
+        policy = load_policy(checkpoint)
+        if writer is None:
+            writer = create_features(
+                run.path / "features.zarr",
+                responses=max(tables) * count,
+                rows_per_chunk=count,
+                attributes=attributes,
+                resume=run.resumed,
+                **stored_states(policy, settings),
+            )
+            length = open_features(writer.path, allow_partial=True).length
+            done = (length > 0).reshape(-1, count).all(axis=1)
+            todo -= {int(place) + 1 for place in np.flatnonzero(done)}
+            progress = Progress("step", max(tables), done=int(done.sum()))
+        for step in sorted(todo.intersection(steps)):
+            started, table = time.monotonic(), tables[step]
+            frame = read_frame(table, RESPONSES, _COLUMNS)
+            if len(frame) != count:
+                raise ContractError(
+                    f"{table}: holds {len(frame)} rollouts, but step 1 has {count}; all steps need as many"
+                )
+            ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
+            writer.write((step - 1) * count, frame, pooled_states(policy, writer.layout, *ids, settings.batch_tokens))
+            rate = sum(len(one) for part in ids for one in part) / (time.monotonic() - started)
+            progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
+    open_features(run.path / "features.zarr")  # raises an error if rows are missing
+    run.publish({"features.zarr": output})
+
+
+def extract_prompts(
+    checkpoints: StepCheckpoints,
+    rollouts: pd.DataFrame,
+    settings: FeatureSettings,
+    *,
+    output: Path,
+    attributes: Mapping[str, str],
+) -> None:
+    """Write the states of the last prompt token atomically, one row for each group of rollouts (appendix F.4).
+
+    Args:
+        rollouts: Chronological table with the columns step, dataset, question_id, prompt_ids and sample; it holds at
+            least the first response of each group.
+        output: Path of the new store; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
+    """
+    groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
+    groups = groups.assign(response_id=groups.index, length=1)
+    with atomic_path(output) as partial:
+        writer = None
+        for checkpoint, steps in checkpoints.spans(int(groups["step"].max())):
+            rows = groups[groups["step"].isin(steps)]
+            policy = load_policy(checkpoint)
+            if writer is None:
+                writer = create_features(
+                    partial,
+                    responses=len(groups),
+                    rows_per_chunk=int((groups["step"] == 1).sum()),
+                    attributes=attributes,
+                    poolings=(PROMPT,),
+                    **stored_states(policy, settings),
+                )
+            prompts, what = rows["prompt_ids"].tolist(), f"{checkpoint.name}: prompt"
+            states = pooled_states(policy, writer.layout, prompts, [()] * len(prompts), settings.batch_tokens, what)
+            writer.write(int((groups["step"] < steps.start).sum()), rows, states)
+
+
+class Rescorer:
+    """Computes raw log-probabilities of rollouts with the checkpoints of their steps.
+
+    Args:
+        batch_tokens: Largest number of tokens in one forward pass, padding included.
+    """
+
+    def __init__(self, checkpoints: StepCheckpoints, batch_tokens: int):
+        self._checkpoints = checkpoints
+        self._batch_tokens = batch_tokens
+        self._path: Path | None = None
+
+    def __call__(self, step: int, prompts: list[Sequence[int]], responses: list[Sequence[int]]) -> list[np.ndarray]:
+        """Return float32 (length,) log-probabilities of each response of a step; values rounded above 0 become 0."""
+        path = self._checkpoints.of_step(step)
+        if path != self._path:
+            self._policy, self._path = load_policy(path), path
+        lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
+        batches = batches_of_tokens(lengths, self._batch_tokens)
+        passes = score(
+            self._policy.model, prompts, responses, batches, layers=(0,), pad=self._policy.pad, logprobs=True
+        )
+        return [np.minimum(values, np.float32(0)) for values in passes.logprobs]

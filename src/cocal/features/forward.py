@@ -1,29 +1,118 @@
-"""Teacher-forced passes over exact token ids, which yield pooled states and raw log-probabilities of responses."""
+"""Teacher-forced passes over exact token ids, which yield pooled states and raw log-probabilities of responses.
+
+Hidden states are pooled inside the forward pass (equation 6), so that no layer's full states are kept.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from cocal.features.capture import RESPONSE_POOLINGS, capture
-from cocal.models.decoder import blocks_of, decoder_of
+from cocal.errors import ContractError
+from cocal.models.loading import decoder_of, text_config
 from cocal.models.text import Tokens
 
+RESPONSE_POOLINGS = ("last", "mean")
+"""The poolings of a response: its last token, and the mean over its tokens (equation 6)."""
+PROMPT = "prompt"
+"""The pooling that takes the last prompt token, before a response exists (appendix F.4)."""
+_TOKENS_PER_SUM = 256
+"""Tokens per row that are summed at once; it bounds the float32 copy of bfloat16 states."""
 
-@dataclass(frozen=True)
-class PooledBatch:
-    """One batch of responses after its pass.
+
+def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
+    """Return the zero-based block indices for "final", "all", or a list of indices, which gets the final block too.
+
+    Raises:
+        ValueError: if the model has no block of that index.
+    """
+    if layers == "final":
+        return (blocks - 1,)
+    if layers == "all":
+        return tuple(range(blocks))
+    outside = [layer for layer in layers if layer >= blocks]
+    if outside:
+        raise ValueError(f"layer {outside[0]} does not exist: the model has blocks 0 to {blocks - 1}")
+    return tuple(sorted({*layers, blocks - 1}))
+
+
+@contextmanager
+def capture(
+    blocks: Sequence[nn.Module],
+    layers: Sequence[int],
+    begin: torch.Tensor,
+    end: torch.Tensor,
+    poolings: Sequence[str] = RESPONSE_POOLINGS,
+) -> Iterator[dict[int, torch.Tensor]]:
+    """Pool the outputs of transformer blocks in the forward passes inside the `with` statement.
+
+    The output of the last block is the state before the final RMSNorm (appendix A.1). The `hidden_states[-1]` of
+    transformers comes after that norm and is a different quantity.
+
+    Args:
+        blocks: The transformer blocks of an unwrapped model (`cocal.models.loading.decoder_of`).
+        layers: Zero-based block indices.
+        begin: int64 (batch,), position of each row's first response token, at least 1.
+        end: int64 (batch,), position after each row's last response token, which may be the end-of-sequence token. It
+            exceeds `begin` unless only the last prompt token is pooled.
+        poolings: Names among "last", "mean" and "prompt"; the states are stacked in this order.
+
+    Yields:
+        The pooled states of the latest pass, float32 (batch, poolings, hidden), by block index.
+
+    Raises:
+        ContractError: in the forward pass, if a block gives something other than one state for each token.
+    """
+    rows = torch.arange(len(begin), device=begin.device)
+    pool: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "last": lambda hidden: hidden[rows, end - 1].float(),
+        "mean": lambda hidden: _mean(hidden, begin, end),
+        PROMPT: lambda hidden: hidden[rows, begin - 1].float(),
+    }
+    states: dict[int, torch.Tensor] = {}
+
+    def hook_for(layer: int):
+        def hook(_module: nn.Module, _inputs: tuple, output: torch.Tensor | tuple) -> None:
+            hidden = output[0] if isinstance(output, tuple) else output
+            if hidden.ndim != 3 or len(hidden) != len(rows):
+                raise ContractError(
+                    f"{type(blocks[layer]).__name__}: the blocks of this architecture give states of shape "
+                    f"{tuple(hidden.shape)} for {len(rows)} rows, and not one for each token; such models are not read"
+                )
+            with torch.autocast(hidden.device.type, enabled=False):  # the means stay float32 under autocast
+                states[layer] = torch.stack([pool[name](hidden) for name in poolings], dim=1)
+
+        return hook
+
+    handles = [blocks[layer].register_forward_hook(hook_for(layer)) for layer in layers]
+    try:
+        yield states
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _mean(hidden: torch.Tensor, begin: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+    """Return the means (batch, hidden) of (batch, length, hidden) over `begin` to `end`, summed in float32."""
+    positions = torch.arange(hidden.shape[1], device=begin.device)
+    weight = ((positions >= begin[:, None]) & (positions < end[:, None])).float() / (end - begin)[:, None]
+    parts = zip(weight.split(_TOKENS_PER_SUM, dim=1), hidden.split(_TOKENS_PER_SUM, dim=1), strict=True)
+    return sum(torch.einsum("bt,bth->bh", share, states.float()) for share, states in parts)
+
+
+class Pooled(NamedTuple):
+    """The passes over n responses, in their order.
 
     Attributes:
-        rows: int64 (batch,), indices of the responses.
-        features: float32 (batch, layers, poolings, hidden), pooled states.
+        features: float32 (n, layers, poolings, hidden), pooled states.
         logprobs: float32 (length,) raw log-probabilities for each response; None if they were not requested.
     """
 
-    rows: np.ndarray
     features: np.ndarray
     logprobs: list[np.ndarray] | None
 
@@ -40,41 +129,44 @@ def score(
     poolings: Sequence[str] = RESPONSE_POOLINGS,
     unwrapped: nn.Module | None = None,
     logprobs: bool = False,
-) -> Iterator[PooledBatch]:
-    """Run the model over prompts followed by responses and yield pooled states batch by batch.
+) -> Pooled:
+    """Run the model over prompts followed by responses, batch by batch.
 
     The token ids are used unchanged; text is never tokenised again. Rows are padded at the end, where no earlier token
-    attends, so no attention mask is needed and attention uses its fastest kernel. On a GPU a batch is yielded while
-    the next one runs.
+    attends, so no attention mask is needed and attention uses its fastest kernel. On a GPU the results of a batch are
+    taken while the next one runs.
 
     Args:
         model: Causal language model, possibly wrapped for distributed training.
-        prompts: Token ids of each prompt.
         responses: Token ids of each response, with the generated end-of-sequence token. A response may be empty if
             only the last prompt token is pooled.
-        batches: Indices of the rows in each batch.
+        batches: Indices of the rows in each batch, which together hold every row once.
         layers: Zero-based block indices.
-        pad: Padding token id.
-        poolings: Names of the poolings; see `cocal.features.capture.capture`.
-        unwrapped: The bare model, if `model` is wrapped.
+        poolings: Names of the poolings; see `capture`.
         logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed.
     """
+    bare = unwrapped or model
     options = {"layers": layers, "pad": pad, "poolings": poolings, "logprobs": logprobs}
+    shape = (len(prompts), len(layers), len(poolings), text_config(bare.config).hidden_size)
+    found = Pooled(np.empty(shape, dtype=np.float32), [np.empty(0)] * len(prompts) if logprobs else None)
     running = None
-    for rows in batches:
-        ids = [prompts[i] for i in rows], [responses[i] for i in rows]
-        following = _start(model, unwrapped or model, np.asarray(rows), *ids, **options)
+    for rows in chain(batches, [None]):
+        following = None
+        if rows is not None:
+            ids = [prompts[i] for i in rows], [responses[i] for i in rows]
+            following = rows, _start(model, bare, *ids, **options)
         if running is not None:
-            yield running()
+            passed, wait = running
+            found.features[passed], values = wait()
+            for row, one in zip(passed if logprobs else (), values, strict=True):
+                found.logprobs[row] = one
         running = following
-    if running is not None:
-        yield running()
+    return found
 
 
 def _start(
     model: nn.Module,
     bare: nn.Module,
-    rows: np.ndarray,
     prompts: Sequence[Tokens],
     responses: Sequence[Tokens],
     *,
@@ -82,19 +174,23 @@ def _start(
     pad: int,
     poolings: Sequence[str],
     logprobs: bool,
-) -> Callable[[], PooledBatch]:
-    """Start one batch; the function returned waits for its end. On a GPU this waits for the previous batch alone, since
-    transformers reads the positions on the CPU before the first block."""
+) -> Callable[[], tuple[np.ndarray, list[np.ndarray]]]:
+    """Start one batch; the function returned waits for its end, and returns its states and log-probabilities.
+
+    On a GPU this waits for the previous batch alone, since transformers reads the positions on the CPU before the first
+    block.
+    """
     device = next(bare.parameters()).device
     begin = np.array([len(prompt) for prompt in prompts])
     end = begin + [len(response) for response in responses]
-    padded = np.full((len(rows), end.max()), pad)
+    padded = np.full((len(prompts), end.max()), pad)
     for k, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
         padded[k, : begin[k]] = prompt
         padded[k, begin[k] : end[k]] = response
     ids = _to_device(padded, device)
     values = None
-    with capture(blocks_of(bare), layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
+    decoder, blocks = decoder_of(bare)
+    with capture(blocks, layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
         if logprobs:
             first = begin.min() - 1  # the shortest prompt's last token is the first that predicts a response token
             logits = model(input_ids=ids, use_cache=False, logits_to_keep=padded.shape[1] - int(first)).logits
@@ -105,15 +201,15 @@ def _start(
             ]
             values = _to_host(torch.cat(parts))
         else:
-            decoder_of(bare)(input_ids=ids, use_cache=False)
+            decoder(input_ids=ids, use_cache=False)
     features = _to_host(torch.stack([states[layer] for layer in layers], dim=1))
     done = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
 
-    def result() -> PooledBatch:
+    def result() -> tuple[np.ndarray, list[np.ndarray]]:
         if done is not None:
             done.synchronize()
-        split = None if values is None else np.split(values.numpy(), np.cumsum(end - begin)[:-1])
-        return PooledBatch(rows, features.numpy(), split)
+        split = [] if values is None else np.split(values.numpy(), np.cumsum(end - begin)[:-1])
+        return features.numpy(), split
 
     return result
 

@@ -16,25 +16,53 @@ of the paper (16 MiB). Training ten companions of the paper's size on a processo
 those of `benchmarks/store.py`.
 """
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cocal.errors import ContractError
-from cocal.features.formats import NumberFormat, decoded, finite
+from cocal.store import atomic_path
 from cocal.store.damage import absent, remedy, unreadable
 
 if TYPE_CHECKING:
+    import pandas as pd
     import zarr
 
+NumberFormat = Literal["float32", "bfloat16"]
+
+_MISSING = {"float32": np.float32(np.nan), "bfloat16": np.uint16(0x7FC0)}
+"""The fill value NaN, which is read where a chunk was lost. Writers refuse NaN, so it always marks missing data."""
+_TEXT = np.dtypes.StringDType()
 _BYTES_PER_READ = 32 * 2**20
 """Number of bytes per read call; with so many, the overhead of a call is negligible."""
 _ROWS_PER_CHECK = 256
 """Number of rows checked at once; so few fit into the processor's cache."""
+
+
+def encoded(values: np.ndarray, form: NumberFormat) -> np.ndarray:
+    """Convert finite float32 values to the stored form: float32, or bfloat16 bits as uint16, rounded to even."""
+    if form == "float32":
+        return values
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def decoded(values: np.ndarray, form: NumberFormat) -> np.ndarray:
+    """Convert stored values to float32."""
+    if form == "float32":
+        return values
+    bits = values.astype(np.uint32)
+    return np.left_shift(bits, 16, out=bits).view(np.float32)
+
+
+def finite(values: np.ndarray, form: NumberFormat) -> np.ndarray:
+    """Mark finite stored values in a bool array. The bits of a bfloat16 number without its sign sort by magnitude."""
+    return np.isfinite(values) if form == "float32" else (values & np.uint16(0x7FFF)) < np.uint16(0x7F80)
 
 
 @dataclass(frozen=True)
@@ -48,7 +76,6 @@ class Layout:
         hidden: Width of one state.
         rows_per_chunk: Number of rows in a full chunk; writes start and end at its multiples.
         dtype: Format of the stored numbers.
-        attributes: Provenance.
     """
 
     responses: int
@@ -59,21 +86,16 @@ class Layout:
     dtype: NumberFormat
     attributes: dict[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        sizes = self.responses, self.hidden, self.rows_per_chunk, len(self.layers), len(self.poolings)
-        if min(sizes) < 1 or len({*self.poolings}) != len(self.poolings):
-            raise ContractError(f"features need one response, layer, unit and different poolings at least, not {self}")
-        if self.dtype not in get_args(NumberFormat):
-            raise ContractError(f"feature dtype {self.dtype!r} is not one of {', '.join(get_args(NumberFormat))}")
-        if list(self.layers) != sorted({*self.layers}) or self.layers[0] < 0:
-            raise ContractError(f"layers must be 0 or more and strictly ascending, not {list(self.layers)}")
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape of the states: responses, layers, poolings, hidden."""
+        return self.responses, len(self.layers), len(self.poolings), self.hidden
 
 
 class FeatureReader:
     """Reads rows of a store, which `open_features` opens; `len()` gives the number of rows.
 
     Attributes:
-        path: Path of the store.
         layers, poolings, hidden, dtype, attributes: Those of the store's `Layout`.
         itemsize: Number of bytes per stored number.
         response_id: int64 (rows,), id of each row's response.
@@ -158,7 +180,7 @@ class FeatureReader:
         for start in range(0, len(rows), _ROWS_PER_CHECK):
             missing = ~finite(taken[start : start + _ROWS_PER_CHECK], self.dtype).all(axis=1)
             if missing.any():
-                row = rows[start + int(np.flatnonzero(missing)[0])]
+                row = rows[start + int(missing.argmax())]
                 raise ContractError(
                     f"{self.path}: features of row {row} (response_id {self.response_id[row]}) are unwritten, lost or "
                     f"not finite; {remedy(self.path)}"
@@ -180,7 +202,7 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
         ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.
     """
     path = Path(path)
-    group, layout = open_store(path, "r")
+    group, layout = _open_store(path, "r")
     with _readable(path):
         reader = FeatureReader(path, group, layout)
     unwritten = np.flatnonzero(reader.length < 1)
@@ -192,15 +214,8 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
     return reader
 
 
-def open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layout]":
-    """Open a store, check it, and return its Zarr group and its layout.
-
-    Args:
-        mode: "r" to read rows, "r+" to write rows too.
-
-    Raises:
-        ContractError: if the store is missing, damaged or no feature store.
-    """
+def _open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layout]":
+    """Open a store to read rows ("r") or to write rows too ("r+"), check it, and return its group and its layout."""
     import zarr
 
     if not path.exists():
@@ -219,12 +234,9 @@ def open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layou
             features.attrs["number_format"],
             attributes,
         )
-        expected = (layout.responses, len(layout.layers), len(layout.poolings), layout.hidden)
-        if features.shape != expected:
-            raise ValueError(f"features have shape {features.shape}, but their labels need {expected}")
-        for name in ("length", "response_id", "question_id"):
-            if group[name].shape != expected[:1]:
-                raise ValueError(f"{name} has shape {group[name].shape}, but there are {layout.responses} responses")
+        shapes = {name: group[name].shape for name in ("length", "response_id", "question_id")}
+        if features.shape != layout.shape or {*shapes.values()} != {layout.shape[:1]}:
+            raise ValueError(f"features of shape {features.shape} do not fit their labels, {layout.shape} and {shapes}")
     return group, layout
 
 
@@ -235,3 +247,132 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise ContractError(unreadable(path, "feature store", error)) from None
+
+
+class FeatureWriter:
+    """Writes rows of a store, which `create_features` creates or reopens."""
+
+    def __init__(self, path: Path, group: "zarr.Group", layout: Layout):
+        self.path = path
+        self.layout = layout
+        self._group = group
+
+    def write(self, start: int, rows: "pd.DataFrame | Mapping[str, Sequence]", features: np.ndarray) -> None:
+        """Write the n rows from `start` on; rows that were written before are replaced.
+
+        Args:
+            start: First row, a multiple of `rows_per_chunk`.
+            rows: Columns response_id and length (number of pooled tokens, at least 1), int64 (n,), and question_id.
+                Response ids count from 0 in every run and every prompt row has length 1, so only question ids reveal
+                features of another schedule.
+            features: float32 (n, layers, poolings, hidden), finite.
+
+        Raises:
+            ContractError: if a shape is wrong, the rows do not fill whole chunks, or a row holds a value that is not
+                finite in the store's number format; the error names the row.
+        """
+        layout, stop = self.layout, start + len(features)
+        response_id, length = np.asarray(rows["response_id"]), np.asarray(rows["length"])
+        question_id = np.array(list(rows["question_id"]), dtype=_TEXT)
+        features = np.asarray(features, dtype=np.float32)
+        whole = stop == layout.responses or (stop < layout.responses and not stop % layout.rows_per_chunk)
+        fits = {len(features)} == {len(response_id), len(question_id), len(length)}
+        if not fits or features.shape[1:] != layout.shape[1:] or start % layout.rows_per_chunk or not whole:
+            raise ContractError(
+                f"{self.path}: rows {start} to {stop} with {len(length)} lengths and states of shape "
+                f"{features.shape[1:]} are not whole chunks of {layout.rows_per_chunk} rows in a store of shape "
+                f"{layout.shape}"
+            )
+        stored = encoded(features, layout.dtype)
+        unfit = ~(np.isfinite(features) & finite(stored, layout.dtype)).reshape(len(features), -1).all(axis=1)
+        for bad, what in ((length < 1, "a length below 1"), (unfit, f"a feature that is not finite in {layout.dtype}")):
+            if bad.any():
+                first = int(bad.argmax())
+                raise ContractError(
+                    f"{self.path}: row {start + first} (response_id {response_id[first]}) has {what}; "
+                    f"this write has {bad.sum()} such row(s)"
+                )
+        # A positive length marks a complete row; it is cleared first and set last, so a killed write leaves length 0.
+        self._group["length"][start:stop] = 0
+        self._group["features"][start:stop] = stored
+        self._group["response_id"][start:stop] = response_id
+        self._group["question_id"][start:stop] = question_id
+        self._group["length"][start:stop] = length
+
+
+def create_features(
+    path: str | Path,
+    *,
+    responses: int,
+    layers: Sequence[int],
+    hidden: int,
+    rows_per_chunk: int,
+    dtype: NumberFormat = "bfloat16",
+    poolings: Sequence[str] = ("last", "mean"),
+    attributes: Mapping[str, str] = {},
+    resume: bool = False,
+) -> FeatureWriter:
+    """Create a store of `responses` unwritten rows, or reopen an existing one.
+
+    Args:
+        path: Folder of the store, usually named *.zarr.
+        responses, layers, poolings, hidden, dtype, attributes: See `Layout`.
+        rows_per_chunk: Number of rows per write, such as the responses of a rollout step.
+        resume: If true, a store that exists already is reopened, and its rows are kept.
+
+    Raises:
+        ContractError: if the store exists and `resume` is false, or if the existing store has another layout.
+    """
+    path = Path(path)
+    layout = Layout(responses, tuple(layers), tuple(poolings), hidden, rows_per_chunk, dtype, dict(attributes))
+    if path.exists():
+        if not resume:
+            raise ContractError(f"{path}: exists already; give another path, or resume the run that was writing it")
+        group, found = _open_store(path, "r+")
+        theirs, ours = asdict(found), asdict(layout)
+        different = [f"{key} {theirs[key]!r}, now {ours[key]!r}" for key in ours if theirs[key] != ours[key]]
+        if different:
+            raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; {remedy(path)}")
+        for left in path.rglob("*.partial"):  # zarr writes chunks under such a name, which a killed run leaves
+            left.unlink()
+        return FeatureWriter(path, group, layout)
+    with atomic_path(path) as partial:
+        _create(partial, layout)
+    return FeatureWriter(path, _open_store(path, "r+")[0], layout)
+
+
+def _create(path: Path, layout: Layout) -> None:
+    import zarr
+    from zarr.codecs import Crc32cCodec
+
+    group = zarr.create_group(
+        path, zarr_format=3, attributes={**layout.attributes, "coordinates": "response_id question_id"}
+    )
+    chunk = min(layout.rows_per_chunk, layout.responses)
+    group.create_array(
+        "features",
+        shape=layout.shape,
+        chunks=(chunk, 1, 1, layout.hidden),
+        dtype=_MISSING[layout.dtype].dtype,
+        fill_value=_MISSING[layout.dtype],
+        compressors=[Crc32cCodec()],
+        dimension_names=("response", "layer", "pooling", "hidden"),
+        attributes={"number_format": layout.dtype, "rows_per_chunk": layout.rows_per_chunk},
+    )
+    for name, dtype, unwritten in (("response_id", "int64", 0), ("question_id", str, ""), ("length", "int64", 0)):
+        group.create_array(
+            name,
+            shape=(layout.responses,),
+            chunks=(chunk,),
+            dtype=dtype,
+            fill_value=unwritten,
+            compressors=[Crc32cCodec()],
+            dimension_names=("response",),
+        )
+    group.create_array("layer", data=np.array(layout.layers, dtype=np.int64), dimension_names=("layer",))
+    pooling = group.create_array("pooling", shape=(len(layout.poolings),), dtype=str, dimension_names=("pooling",))
+    pooling[:] = np.array(layout.poolings, dtype=_TEXT)
+    with warnings.catch_warnings():
+        # xarray looks for consolidated metadata, an extension about which Zarr 3 warns.
+        warnings.simplefilter("ignore", UserWarning)
+        zarr.consolidate_metadata(path)

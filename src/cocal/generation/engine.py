@@ -1,11 +1,16 @@
-"""The interface of all generation engines."""
+"""The interface of all generation engines, and the opening of the one that a configuration names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from cocal.config.engine import EngineSettings
+from cocal.models.loading import Policy
 from cocal.models.text import Tokens
 
 if TYPE_CHECKING:
@@ -36,14 +41,8 @@ class Sampling:
     @classmethod
     def of(cls, settings: "GenerationSettings | PostCalSettings", max_tokens: int, samples: int = 1) -> "Sampling":
         """Take the sampling parameters from the settings."""
-        return cls(
-            temperature=settings.temperature,
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            presence_penalty=settings.presence_penalty,
-            max_tokens=max_tokens,
-            samples=samples,
-        )
+        kept = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "presence_penalty")}
+        return cls(**kept, max_tokens=max_tokens, samples=samples)
 
 
 @dataclass(frozen=True)
@@ -80,3 +79,20 @@ class Engine(Protocol):
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
         """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt."""
         ...
+
+
+@contextmanager
+def open_engine(settings: EngineSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator[Engine]:
+    """Open an engine with a checkpoint; its memory is freed when the context ends.
+
+    Args:
+        policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
+
+    Raises:
+        ContractError: if the checkpoint is not complete.
+        ConfigError: if the engine cannot start with these settings.
+        EngineError: if the engine's process does not start.
+    """
+    module, _, function = settings.opens.partition(":")
+    with getattr(import_module(module), function)(settings, checkpoint, policy) as engine:
+        yield engine

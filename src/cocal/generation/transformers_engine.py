@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
 from cocal.config.engine import TransformersSettings
 from cocal.generation.engine import Completion, Sampling
-from cocal.models.batches import batches_of_rows, batches_of_tokens
 from cocal.models.loading import Policy, load_policy
-from cocal.models.text import Tokens
+from cocal.models.text import Tokens, batches_of_rows, batches_of_tokens
 from cocal.runtime.progress import through
 
 _SCORING_TOKENS = 16384
@@ -25,11 +25,6 @@ class SeededSampler:
     Every row has its own stream of uniform numbers, one per position, and each token is found by inverting the
     cumulative distribution in float64. The sampling of transformers draws a whole batch from one global noise stream
     and has no presence penalty.
-
-    Args:
-        sampling: Sampling parameters.
-        seeds: One seed for each row.
-        device: Device of the logits.
     """
 
     def __init__(self, sampling: Sampling, seeds: Sequence[int], device: torch.device):
@@ -87,9 +82,6 @@ class TransformersEngine:
 
     Args:
         model: Decoder without dropout.
-        ends: Token ids that end a response.
-        pad: Padding token id.
-        batch_size: Number of responses decoded together.
     """
 
     def __init__(self, model: PreTrainedModel, *, ends: Collection[int], pad: int, batch_size: int):
@@ -126,8 +118,7 @@ class TransformersEngine:
     def _decode(self, prompts: Sequence[tuple[int, ...]], seeds: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Decode one response for each row, all rows together."""
         distinct = list(dict.fromkeys(prompts))
-        ids, mask = self._left_padded(distinct)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        ids, mask, positions = self._left_padded(distinct)
         cache = DynamicCache(config=self._model.config)
         logits = self._next_logits(ids, mask, positions, cache)
         place = {prompt: k for k, prompt in enumerate(distinct)}
@@ -165,8 +156,7 @@ class TransformersEngine:
         """See `cocal.generation.engine.Engine.next_token_logprobs`."""
         found = np.empty((len(prompts), len(tokens)))
         for batch in batches_of_tokens([len(p) for p in prompts], _SCORING_TOKENS):
-            ids, mask = self._left_padded([prompts[k] for k in batch])
-            logits = self._next_logits(ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0))
+            logits = self._next_logits(*self._left_padded([prompts[k] for k in batch]))
             found[batch] = logits.double().log_softmax(dim=1)[:, list(tokens)].cpu().numpy()
         return found
 
@@ -184,11 +174,12 @@ class TransformersEngine:
         )
         return output.logits[:, -1]
 
-    def _left_padded(self, prompts: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor]:
-        longest = max(map(len, prompts))
-        ids = torch.full((len(prompts), longest), self._pad)
-        mask = torch.zeros_like(ids)
-        for k, prompt in enumerate(prompts):
-            ids[k, longest - len(prompt) :] = torch.as_tensor(prompt)
-            mask[k, longest - len(prompt) :] = 1
-        return ids.to(self._model.device), mask.to(self._model.device)
+    def _left_padded(self, prompts: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Ids, mask and positions of prompts, each (prompts, longest)."""
+        left = {"batch_first": True, "padding_side": "left"}
+        ids = pad_sequence(
+            [torch.as_tensor(prompt, dtype=torch.long) for prompt in prompts], **left, padding_value=self._pad
+        )
+        mask = pad_sequence([torch.ones(len(prompt), dtype=torch.long) for prompt in prompts], **left)
+        ids, mask = ids.to(self._model.device), mask.to(self._model.device)
+        return ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0)

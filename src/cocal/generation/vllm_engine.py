@@ -18,7 +18,7 @@ import numpy as np
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, EngineError
 from cocal.generation.engine import Completion, Sampling
-from cocal.models.loading import Policy, require_complete, stored_end_tokens
+from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
 from cocal.runtime.progress import INTERVAL, progress_line
@@ -45,7 +45,7 @@ def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = 
     """
     require_complete(checkpoint)
     with _failures("starting"), _within(settings.start_timeout):
-        engine = VllmEngine(_load(settings, checkpoint), stored_end_tokens(checkpoint))
+        engine = VllmEngine(_load(settings, checkpoint), read_vocabulary(checkpoint).ends)
     try:
         yield engine
     finally:
@@ -61,7 +61,6 @@ class VllmEngine:
 
     Args:
         llm: vLLM's `LLM` with the checkpoint.
-        ends: Token ids that end a response.
     """
 
     def __init__(self, llm: Any, ends: Iterable[int]):

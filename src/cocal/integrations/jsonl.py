@@ -29,11 +29,7 @@ def files(folder: Path) -> dict[int, Path]:
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a file.
-
-    Args:
-        path: File to read.
-        reward_key: Name of the reward's field.
+    """The samples of a file whose reward has this name.
 
     Raises:
         ContractError: if a line is invalid; the message names file, line and field.

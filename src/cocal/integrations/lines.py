@@ -1,20 +1,4 @@
-"""Responses as JSON lines in the words of any project: its fields are found by their usual names, or by a mapping.
-
-| meaning | names, the first one that a file has | |
-|---|---|---|
-| `messages` | `messages` | chat that was answered: a list of `role` and `content` |
-| `prompt` | `prompt`, `question`, `problem` | message of a user, or a chat; a text with chat markers stays as it is |
-| `input` | `input` | the same; in verl's lines the whole prompt, whose chat markers may have been left out |
-| `prompt_ids` | `prompt_ids`, `prompt_token_ids`, `prompt_tokens` | token ids of the prompt |
-| `response` | `response`, `output`, `completion` | text (or messages) of the response |
-| `response_ids` | `response_ids`, `..._token_ids`, `..._tokens`, or so with `completion` | token ids of it |
-| `correct` | `correct`, `is_correct`, `acc` | whether it is correct: a flag, 1 or 0, or a word (`sample.LABELS`) |
-| `reward` | `reward`, `score` | the verifier's reward, where `correct` is missing; a number, or such a word |
-| `step` | `step`, `rollout_step` | rollout step |
-| `group` | `group`, `group_id`, `group_index`, `prompt_idx` | equal for the responses to one question of the step |
-| `question_id` | `question_id` | id of the question |
-| `truncated` | `truncated`, `is_truncated` | whether the response was cut at the length limit |
-| `finish_reason` | `finish_reason` | the same, in the words of engines (`sample.COMPLETE`, `CUT`) |
+"""Responses as JSON lines in the words of any project, whose fields are found by usual names (`FIELDS`) or a mapping.
 
 A response that ended for any other reason, such as `abort` or `content_filter`, is scored as one that was cut, and is
 no response to learn from.
@@ -36,24 +20,33 @@ from cocal.integrations.sample import Sample
 from cocal.store.rows import listed
 
 FIELDS: dict[str, tuple[str, ...]] = {
+    # the chat that was answered: a list of `role` and `content`
     "messages": ("messages",),
+    # the message of a user, or a chat; a text with chat markers stays as it is
     "prompt": ("prompt", "question", "problem"),
+    # the same; in verl's lines the whole prompt, whose chat markers may have been left out
     "input": ("input",),
     "prompt_ids": ("prompt_ids", "prompt_token_ids", "prompt_tokens"),
+    # text, or messages
     "response": ("response", "output", "completion"),
     "response_ids": (
         *("response_ids", "response_token_ids", "response_tokens"),
         *("completion_ids", "completion_token_ids", "completion_tokens"),
     ),
+    # a flag, 1 or 0, or a word (`sample.LABELS`)
     "correct": ("correct", "is_correct", "acc"),
+    # the verifier's reward, where `correct` is missing: a number, or such a word
     "reward": ("reward", "score"),
     "step": ("step", "rollout_step"),
+    # equal for the responses to one question of the step
     "group": ("group", "group_id", "group_index", "prompt_idx"),
     "question_id": ("question_id",),
+    # whether the response was cut at the length limit
     "truncated": ("truncated", "is_truncated"),
+    # the same, in the words of engines (`sample.COMPLETE`, `sample.CUT`)
     "finish_reason": ("finish_reason",),
 }
-"""Meanings, and the names that a field of this meaning may have."""
+"""Meanings, and the names that a field of this meaning may have; the first one that a file has is read."""
 NEEDED = {
     "prompt": ("prompt", "messages", "input", "prompt_ids"),
     "response": ("response", "response_ids"),
@@ -142,7 +135,9 @@ class Fields:
         names = {
             meaning: name
             for meaning, name in self.taken.items()
-            if meaning in meanings and not _is_blank(meaning, entry.get(name))
+            if meaning in meanings
+            and (value := entry.get(name)) is not None
+            and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
         }
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
@@ -178,12 +173,9 @@ class Fields:
 def samples(
     rows: Iterable[tuple[str, Mapping[str, Any]]], mapping: Mapping[str, str], notes: Counter
 ) -> Iterator[Sample]:
-    """The responses to learn from in a file.
+    """The responses to learn from in rows, each with its place for error messages.
 
-    Args:
-        rows: Place, for error messages, and content of each row.
-        mapping: Names of fields by their meaning, where a user gave them.
-        notes: Sentences about what was read for what, which are added to.
+    Sentences about what was read for what are added to the notes; see `Fields.of` about the mapping.
 
     Raises:
         ConfigError: if the mapping has an unknown meaning.
@@ -195,7 +187,3 @@ def samples(
             fields = Fields.of(entry, mapping, where)
             notes[f"fields: {fields}"] += 1
         yield fields.sample(entry, where)
-
-
-def _is_blank(meaning: str, value: Any) -> bool:
-    return value is None or (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())

@@ -20,7 +20,6 @@ from cocal.integrations.sample import Name, Number, Sample
 from cocal.store.rows import entries, listed, numbered, reading
 
 _FILE = "traces.jsonl"
-_SUBSETS = ("all", "effective")
 _STEP = r"step_(\d+)"
 _CUT = {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"}
 """Conditions by which verifiers stops a trace that has not ended by itself."""
@@ -35,7 +34,7 @@ def files(folder: Path) -> dict[int, Path]:
     """File of each training step; steps that were only evaluated are left out."""
     found = {}
     for step, path in numbered(folder, _STEP, f"step_1/train/all/{_FILE}").items():
-        of_step = [file for subset in _SUBSETS if (file := path / "train" / subset / _FILE).exists()]
+        of_step = [file for subset in ("all", "effective") if (file := path / "train" / subset / _FILE).exists()]
         if of_step:
             found[step] = of_step[0]
     return found

@@ -168,20 +168,10 @@ def _finish_reason(value: Any) -> str | None:
 
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
-LogProbabilities = Annotated[np.ndarray, PlainValidator(_log_probabilities)]
-"""Raw log-probabilities, float32 (n,); what is above 0 by rounding becomes 0."""
 Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_said)]
 """A text that can be encoded, or a chat: at least one message, each with `role` and `content`."""
-Text = Annotated[str, PlainValidator(lambda value: _joined(_said(value)))]
-"""A text that can be encoded; of a chat, the texts of its messages."""
 Number = Annotated[float, PlainValidator(_number)]
 """A finite number."""
-Label = Annotated[float, PlainValidator(_label)]
-"""1 for true and 0 for false, also in words (`LABELS`)."""
-Reward = Annotated[float, PlainValidator(_reward)]
-"""A finite number, also as a text, or a label in words (`LABELS`)."""
-Flag = Annotated[bool, PlainValidator(_flag)]
-"""true or false, also as 1 or 0 or as these words."""
 Name = Annotated[int | str, PlainValidator(_name)]
 """A number or a text that tells one thing from others."""
 
@@ -199,9 +189,9 @@ class Sample(BaseModel):
         response: Text of the response; of a chat, the texts of its messages.
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
             text.
-        logprobs: Raw log-probabilities, float32 (length,), or None.
-        correct: 1 or 0 by the dump's verifier, or None.
-        reward: Reward from the dump's verifier, or None.
+        logprobs: Raw log-probabilities, float32 (length,), or None; what is above 0 by rounding becomes 0.
+        correct: 1 or 0 by the dump's verifier, also from a word (`LABELS`), or None.
+        reward: Reward from the dump's verifier: a finite number, also from a text or a word (`LABELS`), or None.
         step: Rollout step, where the dump says it for every response.
         finish_reason: How the engine says that the response ended, in small letters.
         truncated: Whether the response was cut at the length limit; by default as the finish reason says, and None
@@ -220,14 +210,14 @@ class Sample(BaseModel):
     prompt: Said | None = None
     prompt_ids: TokenIds | None = None
     question_id: Annotated[str, PlainValidator(lambda value: str(_name(value)))] | None = None
-    response: Text | None = None
+    response: Annotated[str, PlainValidator(lambda value: _joined(_said(value)))] | None = None
     response_ids: TokenIds | None = None
-    logprobs: LogProbabilities | None = None
-    correct: Label | None = None
-    reward: Reward | None = None
+    logprobs: Annotated[np.ndarray, PlainValidator(_log_probabilities)] | None = None
+    correct: Annotated[float, PlainValidator(_label)] | None = None
+    reward: Annotated[float, PlainValidator(_reward)] | None = None
     step: Annotated[int, PlainValidator(_step)] | None = None
     finish_reason: Annotated[str | None, PlainValidator(_finish_reason)] | None = None
-    truncated: Flag | None = Field(None, validate_default=True)
+    truncated: Annotated[bool, PlainValidator(_flag)] | None = Field(None, validate_default=True)
     left_out: str | None = Field(None, validate_default=True)
     raw: bool = False
     confidence: Annotated[float, PlainValidator(_confidence)] | None = None

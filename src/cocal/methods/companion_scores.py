@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.batches import Batches, loader
+from cocal.companion.batches import Batches
 from cocal.companion.companions import Companions, load_companions
 from cocal.companion.spec import ORDERS
 from cocal.config.method import Experience, Method
@@ -141,14 +141,7 @@ def score_rows(companions: Sequence[Companions], reader: FeatureReader, rows: np
         by_states.setdefault((one.spec.layer, one.spec.poolings), []).append(place)
     for (layer, poolings), places in by_states.items():
         here = {place: companions[place].to(device) for place in places}
-        batches = Batches(
-            loader(reader, layer, poolings),
-            rows,
-            _ROWS,
-            per_slice=reader.rows_per_read(len(poolings)),
-            device=device,
-        )
-        for span, states in batches.of(len(rows)):
+        for span, states in Batches(reader, layer, poolings, rows, _ROWS, device=device).of(len(rows)):
             for place, one in here.items():
                 scores[place][:, span] = one.predict(states)
     return scores

@@ -1,7 +1,7 @@
 """P(True): the policy's own judgement of its fixed response (appendix B.1).
 
 It is the probability that the next token is "True", given that it is "True" or "False", and is measured when responses
-are sampled (`cocal.generation.p_true`).
+are sampled (`cocal.generation.responses`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,23 @@ from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
 from cocal.methods.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, function, read_responses
 from cocal.runtime.progress import Progress
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 logger = logging.getLogger(__name__)
+
+
+class Checkpoint(NamedTuple):
+    """The policy whose responses are scored.
+
+    Attributes:
+        backbone: Name of the backbone.
+        algorithm: Algorithm that trained the policy; "base" if it was not trained.
+        step: Rollout step of the checkpoint.
+    """
+
+    backbone: str
+    algorithm: str
+    step: int
 
 
 def predict(
@@ -22,10 +37,7 @@ def predict(
     sets: EvaluationSets,
     folders: Mapping[str, Path],
     inputs: Inputs,
-    *,
-    backbone: str,
-    algorithm: str,
-    step: int,
+    checkpoint: Checkpoint,
 ) -> pd.DataFrame:
     """Compute the predictions of methods on one checkpoint (`cocal.store.contracts.PREDICTIONS`).
 
@@ -37,32 +49,27 @@ def predict(
         sets: Evaluated question sets.
         folders: Folder of the checkpoint's responses ({dataset}.parquet) for each prompt format.
         inputs: Everything else that the methods need.
-        backbone: Name of the backbone.
-        algorithm: Algorithm that trained the policy; "base" if it was not trained.
-        step: Rollout step of the checkpoint.
+        checkpoint: The policy.
 
     Raises:
         ConfigError: if a method is evaluated on another policy, or something that it needs is not given.
         ContractError: if a file breaks its contract.
     """
-    methods = _check_needs(names, algorithm, folders, inputs)
-    estimated = _estimated(methods, sets, folders, inputs, step)
-    table = predictions_of(estimated, backbone=backbone, algorithm=algorithm, step=step)
+    methods = _check_needs(names, checkpoint.algorithm, folders, inputs)
+    table = predictions_of(_estimated(methods, sets, folders, inputs, checkpoint.step), checkpoint)
     check_shared_responses(table)
     return table
 
 
 def predictions_of(
-    estimated: Iterable[tuple[Responses, Estimator, np.ndarray]], *, backbone: str, algorithm: str, step: int
+    estimated: Iterable[tuple[Responses, Estimator, np.ndarray]], checkpoint: Checkpoint
 ) -> pd.DataFrame:
     """Put confidences on one checkpoint together as a table in the contract PREDICTIONS.
 
     Args:
         estimated: Responses, what estimated their confidences, and float64 (n,), a confidence for each evaluated
             response, NaN if there is no valid one.
-        backbone: Name of the backbone.
-        algorithm: Algorithm that trained the policy; "base" if it was not trained.
-        step: Rollout step of the checkpoint.
+        checkpoint: The policy.
     """
     parts = []
     for responses, estimator, confidence in estimated:
@@ -80,7 +87,7 @@ def predictions_of(
         method = METHODS.get(estimator.method)
         mass = responses.evaluated["p_true_mass"] if method and "p_true_mass" in method.columns else np.nan
         parts.append(labels.assign(**estimator._asdict(), confidence=confidence, valid=valid, p_true_mass=mass))
-    return pd.concat(parts, ignore_index=True).assign(backbone=backbone, algorithm=algorithm, step=step)
+    return pd.concat(parts, ignore_index=True).assign(**checkpoint._asdict())
 
 
 def on_fixed_responses(predictions: pd.DataFrame) -> pd.DataFrame:

@@ -94,17 +94,11 @@ class Score(Protocol):
     """Type of the function that `cocal.config.method.Rival.score` names; it scores rollouts and responses alike."""
 
     def __call__(self, table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
-        """Score responses.
+        """Score responses, float64 (n,) in [0, 1], NaN where there is no score.
 
-        Args:
-            table: Columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of logprobs, and
-                the column pool: the group of rollouts, or the pool of responses to a question.
-            settings: Settings of the estimators.
-
-        Returns:
-            float64 (n,) in [0, 1], NaN where there is no score.
+        The table has the columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of
+        logprobs, and the column pool: the group of rollouts, or the pool of responses to a question.
         """
-        ...
 
 
 class Estimate(Protocol):
@@ -127,7 +121,6 @@ class Estimate(Protocol):
         Raises:
             ContractError: if a file lacks what the methods need.
         """
-        ...
 
 
 def function(name: str) -> Any:

@@ -1,4 +1,7 @@
-"""SelfConsis: the share of sampled responses that agree with the evaluated one (appendix B.1)."""
+"""SelfConsis: the share of sampled responses that agree with the evaluated one (appendix B.1).
+
+Its rivals of tables/recalibrated are the same share without the evaluated response, and semantic entropy.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ METHOD = Method(
     needs_pool=True,
     rivals=(
         Rival(name="self-consistency-loo", position=40, score=f"{__name__}:score"),
-        Rival(name="semantic-entropy", position=50, score="cocal.methods.semantic_entropy:score"),
+        Rival(name="semantic-entropy", position=50, score=f"{__name__}:semantic_entropy"),
     ),
     colour="#e1c706",
     marker="v",
@@ -96,6 +99,33 @@ def score(table: pd.DataFrame, settings: EstimatorSettings, *, itself: bool = Fa
     shares = self_consistency(table["answer_class"], table["pool"].tolist(), itself=itself)
     unanswered = table["answer_class"].to_numpy() < 0
     return np.where(unanswered, 0.0, shares) if settings.missing_answer == "zero" else shares
+
+
+def semantic_entropy(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+    """Compute 1 - H / log(n) of each response's pool, where H is the entropy of its classes and n its size.
+
+    H is the discrete semantic entropy of Farquhar et al., "Detecting hallucinations in large language models using
+    semantic entropy" (Nature 630, 2024), after Kuhn et al., "Semantic uncertainty" (ICLR 2023): the entropy of the
+    shares of a question's sampled answers that fall into each class of equivalent answers. All responses of a pool have
+    the same value: 1 if all answers are equivalent, 0 if no two are. A response without an answer (class -1) counts as
+    a class of its own, since it agrees with none.
+
+    Returns:
+        float64 (n,) in [0, 1]; NaN for a pool of one response.
+    """
+    import numpy as np
+    import pandas as pd
+
+    labels = table["answer_class"].to_numpy(dtype=np.int64)
+    own_class = np.where(labels < 0, -1 - np.arange(len(labels)), labels)
+    classes = pd.DataFrame({"pool": table["pool"].to_numpy(), "answer_class": own_class})
+    sizes = classes.groupby("pool", sort=False)["pool"].transform("size").to_numpy(dtype=np.float64)
+    shares = classes.groupby(["pool", "answer_class"], sort=False)["pool"].transform("size").to_numpy() / sizes
+    # every response of a class adds its part of -p log p, so that the sum over responses is the sum over classes
+    classes["part"] = -np.log(shares) / sizes
+    entropy = classes.groupby("pool", sort=False)["part"].transform("sum").to_numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 of a pool of one
+        return (1 - entropy / np.log(sizes)).clip(0.0, 1.0)
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:

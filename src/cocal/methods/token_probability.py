@@ -27,7 +27,7 @@ METHOD = Method(
     rivals=(
         Rival(name="token-probability", position=10, score=f"{__name__}:score"),
         Rival(name="least-token-probability", position=20, score=f"{__name__}:least_score"),
-        Rival(name="length", position=30, score="cocal.methods.length:score", ranks_only=True),
+        Rival(name="length", position=30, score=f"{__name__}:length_score", ranks_only=True),
     ),
     colour="#74297c",
     marker="P",
@@ -47,6 +47,14 @@ def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
 def least_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
     """Return the column least_token_probability (see `least_token_probability`), float64 (n,) in [0, 1]."""
     return table["least_token_probability"].to_numpy(dtype="float64")
+
+
+def length_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+    """Compute 1 / length, float64 (n,) in (0, 1], which ranks responses by their length and means nothing else.
+
+    The length counts the tokens of a response, with the generated end-of-sequence token.
+    """
+    return 1 / table["length"].to_numpy(dtype="float64")
 
 
 def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,14 +1,16 @@
-"""Reads cells of a metric cube, and tells which policy produces a method's responses."""
+"""Cells of a metric cube, the policy that produces a method's responses, and the quality of those responses."""
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
+from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.quality import RATES
+from cocal.metrics.scores import SCORES
 
 
 def policy_cell(method: str, step: int) -> tuple[str, int]:
@@ -30,7 +32,7 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
 
     Returns:
         One row for each metric, with the columns metric, value, lower, upper, n, those of
-        `cocal.metrics.quality.RATES`, and seed_sd.
+        `cocal.metrics.cells.RATES`, and seed_sd.
 
     Raises:
         ContractError: if the cube has other dimensions, or lacks the cell or a metric.
@@ -72,13 +74,61 @@ def read_cells(
     """Read metrics of several cells and stack the rows of `read_cell`.
 
     Args:
-        cube: Metric cube (`cocal.metrics.cube`).
+        cube: Metric cube.
         cells: Cells by key, in the order of the rows.
         names: Names of the first columns, which hold the parts of the keys.
-        metrics: Names of the metrics; by default those of the paper.
-
-    Raises:
-        ContractError: if the cube lacks a cell or a metric.
+        metrics: Names of the metrics.
     """
     read = {key: read_cell(cube, cell, metrics) for key, cell in cells.items()}
     return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)
+
+
+RATES = (
+    "valid_rate",
+    "answered_rate",
+    "decided_rate",
+    "truncation_rate",
+    "p_true_mass",
+    "exact_match_accuracy",
+)
+"""Quality rates of a cell's responses: the shares with a valid confidence, with an answer, with a verdict and of
+truncated responses, the mean probability of "True" or "False" in P(True), and the accuracy by exact match instead of
+the judge. A rate that does not apply is NaN."""
+
+_CORRECTNESS, _CONFIDENCE = ("answered_rate", "decided_rate"), ("valid_rate", "p_true_mass")
+RESTS_ON: dict[str, tuple[str, ...]] = {
+    "accuracy": _CORRECTNESS,
+    "mean_confidence": _CONFIDENCE,
+    **dict.fromkeys(("ece", "auroc", *SCORES), (*_CONFIDENCE, *_CORRECTNESS)),
+}
+"""The rates that each metric depends on: correctness needs answers and verdicts, confidence needs valid confidences."""
+
+
+def rates_of(rows: pd.DataFrame) -> dict[str, float]:
+    """Compute the `RATES` of rows of a predictions table (`cocal.store.contracts.PREDICTIONS`)."""
+    exact = rows["exact_match"].to_numpy(dtype=np.float64, na_value=np.nan)
+    known = exact[~np.isnan(exact)]
+    shares = (rows["confidence"].notna(), *(rows[name] for name in ("answered", "decided", "truncated", "p_true_mass")))
+    means = [float(values.mean()) for values in shares]
+    return dict(zip(RATES, [*means, float(known.mean()) if known.size else float("nan")], strict=True))
+
+
+def degenerate(mean_confidence: tuple[float, float], auroc: tuple[float, float]) -> bool:
+    """True if a confidence tells no response from another: it is constant, or the interval of its AUROC holds one half.
+
+    Args:
+        mean_confidence: The interval of its mean over resamples of the questions, which has no width where the
+            confidence is constant; NaN without resamples.
+        auroc: The interval of its AUROC over the same resamples.
+    """
+    return mean_confidence[1] - mean_confidence[0] < _TOLERANCE or auroc[0] <= 0.5 <= auroc[1]
+
+
+_TOLERANCE = 1e-9
+"""Tolerance of the comparison, since the mean of equal shares over seeds may round to either side of them."""
+
+
+def shortfalls(rates: Mapping[str, float], floors: QualitySettings) -> dict[str, float]:
+    """Return the rates that lie below their floors; NaN and missing rates are never below."""
+    known = floors.model_dump()
+    return {name: rates[name] for name, floor in known.items() if name in rates and rates[name] < floor - _TOLERANCE}

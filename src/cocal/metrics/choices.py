@@ -1,8 +1,28 @@
-"""Rules that choose one of several responses to a question, or the questions that are kept: best-of-n, voting, routing.
+"""Decisions that rest on confidences: which response is chosen, which questions are kept, when to abstain.
 
 All ties go to the earlier response. Every rule that chooses a response takes the question of each response, numbered
 from 0 to q - 1, and returns the row of the response that each question gets, int64 (q,). A response without a valid
 confidence has the confidence NaN: it is taken only where there is no other, and has no weight in a vote.
+
+Abstention keeps the error rate bounded by a threshold of the confidence that labelled questions certify. The method is
+Learn then Test (Angelopoulos, Bates, Candès, Jordan and Lei, 2021, arXiv:2110.01052) with the exact binomial p-value
+and with fixed sequence testing from several starts, in its fallback form (Wiens, 2003, Pharmaceutical Statistics 2,
+211-215).
+
+The null hypothesis of a candidate threshold t is that answering from t on is too risky: of new questions whose
+confidence is at least t, a share of more than `max_risk` would be answered wrongly. Given how many of the calibration
+questions reach t, the number of wrong ones among them is binomial, whatever the distribution of the confidences and
+however badly they are calibrated; its lower tail at `max_risk` is the p-value. Candidates are tested from the highest
+to the lowest. Each of a few starts brings an equal part of `delta`, and a rejected candidate hands its level on to the
+next one, so that the chance to reject any true null hypothesis is at most `delta`. A single start would often fail,
+because the few most confident questions say too little.
+
+Guarantee: with a probability of at least 1 - `delta` over the calibration questions, a new question that is answered
+is answered wrongly with a probability of at most `max_risk`.
+
+Assumption: calibration and new questions are independent draws from one distribution, with one decided response each,
+which the same rule has chosen; further responses to a question count for nothing. Candidates must not depend on the
+calibration questions: they come from the confidences of the questions to decide, whose labels nobody needs.
 """
 
 from math import fsum
@@ -13,14 +33,7 @@ from cocal.metrics.ordered import Ordered
 
 
 def first(question: np.ndarray) -> np.ndarray:
-    """The first response to each question.
-
-    Args:
-        question: int64 (n,), question of each response; each of 0, ..., q - 1 occurs.
-
-    Returns:
-        int64 (q,), rows.
-    """
+    """The first response to each question; each of 0, ..., q - 1 occurs in `question`, int64 (n,)."""
     return np.unique(question, return_index=True)[1]
 
 
@@ -30,9 +43,6 @@ def best_of_n(question: np.ndarray, confidence: np.ndarray) -> np.ndarray:
     Args:
         question: int64 (n,), question of each response.
         confidence: float64 (n,) in [0, 1], NaN where there is none.
-
-    Returns:
-        int64 (q,), rows.
     """
     descending = np.lexsort((np.arange(len(question)), -_weights(confidence, missing=-1.0), question))
     return descending[first(question[descending])]
@@ -51,9 +61,6 @@ def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | Non
         question: int64 (n,), question of each response.
         classes: int64 (n,), class of each answer within its question; equivalent answers share one; -1 without answer.
         confidence: float64 (n,) in [0, 1], NaN where there is none; by default all are equal.
-
-    Returns:
-        int64 (q,), rows.
     """
     weights = np.ones(len(question)) if confidence is None else _weights(confidence, missing=0.0)
     chosen = first(question)
@@ -92,3 +99,103 @@ def kept_accuracy(confidence: np.ndarray, correct: np.ndarray, sent: float, coun
 
 def _weights(confidence: np.ndarray, missing: float) -> np.ndarray:
     return np.nan_to_num(np.asarray(confidence, dtype=np.float64), nan=missing)
+
+
+CANDIDATES = 20
+"""Largest number of thresholds that are tested; they answer 1/20, 2/20, ..., all of the questions to decide."""
+_START = 4
+"""Every fourth candidate starts a sequence, and so does the last."""
+
+
+def candidates(confidence: np.ndarray) -> np.ndarray:
+    """Thresholds that equal shares of some questions reach.
+
+    Args:
+        confidence: float64 (n,) in [0, 1], confidence of each question's response; NaN where there is none, and the
+            question is never answered.
+
+    Returns:
+        float64 (m,), falling, each one of the confidences; m is below `CANDIDATES` where confidences are few or tie,
+        and 0 without any.
+    """
+    valid = np.sort(confidence[~np.isnan(confidence)])[::-1]
+    places = -(-len(valid) * np.arange(1, CANDIDATES + 1) // CANDIDATES) - 1  # rounded up
+    return np.unique(valid[places])[::-1] if len(valid) else valid
+
+
+def certified(
+    confidence: np.ndarray, correct: np.ndarray, thresholds: np.ndarray, *, max_risk: float, delta: float
+) -> float | None:
+    """The lowest threshold from which on the risk is certified to be at most `max_risk`.
+
+    Args:
+        confidence: float64 (n,), confidence of each calibration question's response; NaN where there is none.
+        correct: bool (n,), whether that response is correct.
+        thresholds: float64 (m,), falling, from `candidates` of other questions.
+        max_risk: Largest share of wrong answers among the answered questions, between 0 and 1.
+        delta: Largest probability that the threshold breaks this bound, between 0 and 1.
+
+    Returns:
+        The threshold; None if none is certified, and every question is to be abstained from.
+    """
+    from scipy.stats import binom
+
+    reached = confidence >= thresholds[:, None]  # NaN reaches none
+    answered, wrong = reached.sum(axis=1), (reached & ~correct).sum(axis=1)
+    p_values = binom.cdf(wrong, answered, max_risk)  # 1 where nothing is answered
+    starts = _starts(len(thresholds))
+    lowest, level = None, 0.0
+    for threshold, p_value, start in zip(thresholds.tolist(), p_values.tolist(), starts.tolist(), strict=True):
+        level += start * delta / starts.sum()
+        if p_value <= level:
+            lowest = threshold
+        else:
+            level = 0.0
+    return lowest
+
+
+def tried(
+    confidence: np.ndarray,
+    correct: np.ndarray,
+    *,
+    max_risk: float,
+    delta: float,
+    splits: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Try what certified thresholds achieve: one random half of the questions certifies, the other is decided.
+
+    Args:
+        confidence: float64 [seeds, q], confidence of each question's response by each of several companions.
+        correct: bool (q,), whether that response is correct.
+        max_risk, delta: See `certified`.
+        splits: Number of random splits.
+        generator: Random generator that draws the splits.
+
+    Returns:
+        float64 [splits, 3]: share of the questions that are answered, share of wrong ones among these (NaN if there
+        are none), and whether a threshold is certified; means over the seeds.
+    """
+    half, found = len(correct) // 2, np.empty((splits, len(confidence), 3))
+    for split in range(splits):
+        order = generator.permutation(len(correct))
+        old, new = order[:half], order[half:]
+        for place, one in enumerate(confidence):
+            threshold = certified(one[old], correct[old], candidates(one[new]), max_risk=max_risk, delta=delta)
+            answered = one[new] >= (np.inf if threshold is None else threshold)
+            risk = (~correct[new][answered]).mean() if answered.any() else np.nan
+            found[split, place] = answered.mean(), risk, threshold is not None
+    some = ~np.isnan(found[:, :, 1])
+    risks = np.where(some, found[:, :, 1], 0).sum(axis=1) / np.where(some.any(axis=1), some.sum(axis=1), np.nan)
+    return np.column_stack([found[:, :, 0].mean(axis=1), risks, found[:, :, 2].mean(axis=1)])
+
+
+def fewest_questions(max_risk: float, delta: float) -> int:
+    """The fewest calibration questions above a start, all answered correctly, from which it is certified alone."""
+    return int(np.ceil(np.log(delta / _starts(CANDIDATES).sum()) / np.log1p(-max_risk)))
+
+
+def _starts(count: int) -> np.ndarray:
+    """Mark the candidates that start a sequence, bool (count,)."""
+    places = np.arange(1, count + 1)
+    return (places % _START == 0) | (places == count)

@@ -17,7 +17,7 @@ from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
-from cocal.metrics.quality import RATES, rates_of
+from cocal.metrics.cells import RATES, rates_of
 from cocal.metrics.scores import LEAST, MOST, Sample, scores
 from cocal.runtime.progress import Progress
 from cocal.store.contracts import PREDICTIONS
@@ -76,15 +76,11 @@ class _Evaluation:
     @classmethod
     def average(cls, parts: Sequence["_Evaluation"]) -> "_Evaluation":
         """The unweighted average over datasets, whose resamples are independent of each other."""
-        return cls(
-            parts[0].seeds,
-            np.mean([part.values for part in parts], axis=0),
-            np.mean([part.resampled for part in parts], axis=0),
-            sum(part.n for part in parts),
-            np.sum([part.n_valid for part in parts], axis=0),
-            np.mean([part.rates for part in parts], axis=0),
-            digest([part.questions for part in parts]),
-        )
+        averaged = ("values", "resampled", "rates")
+        means = {name: np.mean([getattr(part, name) for part in parts], axis=0) for name in averaged}
+        n, n_valid = sum(part.n for part in parts), np.sum([part.n_valid for part in parts], axis=0)
+        questions = digest([part.questions for part in parts])
+        return cls(parts[0].seeds, n=n, n_valid=n_valid, questions=questions, **means)
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class Evaluated:
             - `n`, `n_valid`: int64 without `metric`, numbers of responses and of valid confidences, 0 if absent. `mean`
               holds the minimum over the seeds, a macro average the sum over the datasets.
             - `valid_rate`, `answered_rate`, `decided_rate`, `truncation_rate`, `p_true_mass`, `exact_match_accuracy`:
-              float64 without `metric` (`cocal.metrics.quality.RATES`), NaN if they do not apply. `mean` and macro
+              float64 without `metric` (`cocal.metrics.cells.RATES`), NaN if they do not apply. `mean` and macro
               averages hold unweighted means.
         """
         coordinates = self.coordinates | {"metric": list(metrics or self.coordinates["metric"])}
@@ -279,13 +275,9 @@ def _evaluate_dataset(
     for questions, members in by_questions.items():
         places = pd.Index(questions)
         samples = [
-            Sample(
-                places.get_indexer(table["question_id"]),
-                table["confidence"].to_numpy(),
-                table["correct"].to_numpy(),
-            )
+            Sample(places.get_indexer(one["question_id"]), one["confidence"].to_numpy(), one["correct"].to_numpy())
             for tables in members.values()
-            for table in tables
+            for one in tables
         ]
         resampled = resampled_metrics(
             samples,
@@ -297,18 +289,16 @@ def _evaluate_dataset(
         )
         start = 0
         for cell, tables in members.items():
-            yield (
-                cell,
-                _Evaluation(
-                    tuple(int(table["seed"].iloc[0]) for table in tables),
-                    np.array([_values(table, settings.bins, metrics) for table in tables]),
-                    resampled[start : start + len(tables)],
-                    len(tables[0]),
-                    np.array([table["valid"].sum() for table in tables]),
-                    np.array([list(rates_of(table).values()) for table in tables]),
-                    digest(list(questions)),
-                ),
+            evaluation = _Evaluation(
+                seeds=tuple(int(table["seed"].iloc[0]) for table in tables),
+                values=np.array([_values(table, settings.bins, metrics) for table in tables]),
+                resampled=resampled[start : start + len(tables)],
+                n=len(tables[0]),
+                n_valid=np.array([table["valid"].sum() for table in tables]),
+                rates=np.array([list(rates_of(table).values()) for table in tables]),
+                questions=digest(list(questions)),
             )
+            yield cell, evaluation
             start += len(tables)
 
 

@@ -14,7 +14,7 @@ import xarray as xr
 from cocal.errors import ContractError
 from cocal.metrics.cube import Evaluated
 from cocal.metrics.scores import PAIRED
-from cocal.store.arrays import read_dataset
+from cocal.store.files import read_dataset
 
 MAIN = "main"
 """The comparison of the methods with one another; the others are named like their cubes, such as "budgets"."""

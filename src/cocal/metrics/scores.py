@@ -1,4 +1,17 @@
-"""The metrics of the paper and the further scores of a sample, on many resamples of its questions at once."""
+"""The metrics of the paper and the further scores of a sample, on many resamples of its questions at once.
+
+The Brier score is the mean of (confidence - correctness)^2. Murphy (1973) takes it apart over bins of the confidence,
+which here are the bins of the expected calibration error. Bin k has n_k responses with mean confidence f_k and accuracy
+a_k; all bins together have n responses with accuracy a:
+
+- reliability, the sum of n_k (f_k - a_k)^2 / n: how far confidence lies from accuracy, lower is better;
+- resolution, the sum of n_k (a_k - a)^2 / n: how far the bins tell responses apart, higher is better;
+- uncertainty, a (1 - a): a property of the responses, not of the confidence.
+
+Brier score = reliability - resolution + uncertainty, if the confidences of each bin are equal. Otherwise the score also
+has what varies within the bins (Stephenson et al. 2008): their variance of the confidence, less twice their covariance
+of confidence and correctness.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +19,143 @@ from dataclasses import dataclass
 import numpy as np
 
 from cocal.metrics.calibration import METRICS, bin_index
-from cocal.metrics.ordered import COVERAGES, Counted, Ordered
-from cocal.metrics.proper import WORST_LOG_LOSS, log_loss, parts_of_brier, squared_error
-from cocal.metrics.smooth import Smooth
+from cocal.metrics.ordered import COVERAGES, Ordered
+
+CLIP = float(np.finfo(np.float32).eps)
+"""Confidences are moved into [CLIP, 1 - CLIP] for the log loss, which else is infinite if one of 0 or 1 is wrong. It is
+the spacing of float32 at 1, 1.2e-7, at which scikit-learn clips probabilities of this type."""
+WORST_LOG_LOSS = float(-np.log(CLIP))
+
+
+def parts_of_brier(number: np.ndarray, correct: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Reliability, resolution and uncertainty.
+
+    Args:
+        number: float64 [bins, resamples], number of responses in each bin.
+        correct: float64 [bins, resamples], number of correct responses.
+        gap: float64 [bins, resamples], sum of correctness less confidence.
+
+    Returns:
+        Three float64 [resamples]; NaN without responses.
+    """
+    n = number.sum(axis=0)
+    accuracy = correct.sum(axis=0) / n
+    filled = np.where(number > 0, number, 1.0)
+    reliability = (gap**2 / filled).sum(axis=0) / n
+    resolution = (number * (correct / filled - accuracy) ** 2).sum(axis=0) / n
+    return reliability, resolution, accuracy * (1 - accuracy)
+
+
+_NARROWEST = 1 / 256
+"""Smallest bandwidth; an error below it is that at this bandwidth. Only a set without any error comes near it."""
+_POINTS = 128
+"""Number of points in [0, 1] at which the smoothed difference is taken."""
+_REACH = 6.8
+"""pi k s of the first term k that is left out at a bandwidth s: it is damped to 1e-10."""
+_PRECISION = 1e-12
+"""Largest difference between a bandwidth and its error at which the search ends: less than
+the digits that are written."""
+_ROUNDS = 60
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """The responses with a valid confidence, for the smooth expected calibration error (Błasiok and Nakkiran 2023).
+
+    The difference between correctness and confidence is smoothed along the confidence by a Gaussian kernel that is
+    reflected at 0 and 1. The error at a bandwidth is the mean of its absolute value over [0, 1]; it falls with the
+    bandwidth, and the smooth ECE is the bandwidth at which the two are equal.
+
+    Reflected smoothing only damps the cosine series of what it smooths: the term k loses the factor
+    exp(-(pi k s)^2 / 2) at the bandwidth s. The series of a resample is a sum over its questions, as every other sum of
+    the bootstrap, and a few dozen terms are enough, because the others are damped away.
+
+    Attributes:
+        question: int64 [n], question of each response.
+        confidence: float64 [n] in [0, 1].
+        gap: float64 [n], correctness less confidence.
+        questions: Number of questions.
+    """
+
+    question: np.ndarray
+    confidence: np.ndarray
+    gap: np.ndarray
+    questions: int
+
+    def errors(self, counts: np.ndarray) -> np.ndarray:
+        """The smooth ECE of every resample.
+
+        Args:
+            counts: float64 [resamples, questions], how often each resample holds each question.
+
+        Returns:
+            float64 [resamples]; NaN without responses.
+        """
+        valid = counts @ np.bincount(self.question, minlength=self.questions)
+        found = np.full(len(counts), np.nan)
+        left = np.flatnonzero(valid > 0)
+        found[left] = 0.1 if len(counts) == 1 else self.errors(np.ones((1, self.questions)))  # where the search begins
+        while len(left):
+            terms = _terms(0.7 * found[left].min())
+            series = self._series(terms) @ counts[left].T / valid[left]
+            found[left] = _fixed_points(series, found[left])
+            left = left[_terms(found[left]) > terms]
+        return found
+
+    def _series(self, terms: int) -> np.ndarray:
+        """The cosine series of each question's differences, float64 [terms, questions]."""
+        waves = np.cos(np.pi * np.arange(terms)[:, None] * self.confidence)
+        waves *= self.gap
+        if len(self.question) == self.questions and (np.diff(self.question) == 1).all():
+            return waves
+        order = np.argsort(self.question, kind="stable")
+        questions, first = np.unique(self.question[order], return_index=True)
+        result = np.zeros((terms, self.questions))
+        result[:, questions] = np.add.reduceat(waves[:, order], first, axis=1)
+        return result
+
+
+def _terms(bandwidth: np.ndarray | float) -> np.ndarray:
+    """Number of terms that a bandwidth leaves, at most those of the narrowest."""
+    return np.ceil(_REACH / (np.pi * np.maximum(bandwidth, _NARROWEST))).astype(np.int64)
+
+
+def _fixed_points(series: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The bandwidths that equal their errors, by the secant method within bounds.
+
+    Args:
+        series: float64 [terms, resamples].
+        start: float64 [resamples], bandwidths near them.
+
+    Returns:
+        float64 [resamples].
+    """
+    terms = np.arange(len(series))
+    middles = (np.arange(_POINTS) + 0.5) / _POINTS
+    waves = np.cos(np.pi * middles[:, None] * terms) * np.where(terms, 2.0, 1.0)
+
+    def error(columns: np.ndarray, bandwidth: np.ndarray) -> np.ndarray:
+        damped = np.exp(-((np.pi * bandwidth * terms[:, None]) ** 2) / 2) * columns
+        return np.abs(waves @ damped).mean(axis=0)
+
+    here, columns = np.maximum(start, _NARROWEST), series
+    result, left = here.copy(), np.arange(len(here))
+    above = error(columns, here) - here
+    there = np.clip(here + above, _NARROWEST, 1.0)  # beyond the fixed point, for the error falls with the bandwidth
+    for _ in range(_ROUNDS):
+        beyond = error(columns, there) - there
+        narrow = (there == _NARROWEST) & (beyond < 0)
+        result[left] = np.where(narrow, there + beyond, there)
+        keep = ~narrow & (np.abs(beyond) > _PRECISION)
+        if not keep.any():
+            break
+        left, columns = left[keep], columns[:, keep]
+        here, there, above, beyond = here[keep], there[keep], above[keep], beyond[keep]
+        slope = (beyond - above) / (there - here)
+        here, above = there, beyond
+        there = np.clip(there - beyond / slope, _NARROWEST, 1.0)
+    return result
+
 
 SCORES = (
     *("brier", "brier_reliability", "brier_resolution", "brier_uncertainty", "log_loss"),
@@ -85,8 +232,8 @@ class Prepared:
             summed(sample.question, sample.correct),
             summed(question),
             summed(question, confidence),
-            summed(question, squared_error(confidence, correct)),
-            summed(question, log_loss(confidence, correct)),
+            summed(question, (confidence - correct) ** 2),
+            summed(question, -np.log(np.where(correct, confidence, 1 - confidence).clip(CLIP, 1 - CLIP))),
             *(binned(), binned(correct), binned(gap)),
         ]
         ordered = Ordered.of(question, confidence, correct) if len(question) else None
@@ -115,21 +262,14 @@ class Prepared:
                 parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
                 found |= zip(parts, parts_of_brier(number, right, gap), strict=True)
                 if counted:
-                    found |= _of_order(counted, found["auroc"], self.bins)
+                    found["adaptive_ece"] = counted.adaptive_ece(self.bins)
+                    found["aurc"], found["augrc"] = counted.aurc(), counted.augrc(found["auroc"])
+                    found["prr"] = counted.prr(found["aurc"])
+                    for name, coverage in COVERAGES.items():
+                        found[name] = (1 - counted.risk_at(coverage)).clip(0.0, 1.0)
                     found["smooth_ece"] = self.smooth.errors(counts)
         undefined = np.full(len(counts), np.nan)
         return np.stack([found.get(name, undefined) for name in names], axis=1)
-
-
-def _of_order(counted: Counted, auroc: np.ndarray, bins: int) -> dict[str, np.ndarray]:
-    aurc = counted.aurc()
-    return {
-        "adaptive_ece": counted.adaptive_ece(bins),
-        "aurc": aurc,
-        "augrc": counted.augrc(auroc),
-        "prr": counted.prr(aurc),
-        **{name: (1 - counted.risk_at(coverage)).clip(0.0, 1.0) for name, coverage in COVERAGES.items()},
-    }
 
 
 def scores(confidence: np.ndarray, correct: np.ndarray, bins: int) -> dict[str, float]:

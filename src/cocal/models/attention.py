@@ -37,13 +37,10 @@ def grouped_attention(
     therefore two products, which OpenBLAS computes, and a softmax. One query a row, as in decoding, is faster without.
 
     Args:
-        module: The attention's module.
         query: Queries (batch, heads, length, width).
         key: Keys (batch, key-value heads, total length, width).
         value: Values (batch, key-value heads, total length, width).
         attention_mask: Mask, bool, broadcasts to (batch, heads, length, total length); None means causal attention.
-        dropout: Dropout rate of the attention weights.
-        scaling: Factor of the scores.
         position_bias: Learnt summand of the scores, which few models have; transformers' `sdpa` computes theirs.
 
     Returns:

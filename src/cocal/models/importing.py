@@ -1,4 +1,4 @@
-"""Import of existing checkpoints: they are checked and put among the policies of a study."""
+"""Checkpoints from elsewhere: downloaded from the hub, checked, and put among the policies of a study."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 from cocal.models.loading import load_tokenizer
 from cocal.store import atomic_path, label_folder
 from cocal.store.run_folder import link_file
@@ -54,11 +54,8 @@ def import_checkpoint(
     """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems.
 
     Args:
-        source: Folder of the Hugging Face checkpoint.
-        output: Path of the imported checkpoint.
         depth: Number of transformer blocks that it must have.
         width: Size of a hidden state that it must have.
-        attributes: Provenance attributes.
         architecture: Shape that its blocks must have, if it is stated.
         base: Checkpoint whose vocabulary it must have.
 
@@ -131,3 +128,27 @@ def _check_weights(folder: Path) -> None:
             raise ContractError(f"{folder / name}: the safetensors file is not complete ({error})") from None
         if missing:
             raise ContractError(f"{folder / name}: tensor {min(missing)} is missing")
+
+
+def download(name: str, revision: str) -> Path:
+    """Folder of a hub checkpoint in the hub's own cache. An interrupted download resumes; a finished one is reused.
+
+    Raises:
+        ContractError: if the hub cannot be reached or does not have the checkpoint.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    where = f"{name} at {revision[:12]}"
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
+    except GatedRepoError:
+        raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
+    except (RepositoryNotFoundError, RevisionNotFoundError):
+        raise ContractError(f"{where}: the hub has no such checkpoint; check path and revision") from None
+    except OSError as error:  # the hub's other errors are of this kind
+        raise ContractError(
+            f"{where}: cannot be downloaded ({first_line(error)}). Run this rule where the hub can be reached, or "
+            f"fetch it there (`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a "
+            "folder instead"
+        ) from None

@@ -9,15 +9,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
-from cocal.models.decoder import text_config
-from cocal.models.template import template_fault
+from cocal.models.text import template_fault
 from cocal.store import check_folder, digest, write_text
+from cocal.store.content import listed_files
 from cocal.store.damage import remedy
-from cocal.store.folders import listed_files
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
     from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
+    """The part of a model's configuration that describes its decoder of text: `num_hidden_layers`, `hidden_size` and
+    `vocab_size`, which transformers gives by these names for GPT-2's `n_layer`, `n_embd` and the like, too."""
+    return config.get_text_config(decoder=True)
+
+
+def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
+    """The part of a causal language model that is neither its output layer nor anything but text, and its blocks.
+
+    The blocks are the only list of modules of the decoder with as many as it has layers. The output of the last one is
+    the state before the final norm, which the decoder applies after them.
+
+    Raises:
+        ContractError: if there is no such list; the message names the architecture.
+    """
+    from torch import nn
+
+    layers = getattr(text_config(model.config), "num_hidden_layers", None)
+    for decoder in (model.get_decoder(), model.base_model):
+        lists = [part for part in decoder.children() if isinstance(part, nn.ModuleList) and len(part) == layers]
+        if len(lists) == 1:
+            return decoder, lists[0]
+    raise ContractError(
+        f"{type(model).__name__}: the {layers} blocks of this architecture are not found, so its hidden states cannot "
+        "be read; give a decoder whose blocks lie in one list, such as Llama, Qwen, Gemma, GPT-2 or Mamba"
+    )
 
 
 class Policy(NamedTuple):
@@ -64,7 +92,6 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
     Code that a checkpoint brings is never run.
 
     Args:
-        path: Folder of the checkpoint.
         training: If true, the weights are float32 on a GPU, too, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
         plain: If true, a tokenizer without a chat template will do.
@@ -102,11 +129,7 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
 
 def _attention(path: str | Path, config: "PretrainedConfig", cuda: bool) -> str:
     """The fastest attention that computes what a model's own does: `sdpa` leaves out soft caps of scores, and some
-    models have nothing but their own.
-
-    Raises:
-        ContractError: if transformers has no causal language model of this type.
-    """
+    models have nothing but their own."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     from cocal.models.attention import GROUPED
@@ -126,7 +149,6 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
     """Tokenizer of a Hugging Face checkpoint.
 
     Args:
-        path: Folder of the checkpoint.
         plain: If true, a tokenizer without a chat template will do.
 
     Raises:
@@ -155,8 +177,6 @@ def _warn_of_code(path: str | Path, what: str, brought: bool) -> None:
 def require_complete(path: str | Path) -> None:
     """Check the configuration, the index and the header of each weight file of a checkpoint for another program.
 
-    A checkpoint on a hub is not checked.
-
     Raises:
         ContractError: if the folder lacks files, or a file is truncated or has changed since it was written.
     """
@@ -164,8 +184,6 @@ def require_complete(path: str | Path) -> None:
     from transformers import AutoConfig
 
     folder = Path(path)
-    if not folder.is_dir() and not folder.is_absolute():
-        return
     check_folder(folder)
     with _complete(path):
         AutoConfig.from_pretrained(path, trust_remote_code=False)
@@ -199,13 +217,7 @@ def _complete(path: str | Path) -> Iterator[None]:
 
 
 class Vocabulary(NamedTuple):
-    """The token ids that a checkpoint knows.
-
-    Attributes:
-        tokenizer: The checkpoint's tokenizer.
-        size: Number of rows of its embedding.
-        ends: Token ids that end a response.
-    """
+    """The tokenizer of a checkpoint, the number of rows of its embedding, and the token ids that end a response."""
 
     tokenizer: "PreTrainedTokenizerBase"
     size: int
@@ -226,28 +238,14 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     return Vocabulary(tokenizer, size, end_tokens(_generation_settings(path), tokenizer))
 
 
-def stored_end_tokens(path: str | Path) -> frozenset[int]:
-    """`end_tokens` of a checkpoint; no weights are read.
-
-    Raises:
-        ContractError: if a file of the checkpoint cannot be read.
-    """
-    return end_tokens(_generation_settings(path), load_tokenizer(path))
-
-
 def _generation_settings(path: str | Path) -> "GenerationConfig":
     """The generation settings of a checkpoint, whose file is optional."""
     from transformers import GenerationConfig
 
-    folder = Path(path)
-    if folder.is_dir() and not (folder / "generation_config.json").exists():
-        return GenerationConfig()
+    file = Path(path) / "generation_config.json"
     try:
-        return GenerationConfig.from_pretrained(path)
+        return GenerationConfig.from_pretrained(path) if file.exists() else GenerationConfig()
     except OSError as error:
-        if not folder.is_dir():
-            return GenerationConfig()  # a checkpoint on the hub without the file
-        file = folder / "generation_config.json"
         raise ContractError(f"{file}: not readable ({first_line(error)}); {remedy(path)}") from None
 
 

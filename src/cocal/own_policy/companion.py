@@ -11,13 +11,12 @@ import numpy as np
 from cocal.companion.companions import Companions, load_companions
 from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
-from cocal.features.formats import NumberFormat
+from cocal.features.store import NumberFormat
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy
 from cocal.own_policy import saved
-from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.encoding import Encoded, Encoder
-from cocal.own_policy.states import ROWS, confidences, states_of
+from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.own_policy.states import ROWS, Encoded, Encoder, confidences, states_of
 from cocal.runtime.machine import best_device
 
 if TYPE_CHECKING:
@@ -166,14 +165,10 @@ class Companion:
         Raises:
             ContractError: if the policy is another one than the companion's.
         """
-        self.about.base_model.check(BaseModelFacts.of(policy.model.config))
         about = self.about
-        return Encoder(
-            policy,
-            template=about.template,
-            thinking=about.thinking,
-            max_response_length=max_response_length or about.max_response_length,
-        )
+        about.base_model.check(BaseModelFacts.of(policy.model.config))
+        limit = max_response_length or about.max_response_length
+        return Encoder(policy, template=about.template, thinking=about.thinking, max_response_length=limit)
 
     def score_encoded(
         self,
@@ -192,8 +187,7 @@ class Companion:
 
         Args:
             states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated.
-            target: See `score`.
-            seed: See `score`.
+            target, seed: See `score`.
 
         Returns:
             float64 (n,) in [0, 1].

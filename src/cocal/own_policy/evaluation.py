@@ -3,7 +3,9 @@
 import base64
 from dataclasses import replace
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +13,12 @@ import pandas as pd
 
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
-from cocal.exhibits.drawing.bins import legend_entries, plot_reliability
+from cocal.exhibits.drawing.reliability import legend_entries, plot_reliability
 from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.shown import csv_text, metric_text
-from cocal.own_policy.measures import LEAST_QUESTIONS
-from cocal.own_policy.quality import measured
+from cocal.own_policy.quality import LEAST_QUESTIONS, measured
 from cocal.own_policy.scored import Reading, Scored, read_scored
 from cocal.store import write_text
 
@@ -44,12 +45,6 @@ NAMES = {
 COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
 _COLOUR = "#2c6fad"
-_STYLE = """\
-body { margin: 2em auto; max-width: 52em; padding: 0 1em; color: #1a1a1a; font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.4em; } img { width: 100%; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.25em 0.8em 0.25em 0; text-align: left; border-bottom: 1px solid #d0d0d0; font-weight: normal; }
-td.number { text-align: right; white-space: nowrap; } .note { color: #5a5a5a; }"""
 
 
 def read(source: Path, reading: Reading) -> Scored:
@@ -78,7 +73,10 @@ def report(scored: Scored, output: Path, settings: MetricSettings | None = None)
     settings = settings or MetricSettings()
     questions = np.array(scored.names, dtype=object)[scored.question]
     numbers = measured(questions, scored.confidence, scored.correct, settings)
-    bins = _bins(scored, settings.bins)
+    valid = ~np.isnan(scored.confidence)
+    found = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
+    edges = bin_edges(settings.bins)
+    bins = pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / "numbers.csv", csv_text(numbers))
     write_text(output / "reliability.csv", csv_text(bins))
@@ -133,13 +131,6 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
     return figure
 
 
-def _bins(scored: Scored, bins: int) -> pd.DataFrame:
-    valid = ~np.isnan(scored.confidence)
-    found = reliability_bins(scored.confidence[valid], scored.correct[valid], bins)
-    edges = bin_edges(bins)
-    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
-
-
 def _risks(order: np.ndarray, correct: np.ndarray) -> np.ndarray:
     """Share of wrong responses among the most confident ones, float64 [coverages]."""
     ordered = Ordered.of(np.arange(len(correct)), order, correct)
@@ -159,24 +150,13 @@ def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> 
         )
     invalid = int(np.isnan(scored.confidence).sum())
     without = f" {invalid:,} of them have no valid confidence and count for the accuracy alone." if invalid else ""
-    head = f"{len(scored.correct):,} responses to {len(scored.names):,} questions.{without}"
-    title = escape(f"Quality of the confidences in {scored.source.name}")
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>',
-            f"<body><h1>{title}</h1><p>{head}</p>",
-            f"<table><tr><th></th><th>value</th><th>{100 * level:g} % interval</th><th></th></tr>",
-            *lines,
-            "</table>",
-            f'<p><img alt="Reliability diagram, and risk against coverage" src="data:image/png;base64,{picture}"></p>',
-            "<p>Left: the accuracy of the responses in each bin of confidence; the number of responses is below. "
-            "Right: the share of wrong responses among the most confident ones, against their share of all "
-            "responses.</p>",
-            '<p class="note">Intervals come from resampling whole questions, and are centred on the value. '
-            f"{escape('. '.join(note[:1].upper() + note[1:] for note in scored.notes))}.</p>",
-            "</body></html>",
-            "",
-        ]
+    return Template(files("cocal.own_policy").joinpath("page.html").read_text(encoding="utf-8")).substitute(
+        title=escape(f"Quality of the confidences in {scored.source.name}"),
+        count=f"{len(scored.correct):,}",
+        questions=f"{len(scored.names):,}",
+        invalid=without,
+        level=f"{100 * level:g}",
+        rows="\n".join(lines),
+        picture=picture,
+        notes=escape(". ".join(note[:1].upper() + note[1:] for note in scored.notes)),
     )

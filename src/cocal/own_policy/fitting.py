@@ -14,34 +14,27 @@ import pandas as pd
 
 from cocal.companion.companions import Companions
 from cocal.companion.fit import fit_companions
-from cocal.companion.split import in_validation
+from cocal.companion.supervision import in_validation
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
-from cocal.features.capture import RESPONSE_POOLINGS
 from cocal.features.extract import pooled_states
-from cocal.features.formats import NumberFormat, decoded
-from cocal.features.store import FeatureReader, open_features
-from cocal.features.writer import create_features
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
-from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.encoding import Encoder
-from cocal.own_policy.experience import Experience, experience_of
-from cocal.own_policy.formats import find
-from cocal.own_policy.measures import HeldOut, ResponseFacts
-from cocal.own_policy.quality import measured
-from cocal.own_policy.states import BLOCK, confidences, default_target
+from cocal.own_policy.quality import HeldOut, ResponseFacts, measured
+from cocal.own_policy.rollouts import Experience, experience_of, find
+from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LAST_STAGE = 10
 """The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
-BINARY = CompanionSettings(targets=("binary",))
-"""The paper's companion, binary supervision, which is its main variant; group supervision is asked for by name."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ def fit(
         model: The policy, or the checkpoint that ended its training.
         tokenizer: Its tokenizer. Without a chat template, prompts are plain text, unless `reading` has a template.
         rollouts: Folder, files, or a table; see `cocal.Companion.fit`.
-        settings: Architecture and training; by default `BINARY`.
+        settings: Architecture and training; by default the paper's, for the binary target.
         reading: How the rollouts are read.
         layer: Zero-based index of the block to read; by default the last one.
         states: float32 (n, 2 x hidden), states of the rollouts in the order of the table (last token || mean over the
@@ -104,19 +97,16 @@ def fit(
     Raises:
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
-    settings, reading = settings or BINARY, reading or Reading()
+    # the paper's main variant; group supervision is asked for by name
+    settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
     policy = Policy(model.eval(), tokenizer)
     template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
-    encoder = Encoder(
-        policy,
-        template=template,
-        thinking=reading.thinking,
-        max_response_length=reading.max_response_length,
-    )
+    limit = reading.max_response_length
+    encoder = Encoder(policy, template=template, thinking=reading.thinking, max_response_length=limit)
     experience = read(rollouts, encoder, reading)
     for note in experience.notes:
         logging.info(note)
-    if "group" in settings.targets and experience.group_size == 1:
+    if "group" in settings.targets and experience.rows["sample"].max() == 0:
         raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
     if states is not None and not experience.as_given:
         raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
@@ -130,8 +120,8 @@ def fit(
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         path = (run or Path(temporary)) / "states.zarr"
         store = _states(policy, rows, at_layer, number_format, batch_tokens, path, states)
-        prefix = Prefix(experience.last_step, experience.last_step)
-        ((companions, _),) = fit_companions(settings, store, rows, texts, [prefix])
+        last = int(rows["step"].max())
+        ((companions, _),) = fit_companions(settings, store, rows, texts, [Prefix(last, last)])
         about = About(
             spec=companions.spec,
             states=number_format,
@@ -141,7 +131,7 @@ def fit(
             notes=experience.notes,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
-            max_response_length=reading.max_response_length,
+            max_response_length=limit,
         )
         found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
         scored = confidences(companions.to(best_device()), about, found)
@@ -211,7 +201,7 @@ def _states(
             found = pooled_states(policy, writer.layout, prompts, responses, batch_tokens)
         else:
             found = given[start : start + block_size].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
-        writer.write_rows(start, block, found)
+        writer.write(start, block, found)
         progress.add(len(block))
     return open_features(path)
 
@@ -234,16 +224,8 @@ def _measured(
     """Quality on the responses to validation questions, truncated ones included: of the last stage, and of all steps.
 
     The last stage is the last tenth of the steps that have such responses (`LAST_STAGE`); where the rollouts
-    name no steps, it is the last tenth of the responses.
-
-    Args:
-        about: Settings of the companion.
-        experience: All responses.
-        held_out: bool (n,), which responses answer validation questions.
-        scored: Confidences of the responses that are held out.
-
-    Returns:
-        The fields of `About`.
+    name no steps, it is the last tenth of the responses. `held_out` is bool (n,), over all responses, and `scored` has
+    a confidence for each that is held out. Returned are the fields of `About`.
     """
     settings, rows = about.spec.settings, experience.rows
     moment = rows["step" if experience.has_steps else "response_id"].to_numpy()

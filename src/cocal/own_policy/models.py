@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.models.hub import download
+from cocal.models.importing import download
 from cocal.models.loading import Policy, fingerprint, load_policy
-from cocal.own_policy.about import About, BaseModelFacts
+from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.store import digest, read_provenance
-from cocal.store.folders import PROVENANCE
+from cocal.store.content import PROVENANCE
 from cocal.store.provenance import file_digest
-
-_SETTINGS = {".json", ".jinja", ".txt", ".model"}
-"""Endings of a checkpoint's files beside its weights: settings, tokenizer and chat template."""
 
 
 @dataclass(frozen=True)
@@ -76,5 +73,6 @@ class Checkpoint:
 
     def identity(self) -> str:
         """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""
-        small = sorted(file for file in self.folder.iterdir() if file.suffix in _SETTINGS)
+        endings = (".json", ".jinja", ".txt", ".model")  # of settings, tokenizer and chat template
+        small = sorted(file for file in self.folder.iterdir() if file.suffix in endings)
         return self.revision or digest([fingerprint(self.folder), {file.name: file_digest(file) for file in small}])

@@ -1,15 +1,148 @@
-"""How good the confidences of one method are: metrics with intervals from resampled questions (appendix A.2)."""
+"""The quality of confidences as a companion's files state it, and facts of the responses that it was measured on."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from cocal.config.base import Count, Model, Share
 from cocal.config.evaluation import MetricSettings
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
-from cocal.own_policy.measures import LEAST_QUESTIONS
+from cocal.metrics.shown import metric_text
+
+LEAST_QUESTIONS = 10
+"""Fewer questions than these give no interval: resampled, they would say less of it than it seems."""
+_LEAST_RESPONSES, _CUT = 20, 0.05
+"""Responses that it takes to call them different, and the difference of shares of cut responses that is no news."""
+
+_SHOWN = {"accuracy": "accuracy (%)", "mean_confidence": "mean confidence", "ece": "ECE", "auroc": "AUROC"}
+_SHOWN |= {"brier": "Brier score"}
+
+
+class Metric(Model):
+    """One metric with its interval; None where it is undefined."""
+
+    metric: str
+    value: float | None
+    lower: float | None
+    upper: float | None
+
+
+class HeldOut(Model):
+    """Quality on responses to validation questions, truncated ones too. These questions chose the best pass."""
+
+    steps: tuple[Count, Count] | None = None
+    """First and last rollout step of the responses; None where they name no steps."""
+    responses: Count
+    questions: Count
+    cut: Share | None = None
+    """Share of responses that were cut at the length limit; None where the rollouts do not say."""
+    seeds: tuple[int, ...]
+    """The seeds whose mean confidence was measured."""
+    target: str
+    metrics: tuple[Metric, ...]
+
+    @classmethod
+    def of(cls, found: pd.DataFrame, **facts: object) -> "HeldOut":
+        """Metrics from `cocal.own_policy.quality.measured`."""
+        rows = found.astype(object).where(found.notna(), None).to_dict("records")
+        return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
+
+    def in_words(self, stage: str) -> str:
+        """The metrics in one sentence."""
+        values = ", ".join(f"{_SHOWN[m.metric]} {_interval(m)}" for m in self._shown)
+        return f"On {self._basis}{stage}: {values}{self._doubt}."
+
+    def table(self, title: str) -> list[str]:
+        """The section of the model card."""
+        lines = [f"### {title}", "", f"{self._basis}{self._doubt}.", ""]
+        heads = ["metric", "value"] if self._doubt else ["metric", "value", "95 % interval"]
+        lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        for m in self._shown:
+            value, lower, upper = (_text(m.metric, number) for number in (m.value, m.lower, m.upper))
+            cells = [_SHOWN[m.metric], value] + ([] if self._doubt else [f"{lower} to {upper}"])
+            lines.append(f"| {' | '.join(cells)} |")
+        return [*lines, ""]
+
+    @property
+    def _shown(self) -> list[Metric]:
+        return [m for m in self.metrics if m.metric in _SHOWN]
+
+    @property
+    def _basis(self) -> str:
+        """The responses, the questions, the share that was cut and the steps, in words."""
+        cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
+        when = ""
+        if self.steps is not None:
+            first, last = self.steps
+            when = f" of step {last}" if first == last else f" of steps {first} to {last}"
+        return f"{_count(self.responses, 'response')}{cut} to {_count(self.questions, 'held-out question')}{when}"
+
+    @property
+    def _doubt(self) -> str:
+        return f"; fewer than {LEAST_QUESTIONS} questions give no interval" if self.questions < LEAST_QUESTIONS else ""
+
+
+class ResponseFacts(Model):
+    """Facts about responses by which others are found to be of another kind."""
+
+    responses: Count
+    lengths: tuple[float, float, float]
+    """Quartiles of the number of tokens, the end token included."""
+    cut: Share | None
+    """Share of responses that were cut at the length limit; None where this is not known of all."""
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], cut: Sequence[bool] | None) -> "ResponseFacts":
+        """The facts of responses with these lengths; `cut` is None where it is not known of all of them."""
+        quartiles = tuple(np.quantile(lengths, (0.25, 0.5, 0.75)).tolist())
+        return cls(responses=len(lengths), lengths=quartiles, cut=None if cut is None else float(np.mean(cut)))
+
+    def difference(self, others: "ResponseFacts") -> str | None:
+        """How other responses differ from these, in one sentence; None if they do not, or are too few to tell.
+
+        Their median length differs if it lies outside the quartiles of these, and their share of cut responses if it
+        is further away than `_CUT` and two standard errors.
+        """
+        if others.responses < _LEAST_RESPONSES:
+            return None
+        found, (lower, median, upper) = [], self.lengths
+        if not lower <= others.lengths[1] <= upper:
+            found.append(
+                f"a median length of {others.lengths[1]:,.0f} tokens instead of {median:,.0f} (half of those have "
+                f"{lower:,.0f} to {upper:,.0f})"
+            )
+        if self.cut is not None and others.cut is not None:
+            error = (self.cut * (1 - self.cut) / others.responses) ** 0.5
+            if abs(others.cut - self.cut) > _CUT + 2 * error:
+                found.append(f"{_percent(others.cut)} of them cut at the limit instead of {_percent(self.cut)}")
+        if not found:
+            return None
+        return (
+            "These responses differ from those of the last stage that the companion learnt from: "
+            f"{', and '.join(found)}. The quality on its model card may not hold for them: measure it (cocal evaluate)."
+        )
+
+
+def _interval(one: Metric) -> str:
+    if one.value is None:
+        return "undefined"
+    interval = "" if one.lower is None else f" ({_text(one.metric, one.lower)} to {_text(one.metric, one.upper)})"
+    return f"{_text(one.metric, one.value)}{interval}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _text(name: str, value: float | None) -> str:
+    return metric_text(name, float("nan") if value is None else value)
 
 
 def measured(

@@ -1,29 +1,161 @@
-"""The files of a saved companion, in the Hub's convention: weights, settings and model card."""
+"""A saved companion: the facts that it states, its model card, and its files in the Hub's convention."""
 
 import json
 import logging
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from string import Template
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from cocal import __version__
 from cocal.companion.companions import Companions, with_weights
+from cocal.companion.spec import CompanionSpec
+from cocal.config.base import Count, Model
 from cocal.errors import ContractError
-from cocal.own_policy.about import About
+from cocal.models.loading import text_config
+from cocal.own_policy.quality import HeldOut, ResponseFacts
 from cocal.store.atomic import atomic_path, usual_mode, write_text
-from cocal.store.attributes import read_provenance
 from cocal.store.damage import remedy, unreadable
-from cocal.store.documents import read_document, write_document
+from cocal.store.files import read_document, read_provenance, stated_seal, write_document
 from cocal.store.provenance import file_digest
-from cocal.store.seal import stated_seal
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""
 _DIGEST = "weights"
 """Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
+
+
+class BaseModelFacts(Model):
+    """The language model whose hidden states a companion reads."""
+
+    name: str
+    """Name on the hub, or path of its folder."""
+    revision: str | None = None
+    """Commit on the hub, if it comes from there."""
+    step: int | None = None
+    """Rollout step of its training, if its folder says it."""
+    model_type: str
+    hidden: Count
+    """Width of a hidden state."""
+    blocks: Count
+    vocabulary: Count
+
+    @classmethod
+    def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelFacts":
+        """The facts in the configuration of a transformers model."""
+        text = text_config(config)
+        return cls(
+            name=name or config.name_or_path or "unnamed",
+            revision=getattr(config, "_commit_hash", None),
+            model_type=config.model_type,
+            hidden=text.hidden_size,
+            blocks=text.num_hidden_layers,
+            vocabulary=text.vocab_size,
+        )
+
+    def check(self, other: "BaseModelFacts") -> None:
+        """Refuse a model of another architecture.
+
+        Raises:
+            ContractError: if a property differs; the message names it.
+        """
+        words = {"model_type": "type", "hidden": "hidden width", "blocks": "number of blocks"}
+        for name, word in (words | {"vocabulary": "vocabulary"}).items():
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                raise ContractError(
+                    f"{other.name}: the model's {word} is {theirs}, but the companion reads the states of {self.name}, "
+                    f"where it is {ours}; give that model, or fit a companion for this one (cocal fit)"
+                )
+
+
+class About(Model):
+    """The content of `config.json`."""
+
+    model_type: Literal["cocal-companion"] = "cocal-companion"
+    cocal_version: str = __version__
+    spec: CompanionSpec
+    """Architecture, training settings, the layer and poolings that are read, and the steps that were learnt from."""
+    states: Literal["float32", "bfloat16"] = "bfloat16"
+    """Number format to which hidden states are rounded before they are read."""
+    base_model: BaseModelFacts
+    thinking: bool = False
+    """True if chats are put into the template in thinking mode."""
+    template: str | None = None
+    """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text."""
+    notes: tuple[str, ...] = ()
+    """Sentences about the rollouts, and about what was assumed of them."""
+    fields: dict[str, str] = {}
+    """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
+    correct_above: float | None = None
+    """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
+    max_response_length: Count | None = None
+    """Tokens from which on a response counts as cut, where it does not say so itself."""
+    held_out: HeldOut | None = None
+    """Quality on the last stage: the last tenth of the steps that have held-out questions."""
+    held_out_all_steps: HeldOut | None = None
+    """Quality on all steps; None if there is only the last stage."""
+    rollouts: ResponseFacts | None = None
+    """All responses of the last stage, to held-out questions or others."""
+
+    def in_words(self) -> str:
+        """Held-out quality, on the last stage first, or that it was not measured."""
+        if self.held_out is None:
+            return "The quality on held-out questions was not measured."
+        if self.held_out_all_steps is None:
+            return self.held_out.in_words("")
+        return f"{self.held_out.in_words(', the last stage')} {self.held_out_all_steps.in_words(', all in all')}"
+
+    def card(self) -> str:
+        """The model card, in Markdown with the Hub's metadata."""
+        spec, base = self.spec, self.base_model
+        seeds, on_hub = spec.settings.seeds, not base.name.startswith((".", "/")) and base.name.count("/") == 1
+        facts = {
+            "on_hub": f"base_model: {base.name}\n" if on_hub else "",
+            "revision": f" at revision {base.revision}" if base.revision else "",
+            "vocabulary": f"{base.vocabulary:,}",
+            "poolings": " and ".join(spec.poolings),
+            "training": f"{spec.training_responses:,}",
+            "validation": f"{spec.validation_responses:,}",
+            "wrong": f"{100 * spec.training_error_share:.1f}",
+            "widths": " / ".join(map(str, spec.settings.widths)),
+            "seeds": f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
+            "targets": ", ".join(spec.settings.targets),
+            "notes": "".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
+            "quality": "\n".join(self._quality()),
+        }
+        others = {"layer": spec.layer, "steps": spec.steps, "order": spec.order, "passes": spec.settings.passes}
+        text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
+        return Template(text).substitute(base.model_dump() | others | facts, states=self.states)
+
+    def _quality(self) -> list[str]:
+        if self.held_out is None:
+            return [self.in_words(), ""]
+        one = self.held_out
+        seeds = f"the mean of {len(one.seeds)} seeds" if len(one.seeds) > 1 else f"seed {one.seeds[0]}"
+        lines = [
+            f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
+            "The same questions chose the best pass, so that the numbers are slightly optimistic. Intervals come from "
+            "resampling the questions.",
+            "",
+        ]
+        if self.held_out_all_steps is None:
+            return [*lines, *one.table("All responses")]
+        last = (
+            "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they "
+            "name no step). Answers of the finished policy are like these; early steps, whose errors are easier to "
+            "tell, are pooled with them below."
+        )
+        return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps")]
 
 
 def read(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:

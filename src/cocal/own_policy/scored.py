@@ -1,17 +1,26 @@
-"""Reading of scored responses, for reports about them and for decisions among them."""
+"""Files of scored responses: how they are read, and decisions among them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
+from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
+from cocal.answers.judge import ExactMatch
+from cocal.config.evaluation import MetricSettings, VerifierSettings
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
-from cocal.own_policy.experience import NO_LABEL, correctness
-from cocal.store.rows import entries
+from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
+from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
+from cocal.store import atomic_path
+from cocal.store.rows import entries, extended
 
+NO_LABEL = "the response has no label; give `correct` or a reward, or delete the row"
+"""The sentence about a row of learning or evaluation that has no label."""
 ANSWER, BOXED = "answer", "boxed"
 """Field of the answer, where lines have it; otherwise the answer is the content of the response's last box."""
 
@@ -74,6 +83,33 @@ class Scored:
         )
 
 
+def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:
+    """Which rewards mean a correct response.
+
+    Args:
+        rewards: float64 (n,).
+        where: File and row of a reward, by its place, for error messages.
+        above: A reward above this number is correct; by default rewards are 0 and 1, or -1 and 1.
+
+    Returns:
+        bool (n,), and what was assumed, in words.
+
+    Raises:
+        ContractError: if a reward is neither of the two.
+    """
+    if above is not None:
+        return rewards > above, f"a reward above {above:g} means correct"
+    wrong = 0.0 if 0.0 in rewards else -1.0
+    odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))
+    if len(odd):
+        raise ContractError(
+            f"{where(int(odd[0]))}: the reward {rewards[odd[0]]:g} is neither 1 (correct) nor {wrong:g} (wrong), and "
+            f"so are {len(odd):,} of {len(rewards):,}; say from where on a response is correct (--correct-above 0.5), "
+            "or name the field of correctness (--field correct=FIELD)"
+        )
+    return rewards == 1.0, f"1 means correct, {wrong:g} wrong"
+
+
 def read_scored(
     source: Path, reading: Reading, needs: Sequence[str] = (), added: Sequence[str] = (), *, answers: bool = False
 ) -> Scored:
@@ -93,7 +129,8 @@ def read_scored(
     fields, wheres, questions, rows = None, [], [], []
     for where, _, entry in entries(source):
         if fields is None:
-            labelled = "label" in needs or _labelled(entry, reading.mapping)
+            names = [*reading.mapping, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
+            labelled = "label" in needs or bool({*NEEDED["label"]} & {*names})
             answer = reading.answer or (ANSWER if ANSWER in entry else BOXED)
             named = {"answer": answer} if answers and answer != BOXED else {}
             fields = Fields.of(entry, reading.mapping, where, ["label"] * labelled, confidence=reading.field, **named)
@@ -142,5 +179,106 @@ def read_scored(
     )
 
 
-def _labelled(entry: Mapping[str, object], mapping: Mapping[str, str]) -> bool:
-    return any(meaning in mapping or {*FIELDS[meaning]} & {*entry} for meaning in NEEDED["label"])
+Domain = Literal["mathematics", "factual"]
+
+
+def classes_of(pools: Scored, domain: Domain) -> np.ndarray:
+    """Class of each answer within its question, int64 (n,), -1 without an answer, as self-consistency has them.
+
+    Mathematical answers are compared by the verifier, factual ones by exact match.
+
+    Raises:
+        ContractError: if no response has an answer.
+    """
+    if reason := pools.without_answers:
+        raise ContractError(f"{pools.source}: there is nothing to vote on, since {reason}")
+    texts = [""] * len(pools.answers)
+    if domain == "factual":
+        return ExactMatch().classes(pools.answers, pools.question.tolist(), texts).values
+    with Verifier(VerifierSettings()) as verifier:
+        return verifier.classes(pools.answers, pools.question.tolist(), texts).values
+
+
+def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
+    """The row that each rule chooses for every question, int64 (q,); the votes only where answers were compared."""
+    found = {"best-of-n": best_of_n(pools.question, pools.confidence)}
+    if classes is not None:
+        found["vote"] = vote(pools.question, classes, pools.confidence)
+        found["majority"] = vote(pools.question, classes)
+    return found | {"first": first(pools.question)}
+
+
+def vote_shares(pools: Scored, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Share of the confidence in all answers to a question that the answer of its chosen response gathers; NaN where
+    no response has both an answer and a confidence. float64 (q,)."""
+    weights = np.where(classes >= 0, np.nan_to_num(pools.confidence, nan=0.0), 0.0)
+    alike = classes == classes[rows][pools.question]
+    won, all_of = (np.bincount(pools.question, weights=part) for part in (weights * alike, weights))
+    with np.errstate(invalid="ignore"):  # 0 / 0 where nobody has a vote
+        return won / all_of
+
+
+def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: MetricSettings) -> pd.DataFrame:
+    """Accuracy of the responses that rules choose, with intervals of a bootstrap over the questions.
+
+    Returns:
+        Columns rule, value, lower and upper.
+    """
+    right = np.array([pools.correct[rows] for rows in chosen.values()], dtype=np.float64)
+    value = right.mean(axis=1)
+    drawn = resampled_means(right, settings.resamples, generator_for(settings.seed, "questions"))
+    lower, upper = centred_interval(value, drawn, settings.level)
+    return pd.DataFrame({"rule": [*chosen], "value": value, "lower": lower, "upper": upper})
+
+
+def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
+    """The confidence from which on questions are answered (`cocal.metrics.choices`); None if none is certified.
+
+    The most confident response to each question is the one that would be given, in both files.
+
+    Args:
+        pools: Responses to the questions to decide.
+        calibration: Labelled responses to other questions from the same source.
+        max_risk: Largest share of wrong answers among the answered questions.
+        delta: Largest probability that the threshold breaks this bound.
+
+    Raises:
+        ContractError: if the calibration has no labels, shares a question, or has pools of another size.
+    """
+    if calibration.correct is None:
+        raise ContractError(
+            f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
+            "a reward"
+        )
+    if both := {*pools.names} & {*calibration.names}:
+        one = next(name for name in calibration.names if name in both)
+        raise ContractError(
+            f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {one[:60]!r}; a "
+            "threshold holds for other questions than those that certify it: take them out of one of the files"
+        )
+    if calibration.largest != pools.largest:
+        raise ContractError(
+            f"{calibration.source}: up to {calibration.largest} responses to a question, but up to {pools.largest} in "
+            f"{pools.source}; the most confident of another number of responses is no guide: give as many in both"
+        )
+    certifying = best_of_n(calibration.question, calibration.confidence)
+    deciding = best_of_n(pools.question, pools.confidence)
+    return certified(
+        calibration.confidence[certifying],
+        calibration.correct[certifying],
+        candidates(pools.confidence[deciding]),
+        max_risk=max_risk,
+        delta=delta,
+    )
+
+
+def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:
+    """Write the lines of the responses in `rows`, int64 (q,), in the order of their file.
+
+    Each gets further fields; `added` has a value for each question by the name of the field.
+    """
+    asked = dict(zip(rows.tolist(), range(len(rows)), strict=True))
+    with atomic_path(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as output:
+        for row, (_, text, _) in enumerate(entries(pools.source)):
+            if row in asked:
+                output.write(extended(text, {name: values[asked[row]] for name, values in added.items()}))

@@ -13,12 +13,11 @@ import numpy as np
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import Policy
-from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.encoding import ORIGINS
-from cocal.own_policy.experience import tells_cut
-from cocal.own_policy.measures import ResponseFacts
-from cocal.own_policy.states import ROWS
+from cocal.own_policy.quality import ResponseFacts
+from cocal.own_policy.rollouts import tells_cut
+from cocal.own_policy.saved import About
+from cocal.own_policy.states import ORIGINS, ROWS
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended
 from cocal.store.run_folder import RunFolder
@@ -37,9 +36,7 @@ class Wanted:
         source: File of JSON lines.
         mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
         field: Name of the field for the confidences.
-        target: See `Companion.score`.
-        seed: See `Companion.score`.
-        batch_tokens: Largest number of tokens in one forward pass, padding included.
+        target, seed, batch_tokens: See `Companion.score`.
         max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by default
             those of the fit.
     """
@@ -70,19 +67,6 @@ class Checked:
     rewarded: bool
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Facts that scoring found in a file, in the parts that an earlier run has scored too.
-
-    Attributes:
-        origins: Number of responses by what their prompts' ids come from.
-        responses: Lengths and share of cut responses.
-    """
-
-    origins: Counter
-    responses: ResponseFacts
-
-
 def check(wanted: Wanted, about: About) -> Checked:
     """Read every row once, so that a wrong one is found before hours of computing.
 
@@ -109,11 +93,16 @@ def check(wanted: Wanted, about: About) -> Checked:
     return Checked(count, fields, mapping, rewarded)
 
 
-def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder) -> Outcome:
+def score_file(
+    companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
+) -> tuple[Counter, ResponseFacts]:
     """Write every line of a file with its confidence into the run folder, in the order of the file.
 
     Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
     Blocks that an earlier run has finished are kept.
+
+    Returns:
+        The number of responses by what their prompts' ids come from, and facts of all responses.
 
     Raises:
         ContractError: if a token id is outside the vocabulary, or the model is not the companion's.
@@ -146,7 +135,7 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
             os.fsync(output.fileno())
             progress.add(len(block), detail=f"mean confidence {found.mean():.3f}")
     known = known or encoder.max_response_length is not None
-    return Outcome(origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None))
+    return origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
 
 
 def _whole_blocks(path: Path) -> int:

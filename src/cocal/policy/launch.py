@@ -17,7 +17,6 @@ def on_each_node(nodes: int, per_node: str) -> list[str]:
     """The words in front of a command that SLURM starts once on each node of a job.
 
     Args:
-        nodes: Number of nodes.
         per_node: A script beside `each_node.sh`, which calls SLURM.
     """
     return ["bash", str(Path(per_node).with_name("each_node.sh")), str(nodes)]
@@ -30,7 +29,6 @@ def train_command(settings: TrlSettings, per_node: str) -> list[str]:
     the flags that differ between nodes. The trainer itself chooses the precision.
 
     Args:
-        settings: Nodes, GPUs and sharding.
         per_node: Script that calls `accelerate launch` with the node's rank and the first node's address.
     """
     processes = settings.nodes * settings.devices

@@ -1,21 +1,18 @@
 """Companions that learn inside the training of a policy (section 4.1)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from cocal.companion.companions import write_companions
-from cocal.companion.prequential import summary
-from cocal.companion.split import in_validation
-from cocal.companion.stepwise import OnlineCompanions
+from cocal.companion.stepwise import OnlineCompanions, summary
+from cocal.companion.supervision import in_validation
 from cocal.config.evaluation import OnlineSettings
-from cocal.features.capture import RESPONSE_POOLINGS
-from cocal.features.formats import NumberFormat
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import NumberFormat
 
-OpenLearner = Callable[[pd.DataFrame, int, int, NumberFormat], "OnlineLearner"]
-"""A function that makes a learner of questions, layer, hidden width and number format."""
 STATE = "online.pt"
 """Name of the file with the state of the learning in a checkpoint of the training."""
 
@@ -43,13 +40,8 @@ class OnlineLearner:
         )
         self._held_out = dict(zip(questions["question_id"], held_out, strict=True))
         self._layer = layer
-        self._learner = OnlineCompanions(
-            companion,
-            len(RESPONSE_POOLINGS) * hidden,
-            number_format=number_format,
-            window=settings.window,
-            bins=settings.bins,
-        )
+        options = {"number_format": number_format, "window": settings.window, "bins": settings.bins}
+        self._learner = OnlineCompanions(companion, len(RESPONSE_POOLINGS) * hidden, **options)
         self.summary = ""
         """Scores of the last step in words, for the progress line; empty after the first step."""
 

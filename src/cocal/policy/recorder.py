@@ -13,17 +13,46 @@ from cocal.config.evaluation import FeatureSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.features.extract import stored_states
-from cocal.features.store import open_features
-from cocal.features.writer import FeatureWriter, create_features
+from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.policy.objectives import Rewards, group_accuracy
-from cocal.policy.seconds import StepSeconds
-from cocal.store import write_frame
+from cocal.store import read_document, write_document, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
 from cocal.store.lineage import placed
 from cocal.store.run_folder import RunFolder, WriteBehind
-from cocal.study.costs import write_cost
+from cocal.study.costs import Cost, device_name, write_cost
+
+
+class StepSeconds:
+    """Wall-clock seconds of each step of a run. If a resumed run repeats a step, only the repetition counts.
+
+    Args:
+        path: JSON file in the run's working folder, rewritten after every step.
+
+    Raises:
+        ContractError: if the file cannot be read, or has changed since it was written.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._seconds: dict[str, tuple[float, float]] = read_document(path) if path.exists() else {}
+
+    def record(self, step: int, seconds: float, states: float = 0.0) -> None:
+        """Record the seconds that `step` took, and those of its passes over states, which are not among them."""
+        self._seconds[str(step)] = seconds, states
+        write_document(self._path, self._seconds, {})
+
+    def cost(self, items: int) -> Cost:
+        """Cost of all steps, which processed this number of items.
+
+        Raises:
+            ContractError: if no step was recorded, because the file was lost.
+        """
+        if not self._seconds:
+            raise ContractError(f"{self._path}: the times of all steps are lost; {remedy(self._path)}")
+        seconds, states = map(sum, zip(*self._seconds.values(), strict=True))
+        return Cost(seconds=seconds, items=items, states_seconds=states or None, device=device_name())
 
 
 @dataclass(frozen=True)
@@ -58,9 +87,6 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
 
     Args:
         sampled: Responses in the contract of cocal.store.contracts.SAMPLED; those to one question are consecutive.
-        verdicts: Verdict on each response.
-        rewards: Rewards of each response.
-        group_size: Number of responses per question.
     """
     return sampled.assign(
         answer_class=np.nan,
@@ -80,11 +106,7 @@ class StepWriter:
 
     Args:
         folder: Folder that gets `rollouts` with `step-00001.parquet` and so on.
-        attributes: Provenance of the tables.
         features: Writer of a store that holds all steps; None where no states are kept.
-
-    Attributes:
-        features: The writer given.
     """
 
     def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
@@ -103,21 +125,17 @@ class StepWriter:
                 afterwards; None without a store.
 
         Raises:
-            Exception: what writing the step before raised, such as a ContractError or an OSError.
+            ContractError, OSError: raised by the writing of the step before.
         """
         self._behind.start(lambda: self._write(frame, features))
 
     def wait(self) -> None:
-        """Wait until all steps that were given are on disk.
-
-        Raises:
-            Exception: what writing the last step raised.
-        """
+        """Wait until all steps that were given are on disk; raises what writing the last of them raised."""
         self._behind.wait()
 
     def _write(self, frame: pd.DataFrame, features: np.ndarray | None) -> None:
         if self.features is not None:
-            self.features.write_rows(int(frame["response_id"].iloc[0]), frame, features)
+            self.features.write(int(frame["response_id"].iloc[0]), frame, features)
         write_frame(self.table(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
 
     def table(self, step: int) -> Path:
@@ -128,16 +146,12 @@ class StepWriter:
 class RolloutRecorder(StepWriter):
     """Writes the rollouts of a run, and publishes them with its other results.
 
-    As a context manager it waits at the end for the last write, whether the work in it succeeded or not.
+    As a context manager it waits at the end for the last write, after an error too, so that the steps given before it
+    are there when the work is resumed.
 
     Args:
         run: Working folder; it gets what `StepWriter` writes, and `seconds.json`.
-        steps: Number of rollout steps.
-        attributes: Provenance of the tables.
         features: Writer of a store that holds all steps; None where no companion learns from the rollouts.
-
-    Attributes:
-        seconds: Recorded time of each step.
     """
 
     def __init__(
@@ -152,7 +166,6 @@ class RolloutRecorder(StepWriter):
         return self
 
     def __exit__(self, *_) -> None:
-        """Wait, after an error too, so that the steps given before it are there when the work is resumed."""
         self.wait()
 
     def missing(self) -> list[int]:
@@ -168,8 +181,7 @@ class RolloutRecorder(StepWriter):
             items: Number of items that all steps processed, for the cost.
 
         Raises:
-            ContractError: if rollouts or features of a step are missing.
-            Exception: what writing the last step raised.
+            ContractError: if rollouts or features of a step are missing, or the last step could not be written.
         """
         self.wait()
         if missing := self.missing():
@@ -193,9 +205,7 @@ def open_recorder(
     Args:
         run: Working folder; it also gets `features.zarr` where the outputs name a feature store.
         training: Settings of the training, for the number and size of the steps.
-        policy: Policy whose states are kept.
         features: Layers and number format of the store.
-        outputs: Places and provenance of the results.
     """
     writer = None
     if outputs.features is not None:

@@ -10,7 +10,7 @@ from cocal.config.evaluation import FeatureSettings, PostCalSettings
 from cocal.config.policy import PolicySettings
 from cocal.features.extract import pooled_states
 from cocal.generation.engine import Sampling
-from cocal.generation.judging.verdicts import with_verdicts
+from cocal.generation.evaluation import with_verdicts
 from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.models.loading import Policy
 from cocal.policy.recorder import Outputs, open_recorder
@@ -38,16 +38,12 @@ def resample(
     the same number of responses for both. A killed run resumes with the first missing step.
 
     Args:
-        settings: Sampling settings of PostCal.
         training: Settings of the training whose number and length of responses are repeated.
         policy: Final policy, which computes the features.
-        sampler: Sampler of the final policy.
         identity: Name of backbone and policy, from which the sampling seeds are derived.
         questions: Training set (cocal.store.contracts.QUESTIONS).
         schedule: Indices of the questions that each step of the training asked, int64 (steps, questions per step).
-        verifier: Judge of correctness.
         features: Layers and number format of the store, and the batch size.
-        run: Working folder.
         outputs: Places of tables, features and the times of sampling and of passes over states; there are no stages.
     """
     recorder = open_recorder(run, training, policy, features, outputs)
@@ -61,9 +57,9 @@ def resample(
         for step in todo:
             asked = questions.iloc[schedule[step - 1]]
             began = time.monotonic()
-            drawn = sampler.draw(asked, "answer", sampling, seeds[step - 1].tolist())
+            place = {"step": step, "first": (step - 1) * count}
+            frame = sampler.sample(asked, "answer", sampling, seeds[step - 1].tolist(), **place)
             sampled = time.monotonic() - began
-            frame = sampler.table(drawn, asked, "answer", step=step, first=(step - 1) * count)
             groups = np.arange(len(asked)).repeat(size)
             frame = with_verdicts(frame, asked.iloc[groups], groups, verifier, pool=False)
             ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()

@@ -14,11 +14,8 @@ def question_schedule(questions: int, steps: int, per_step: int, seed: int) -> n
     stopped.
 
     Args:
-        questions: Size of the training set.
-        steps: Number of rollout steps.
         per_step: Questions per step; at most `questions`, so that a step holds no question twice unless an epoch ends
             inside it.
-        seed: Seed of the permutations.
 
     Raises:
         ValueError: if the set is smaller than one step.
@@ -38,8 +35,6 @@ def asked_questions(rollouts: pd.DataFrame, questions: pd.DataFrame, steps: int,
         rollouts: Columns step, question_id and response_id of the training's rollouts; the responses of a group follow
             one another.
         questions: Training set (cocal.store.contracts.QUESTIONS).
-        steps: Number of rollout steps.
-        group_size: Number of responses per question.
 
     Raises:
         ContractError: if steps or groups are incomplete, or a question is not in the training set.

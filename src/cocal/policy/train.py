@@ -2,8 +2,11 @@
 
 import logging
 import os
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,19 +22,19 @@ from cocal.answers.extraction import extract_answer
 from cocal.config.evaluation import FeatureSettings
 from cocal.config.policy import Algorithm, PolicySettings, TrlSettings
 from cocal.errors import ConfigError
-from cocal.features.capture import resolve_layers
+from cocal.features.forward import resolve_layers
 from cocal.models.loading import load_policy, stored_dtype
 from cocal.models.resumable import last_resumable
-from cocal.policy.colocated import opening_vllm, require_vllm, vllm_arguments
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs, open_recorder
 from cocal.policy.schedule import question_schedule
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.questions.prompts import Prompts
+from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
 from cocal.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from cocal.policy.learner import OpenLearner
+    from cocal.policy.learner import OnlineLearner
 
 
 def train_policy(
@@ -46,22 +49,17 @@ def train_policy(
     run_folder: Path,
     run_digest: str,
     outputs: Outputs,
-    open_learner: "OpenLearner | None" = None,
+    open_learner: "Callable[..., OnlineLearner] | None" = None,
 ) -> None:
     """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
 
     Args:
-        settings: Protocol of the training.
-        algorithm: Algorithm of the training.
-        base: Checkpoint to start from.
         questions: Training set (cocal.store.contracts.QUESTIONS).
-        prompts: Prompt set of the study.
         features: Layers and number format of the live features, if they are kept.
-        verifier: Verifier that gives the reward.
         run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
         run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
-        outputs: Places of the results, and their provenance.
-        open_learner: What makes companions that learn inside the training, where the outputs have a place for them.
+        open_learner: Maker of companions that learn inside the training, where the outputs have a place for them, from
+            the questions, the layer, the hidden width and the number format.
 
     Raises:
         ConfigError: if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share
@@ -159,7 +157,12 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         save_total_limit=None,  # `cocal.models.resumable` deletes them
         logging_strategy="no",
         report_to="none",
-        **vllm_arguments(settings.trl),
+        use_vllm=settings.trl.vllm,
+        vllm_mode="colocate",
+        vllm_gpu_memory_utilization=settings.trl.vllm_memory_share,
+        vllm_max_model_length=settings.trl.vllm_max_length,
+        vllm_enable_sleep_mode=settings.trl.vllm,
+        vllm_importance_sampling_correction=False,  # slime has none
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
         ddp_find_unused_parameters=False,
@@ -204,3 +207,34 @@ def _correctness(verifier: Verifier):
         return [float(value) if decided else None for value, decided in zip(*verdicts, strict=True)]
 
     return correctness
+
+
+def require_vllm() -> None:
+    """Raise ConfigError where vLLM cannot run in this process."""
+    if find_spec("vllm") is None:
+        raise ConfigError(f"policy.trl.vllm: {NO_VLLM}")
+    if not torch.cuda.is_available():
+        raise ConfigError("policy.trl.vllm: there is no GPU here; train on a node with GPUs, or switch vllm off")
+    if not has_compiler():
+        raise ConfigError(f"policy.trl.vllm: {NO_COMPILER}")
+
+
+@contextmanager
+def opening_vllm(settings: TrlSettings) -> Iterator[None]:
+    """Give the vLLM that TRL opens in this context what TRL has no arguments for.
+
+    FlashInfer's sampler is off, as in `cocal.generation.vllm_engine`. The attention backend is that of the
+    settings: TRL passes no such argument on, so the name by which it calls vLLM is bound to it while the context lasts.
+    """
+    if not settings.vllm:
+        yield
+        return
+    from trl.generation import vllm_generation
+
+    os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
+    plain = vllm_generation.LLM
+    vllm_generation.LLM = partial(plain, attention_backend=settings.vllm_attention_backend)
+    try:
+        yield
+    finally:
+        vllm_generation.LLM = plain

@@ -1,10 +1,10 @@
-"""A subclass of TRL's GRPO trainer that uses our sampling and advantages and records every rollout."""
+"""TRL's GRPO trainer with our sampling and advantages, which records every rollout with its pooled states."""
 
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,42 +15,158 @@ from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
-from cocal.generation.engine import Sampling
-from cocal.generation.responses import sampling_seeds
-from cocal.generation.rows import stated_confidences
+from cocal.features.forward import Pooled, score
+from cocal.generation.engine import Completion, Sampling
+from cocal.generation.responses import sampled_rows, sampling_seeds, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import cast_weights
 from cocal.models.resumable import complete, make_room
-from cocal.models.text import plain_texts
-from cocal.policy.capture import RolloutCapture
-from cocal.policy.micro_batches import sorted_by_length
-from cocal.policy.moments import HostAdamW
+from cocal.models.text import batches_of_rows, plain_texts
 from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
-from cocal.policy.recorder import RolloutRecorder
-from cocal.policy.seconds import StepSeconds
+from cocal.policy.recorder import RolloutRecorder, StepWriter, rollout_rows
+from cocal.policy.update import HostAdamW, sorted_by_length
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cocal.policy.learner import OnlineLearner
+
+
+class RolloutCapture:
+    """Mixin for TRL's `GRPOTrainer`, before which it stands among the bases of a class.
+
+    Where `_layers` names blocks, one teacher-forced pass over the exact token ids, under the policy that produced them
+    and in the precision of its update, gives the pooled states of the rollouts. The main process writes them.
+    """
+
+    _layers: tuple[int, ...] = ()
+    """Zero-based indices of the blocks whose states are captured."""
+    _states_dtype: torch.dtype = torch.float32
+    """Number format in which these states will be stored."""
+    _rewards_of_step: torch.Tensor | None = None
+    _recorder: StepWriter | None = None
+    """Writer of rollouts and states in the main process; None in the others."""
+    online: "OnlineLearner | None" = None
+    """The learner from the rollouts of each step, in the main process; None without one, and in the others."""
+    states_seconds: float = 0.0
+    """Seconds of the passes over states, and of companions that learn from them, since somebody set this to 0."""
+
+    @property
+    def _own_engine(self) -> bool:
+        """True if raw log-probabilities came with the rollouts, so that no pass has to give them."""
+        return False
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """TRL's rewards (rollouts of all processes, functions), which are kept for recording."""
+        self._rewards_of_step = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        return self._rewards_of_step
+
+    def _gathered(self, rows: list[dict]) -> list[dict]:
+        """All rollouts in the main process, and none in the others."""
+        count = self.accelerator.num_processes
+        if count == 1:
+            return rows
+        # States travel as they are stored: those of a step of Qwen3-8B, all layers, take 1.2 GB in bfloat16.
+        if self._layers:
+            form = {"dtype": self._states_dtype, "copy": True}  # without a copy, each row brings those of all along
+            rows = [row | {"states": torch.from_numpy(row["states"]).to(**form)} for row in rows]
+        parts = [None] * count if self.accelerator.is_main_process else None
+        torch.distributed.gather_object(rows, parts, dst=0)
+        gathered = [row for part in parts or () for row in part]
+        if self._layers:
+            gathered = [row | {"states": row["states"].float().numpy()} for row in gathered]
+        return gathered
+
+    def _recorded(
+        self,
+        rows: list[dict],
+        verdicts: Verdicts,
+        rewards: Rewards,
+        *,
+        step: int,
+        dataset: str,
+        prompt_format: str = "answer",
+    ) -> "pd.DataFrame":
+        """The table of a step's gathered rollouts, which also name their questions, once it is being written and the
+        companions have learnt from it."""
+        sampled = sampled_rows(
+            [row["completion"] for row in rows],
+            [row["text"] for row in rows],
+            prompt_format,
+            dataset=dataset,
+            question_ids=[row["question_id"] for row in rows],
+            prompt_ids=[row["prompt_ids"] for row in rows],
+            group_size=self.num_generations,
+            step=step,
+            first=(step - 1) * len(rows),
+        )
+        frame = rollout_rows(sampled, verdicts, rewards, self.num_generations)
+        states = np.stack([row["states"] for row in rows]) if self._layers else None
+        self._recorder.write(frame, states)
+        if self.online is not None:
+            began = time.monotonic()
+            self.online.learn(frame, states)
+            self.states_seconds += time.monotonic() - began
+        return frame
+
+    def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+        """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch."""
+        prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
+        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
+        states = logprobs = [None] * len(responses)
+        if self._layers or not self._own_engine:
+            began = time.monotonic()
+            states, logprobs = self._scored(prompts, responses)
+            self.states_seconds += time.monotonic() - began
+        if self._own_engine:
+            values = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
+            logprobs = [np.array(row, dtype=np.float32) for row in values]
+        ends = set(self.eos_token_ids)
+        return [
+            {
+                "prompt_ids": prompts[k],
+                "completion": Completion(ids, logprobs[k], "stop" if ids[-1] in ends else "length"),
+                "states": states[k] if self._layers else None,
+                "text": text,
+            }
+            for k, (ids, text) in enumerate(zip(responses, plain_texts(self._tokenizer, responses), strict=True))
+        ]
+
+    def _scored(self, prompts: list[list[int]], responses: list[list[int]]) -> Pooled:
+        """Each response's pooled states (layers, 2, hidden), and log-probabilities unless our engine has given them."""
+        lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
+        with self.accelerator.autocast():  # the update's precision, which accelerate sets for the whole model only
+            return score(
+                self.model,
+                prompts,
+                responses,
+                # Every process takes the same number of batches, since sharded parameters are gathered in step.
+                batches_of_rows(lengths, self.args.per_device_train_batch_size),
+                layers=self._layers or (0,),
+                pad=self._tokenizer.pad_token_id,
+                unwrapped=self.accelerator.unwrap_model(self.model),
+                logprobs=not self._own_engine,
+            )
+
+
+def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:
+    return [row[keep].tolist() for row, keep in zip(values.cpu(), mask.bool().cpu(), strict=True)]
 
 
 class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     """Trains by GRPO, RLCR or DCPO and records the rollouts, on one CPU or several GPUs.
 
     The update is TRL's own; rewards and advantages come from `cocal.policy.objectives`. Rollouts and their
-    log-probabilities come from our engine, except where TRL uses vLLM or the weights are sharded. Where companions
-    learn from the rollouts, one teacher-forced pass over the exact token ids, under the policy that produced them,
-    gives the pooled states. The main process writes everything.
+    log-probabilities come from our engine, except where TRL uses vLLM or the weights are sharded.
 
     Args:
         recorder: Writer of rollouts and step times in the main process; None in the others. The time of a step covers
             generation, recording and update, but no checkpoints; the passes over states are timed apart.
-        online: What learns from the rollouts of each step, in the main process; None without it, and in the others.
+        online: Companions that learn from the rollouts of each step, in the main process; None in the others.
         layers: Zero-based indices of the blocks whose states are kept; empty if no companion learns from the rollouts.
         states_dtype: Number format in which these states are stored.
-        policy: Settings of the training.
-        algorithm: Algorithm of the training.
         stages: Checkpoint folder of each policy that is kept, by rollout step.
         dtype: Number format of the weights in these checkpoints.
         attributes: Provenance of each of these checkpoints, by rollout step.
@@ -81,11 +197,13 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self._states_dtype = states_dtype
         self._policy = policy
         self._algorithm = algorithm
+        self._stages = stages
+        self._stage_dtype = dtype
+        self._stage_attributes = attributes
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
-        seconds = None if recorder is None else recorder.seconds
-        self.add_callback(_StepCallback(self, policy.updates_per_step, seconds, stages, dtype, attributes))
+        self.add_callback(_StepCallback(self))
 
     @property
     def _rollout_step(self) -> int:
@@ -120,9 +238,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         identity = f"{self._algorithm}/{self._rollout_step}"
         seeds = sampling_seeds(identity, self._policy.seed, count * self.accelerator.num_processes, samples=1)
         first = count * self.accelerator.process_index
-        sampling = Sampling(
-            self.temperature, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=self.max_completion_length
-        )
+        unchanged = {"top_k": 0, "top_p": 1.0, "presence_penalty": 0.0}
+        sampling = Sampling(self.temperature, **unchanged, max_tokens=self.max_completion_length)
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
             engine = TransformersEngine(
                 model, ends=self.eos_token_ids, pad=self._tokenizer.pad_token_id, batch_size=count
@@ -178,11 +295,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             self._record(rows, verdicts, rewards)
         return batch
 
-    def settle(self) -> None:
-        """Wait until the rollouts so far are on disk, which a run that resumes after them does not sample again."""
-        if self._recorder is not None:
-            self._recorder.wait()
-
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
         """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
@@ -223,21 +335,9 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
 class _StepCallback(TrainerCallback):
     """Records each rollout step's time, shows progress, and saves the policy of each stage as a checkpoint."""
 
-    def __init__(
-        self,
-        trainer: RecordingGRPOTrainer,
-        updates_per_step: int,
-        seconds: StepSeconds | None,
-        stages: Mapping[int, Path],
-        dtype: torch.dtype,
-        attributes: Mapping[int, Mapping[str, str]],
-    ):
+    def __init__(self, trainer: RecordingGRPOTrainer):
         self._trainer = trainer
-        self._updates = updates_per_step
-        self._seconds = seconds
-        self._stages = stages
-        self._dtype = dtype
-        self._attributes = attributes
+        self._updates = trainer._policy.updates_per_step
         self._progress: Progress | None = None
         self._began = 0.0
         self._spent = 0.0
@@ -255,14 +355,14 @@ class _StepCallback(TrainerCallback):
         if state.global_step % self._updates:
             return
         step = state.global_step // self._updates
-        if self._seconds is not None:
-            states = self._trainer.states_seconds
-            self._seconds.record(step, self._spent - states, states)
-        self._spent = self._trainer.states_seconds = 0.0
+        trainer = self._trainer
+        if trainer._recorder is not None:
+            trainer._recorder.seconds.record(step, self._spent - trainer.states_seconds, trainer.states_seconds)
+        self._spent = trainer.states_seconds = 0.0
         if self._progress is not None:
-            self._progress.add(detail=self._trainer.summary)
-        if step in self._stages:
-            self._save(step, self._stages[step])
+            self._progress.add(detail=trainer.summary)
+        if step in trainer._stages:
+            self._save(step, trainer._stages[step])
         if state.global_step >= state.max_steps:
             control.should_save = False  # nothing is left to resume but the publication, which the last step precedes
 
@@ -280,9 +380,9 @@ class _StepCallback(TrainerCallback):
             trainer.save_model(str(partial))
         trainer.accelerator.wait_for_everyone()
         if trainer.accelerator.is_main_process:
-            if self._dtype != torch.float32:
-                cast_weights(partial, self._dtype)
-            label_folder(partial, self._attributes[step])
+            if trainer._stage_dtype != torch.float32:
+                cast_weights(partial, trainer._stage_dtype)
+            label_folder(partial, trainer._stage_attributes[step])
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         trainer.accelerator.wait_for_everyone()
@@ -293,5 +393,6 @@ class _StepCallback(TrainerCallback):
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if self._trainer.online is not None:
                 self._trainer.online.save(folder)
-            self._trainer.settle()
+            if self._trainer._recorder is not None:
+                self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
             complete(folder)

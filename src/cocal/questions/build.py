@@ -14,11 +14,12 @@ from cocal.config.data import (
     drawing_order,
 )
 from cocal.errors import ConfigError
-from cocal.questions.facts import World
 from cocal.questions.loaders import Question
-from cocal.questions.mathematics import problem
+from cocal.questions.synthetic import World, problem
+from cocal.store.provenance import digest
 
 _TRIES = 200
+"""Draws of questions that are already taken before a synthetic set is given up, per question of the set."""
 
 
 def normalised(question: str) -> str:
@@ -98,6 +99,9 @@ def _given(name: str, source: GivenSettings, questions: Sequence[Question]) -> l
         raise ConfigError(
             f"datasets.{name}: the source has {len(questions)} questions, source.questions says {source.questions}"
         )
+    used = questions[: source.limit]
+    if source.spread and source.limit < len(questions):
+        used = [questions[k * len(questions) // source.limit] for k in range(source.limit)]
     return [
         {
             "question_id": f"{name}-{row.id}",
@@ -107,15 +111,8 @@ def _given(name: str, source: GivenSettings, questions: Sequence[Question]) -> l
             "subject": row.subject,
             "level": row.level,
         }
-        for row in _used(source, questions)
+        for row in used
     ]
-
-
-def _used(source: GivenSettings, questions: Sequence[Question]) -> Sequence[Question]:
-    """The questions of a set that a study uses, in the order of the set."""
-    if source.spread and source.limit < len(questions):
-        return [questions[k * len(questions) // source.limit] for k in range(source.limit)]
-    return questions[: source.limit]
 
 
 def _mathematics(source: SyntheticMathematicsSettings, draw: random.Random) -> Iterator[dict]:
@@ -132,3 +129,22 @@ def _facts(source: SyntheticFactsSettings, world: World, draw: random.Random) ->
     while True:
         fact = world.ask(draw.randint(first, last), draw.choice(source.relations), draw.choice(source.hops))
         yield {"question": fact.question, "answer": fact.answer, "subject": fact.relation, "level": fact.hops}
+
+
+def texts_digest(questions: pd.DataFrame) -> str:
+    """Digest of the ids and texts of the questions, in the order of the rows of a QUESTIONS table."""
+    return digest([questions["question_id"].tolist(), questions["question"].tolist()])
+
+
+def golds_digest(questions: pd.DataFrame) -> str:
+    """Digest of the ids, answers and aliases, in the order of the rows of a QUESTIONS table.
+
+    A run that resumed after a correction of the answers would mix two kinds of verdicts.
+    """
+    aliases = [list(some) for some in questions["aliases"]]
+    return digest([questions["question_id"].tolist(), questions["answer"].tolist(), aliases])
+
+
+def questions_digests(questions: pd.DataFrame) -> dict[str, str]:
+    """Both digests, `questions` and `golds`, for the digest of a run that samples and judges."""
+    return {"questions": texts_digest(questions), "golds": golds_digest(questions)}

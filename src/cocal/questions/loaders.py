@@ -1,18 +1,21 @@
-"""Readers of the file formats of question sets, and conversion of their records to questions."""
+"""Given question sets: registered sets from their sources, and files of a user in JSON lines, JSON or Parquet."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, PlainValidator
 from pydantic_core import from_json
 
 from cocal.answers.normalise import canonical_integer
-from cocal.config.data import RegisteredSettings
-from cocal.errors import ContractError
+from cocal.config.data import FileSettings, RegisteredSettings
+from cocal.config.study import Study
+from cocal.errors import ConfigError, ContractError
 from cocal.questions.registry import Correction, Entry, Registry
 from cocal.questions.sources import stored
-from cocal.store.rows import entries
+from cocal.store.rows import entries, reading, shown
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = Fal
     records = [record for file in files for record in records_of(file, entry.loader)]
     if len(records) != entry.rows:
         raise ContractError(f"{name}: the source has {len(records)} records, the registry expects {entry.rows}")
-    questions = list(_questions(name, entry, records))
+    questions = list(_registered(name, entry, records))
     if corrections:
         questions = _corrected(name, questions, entry.corrections)
     if entry.merge:
@@ -93,7 +96,7 @@ def records_of(file: Path, loader: str) -> list[Any]:
         raise ContractError(f"{file}: not readable as {loader}: {error}") from None
 
 
-def _questions(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Question]:
+def _registered(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Question]:
     """The questions in the records; records without an answer are left out."""
     fields = entry.fields
     for row, record in enumerate(records):
@@ -170,3 +173,104 @@ def _merged(questions: Iterable[Question]) -> list[Question]:
         answers = dict.fromkeys([known.answer, *known.aliases, question.answer, *question.aliases])
         first[question.question] = replace(known, aliases=tuple(answers)[1:])
     return list(first.values())
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+def _answer(value: Any) -> str | int | float:
+    if isinstance(value, str):
+        return _not_blank(value)
+    number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, bool) or not number:
+        raise ValueError(f"is {shown(value)}, neither a text nor a number")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+Answer = Annotated[str | int | float, PlainValidator(_answer)]
+
+
+class _Record(BaseModel):
+    """The fields of a record; further fields are ignored. A null value of an optional field counts as missing."""
+
+    question: Text
+    answer: Answer
+    aliases: tuple[Answer, ...] | None = None
+    id: Answer | None = Field(default=None, validation_alias=AliasChoices("question_id", "id"))
+    subject: str | None = None
+    level: Annotated[int, Field(ge=0)] | None = None
+
+
+def load_files(sources: Mapping[str, FileSettings]) -> dict[str, list[Question]]:
+    """The questions of these files in the order of their records, by data set.
+
+    Raises:
+        ConfigError: if a file is missing.
+        ContractError: if a file does not have its format or has no questions, or if a record lacks a field, has a wrong
+            one or repeats an id; the message names the file, the line or record, and the field.
+    """
+    return {name: _questions(name, Path(source.path)) for name, source in sources.items()}
+
+
+def counted(study: Study, root: str | Path = "") -> Study:
+    """The study with the number of questions of every file, below `root`, filled in; jobs are planned from it.
+
+    Raises:
+        ConfigError: if a file is missing, or has another number of questions than the study says, or fewer
+            than its limit.
+        ContractError: if a file does not have its format.
+    """
+    datasets = dict(study.datasets)
+    for name, source in study.question_sets.files.items():
+        count = len(_records(name, Path(root) / source.path))
+        if source.questions not in (None, count):
+            raise ConfigError(
+                f"datasets.{name}: source.questions = {source.questions}, but {source.path} has {count} records"
+            )
+        if source.limit is not None and source.limit > count:
+            raise ConfigError(
+                f"datasets.{name}: source.limit = {source.limit}, but {source.path} has only {count} records"
+            )
+        full = source.model_copy(update={"questions": count})
+        datasets[name] = datasets[name].model_copy(update={"source": full})
+    return study.model_copy(update={"datasets": datasets})
+
+
+def _records(name: str, path: Path) -> dict[str, Any]:
+    """The records of a file by their place, counted from 1: "line 3" in JSON lines, where blank lines are skipped, and
+    "record 3" otherwise."""
+    if not path.is_file():
+        raise ConfigError(f"datasets.{name}: source.path = {path}: there is no such file")
+    if path.suffix == ".jsonl":
+        return {where.rpartition(": ")[2]: entry for where, _, entry in entries(path)}
+    records = records_of(path, path.suffix.removeprefix("."))
+    return {f"record {number}": record for number, record in enumerate(records, start=1)}
+
+
+def _questions(name: str, path: Path) -> list[Question]:
+    questions: dict[str, Question] = {}
+    places: dict[str, str] = {}
+    for row, (place, content) in enumerate(_records(name, path).items()):
+        with reading(f"{path}: {place}"):
+            record = _Record.model_validate(content)
+        one = f"{row:05d}" if record.id is None else str(record.id)
+        if one in places:
+            raise ContractError(f"{path}: {place}: question_id {one!r} is also in {places[one]}; ids must differ")
+        answer, *_ = accepted_answers(record.answer)
+        aliases = [text for alias in record.aliases or () for text in accepted_answers(alias) if text != answer]
+        places[one] = place
+        questions[one] = Question(
+            id=one,
+            question=record.question.strip(),
+            answer=answer,
+            aliases=tuple(dict.fromkeys(aliases)),
+            subject=record.subject or "",
+            level=record.level or 0,
+        )
+    if not questions:
+        raise ContractError(f"{path}: the file holds no questions")
+    return list(questions.values())

@@ -48,10 +48,7 @@ def settle(
 ) -> pd.DataFrame:
     """The training set after `policy` was applied to the questions that it shares with the evaluation sets.
 
-    Args:
-        training: One training set.
-        evaluation: The evaluation sets.
-        source: Settings of the source of the training set.
+    `source` holds the settings of the source of the training set.
 
     Raises:
         ContractError: if there are shared questions and the policy is "refuse" or the training set is synthetic.
@@ -78,10 +75,9 @@ def excluded_or_kept(
     "excluded".
 
     Args:
-        built: All question sets after `settle`.
+        built: All question sets after `settle`, from `folder`.
         sources: The given training sets before `settle`.
         policy: The study's policy on overlap.
-        folder: Folder of the built sets, for errors.
 
     Raises:
         ContractError: if a training question is kept that the policy excludes.

@@ -142,22 +142,13 @@ class Registry(Model):
 
 
 def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -> dict[str, int]:
-    """Number of rows of each data set that are known to be wrong, corrected or not; sets without any are left out.
-
-    Args:
-        sources: Registered sources by data set.
-        registry: Registry that contains their sets.
-    """
+    """Number of rows of each data set that are known to be wrong, corrected or not; sets without any are left out."""
     counts = {d: len({c.id for c in registry.sets[s.name].corrections}) for d, s in sources.items()}
     return {dataset: count for dataset, count in counts.items() if count}
 
 
 def registry_of(sources: Mapping[str, RegisteredSettings], path: str | Path) -> Registry:
-    """The slice of the registry that a study needs; without registered sets, the file is not read.
-
-    Args:
-        sources: Registered sources by data set.
-        path: YAML file of the registry.
+    """The slice of the registry at `path` that a study needs; without registered sets, the file is not read.
 
     Raises:
         ConfigError: if the file is missing or not valid, a set is not in it, or the study gives another number of

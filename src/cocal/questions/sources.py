@@ -10,7 +10,6 @@ import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 from cocal.errors import ConfigError, ContractError
@@ -28,7 +27,6 @@ _PAUSE = 1.0
 """Seconds before the second attempt; the pause doubles with every further attempt."""
 _TIMEOUT = 60.0
 """Seconds without data after which an attempt fails."""
-_BLOCK = 2**20
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -154,8 +152,10 @@ def _download(url: str, partial: Path) -> None:
             if appended and not (answer.headers["Content-Range"] or "").startswith(f"bytes {start}-"):
                 raise _Broken(f"the server sent other bytes than asked for: {answer.headers['Content-Range']}")
             with partial.open("ab" if appended else "wb") as out:
-                for block in _blocks(answer):
-                    out.write(block)
+                shutil.copyfileobj(answer, out, 2**20)
+            due, came = answer.headers["Content-Length"], partial.stat().st_size - appended * start
+            if due is not None and came != int(due):
+                raise _Broken(f"the connection closed after {came} of {due} bytes")
     except urllib.error.HTTPError as error:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and start:
             return  # the file is probably complete; its checksum is verified later
@@ -166,13 +166,3 @@ def _download(url: str, partial: Path) -> None:
         ) from None
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(f"{type(error).__name__}: {error}") from None
-
-
-def _blocks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The blocks of the body; a connection that closes before its end is an error."""
-    due, came = answer.headers["Content-Length"], 0
-    while block := answer.read(_BLOCK):
-        came += len(block)
-        yield block
-    if due is not None and came != int(due):
-        raise _Broken(f"the connection closed after {came} of {due} bytes")

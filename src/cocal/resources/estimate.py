@@ -1,14 +1,75 @@
-"""Estimate of the GPU-hours and the storage of a study by stage, from stated assumptions."""
+"""The needs of each rule's jobs, and an estimate of a study's GPU-hours and storage from stated assumptions."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, NamedTuple, get_args
 
 from cocal.config.backbone import BackboneSettings, PretrainingSettings
 from cocal.config.base import Count, Model, Positive, Share
+from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.resources.rules import Stage, rule_of
-from cocal.study import online, plan, rivals
+from cocal.study import plan, rivals, variants
+
+Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+Memory = Literal["update", "engine", "policy", "states", "fits"]
+"""Kinds of what lies on a GPU: a training, an engine that samples, a policy beside it, a pass over stored responses,
+companions (`cocal.resources.memory`)."""
+
+
+class Rule(NamedTuple):
+    """The needs of a job of one rule."""
+
+    stage: Stage
+    """Stage of the study to which it belongs."""
+    seconds: float | None = None
+    """Seconds of a job, for rules whose jobs take about as long in every study; others are estimated."""
+    memory: tuple[Memory, ...] = ()
+    """Kinds of what it holds on its GPUs; empty for a rule without any."""
+
+
+RULES: dict[str, Rule] = {
+    "sources": Rule("questions", 60),
+    "questions": Rule("questions", 2),
+    "overlap": Rule("questions", 2),
+    "backbone": Rule("policies"),
+    "existing_backbone": Rule("policies", 60),
+    "train_": Rule("policies", memory=("update",)),
+    "slime_": Rule("policies"),
+    "import_": Rule("policies", 60),
+    "resample": Rule("policies", memory=("engine", "policy")),
+    "judge_checkpoint": Rule("responses", 600),
+    "responses": Rule("responses", memory=("engine",)),
+    "features": Rule("features", memory=("states",)),
+    "replay": Rule("features", memory=("states",)),
+    "companions": Rule("companions", memory=("fits",)),
+    "online": Rule("companions"),
+    "predictions": Rule("predictions", 4),
+    "recalibrate": Rule("predictions", 10),
+    "latency": Rule("predictions", 60, memory=("engine", "policy")),
+    "metrics": Rule("results", 4),
+    "checks": Rule("results", 3),
+    "table_": Rule("results", 2),
+    "figure_": Rule("results", 4),
+    "all": Rule("results", 0),
+}
+"""By the rule's name. A name that ends with an underscore stands for all rules that begin with it, and any other also
+for its variants, as `responses` for `factual_responses`."""
+
+
+def rule_of(name: str) -> Rule | None:
+    """The needs of a rule's jobs; None if the table has no such rule."""
+    families = [key for key in RULES if key.endswith("_") and f"{name}_".startswith(key)]
+    variants = [key for key in RULES if name.endswith(f"_{key}")]
+    return next((RULES[key] for key in (name, *families, *variants) if key in RULES), None)
+
+
+def memory_of(names: Iterable[str]) -> set[Memory]:
+    """The kinds of what the jobs of these rules hold on GPUs."""
+    return {kind for name in names if (rule := rule_of(name)) for kind in rule.memory}
+
 
 _TERA = 1e12
 _HALF, _SINGLE = 2, 4
@@ -74,7 +135,7 @@ class Workload:
     """One kind of work on one backbone.
 
     Attributes:
-        rule: Name of the rule of its jobs in `cocal.resources.rules`, or of a variant of it.
+        rule: Name of the rule of its jobs in `cocal.resources.estimate`, or of a variant of it.
         hours: Wall-clock hours of all its jobs, one after the other, including their start.
         gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
         storage: Bytes that it leaves in results/.
@@ -170,8 +231,9 @@ class _Backbone:
         study, assumed = self._study, self._assumed
         means = {"factual": assumed.factual_tokens, "mathematics": assumed.mathematics_tokens}
         for algorithm, step in plan.evaluated_cells(study, self._name):
-            read = plan.feature_prompt_formats(study, self._name, algorithm, step)
-            for prompt_format in plan.prompt_formats_of(study, self._name, algorithm, step):
+            methods = [METHODS[name] for name in plan.methods_of(study, self._name, algorithm, step)]
+            read = {method.prompt_format for method in methods if method.experience}
+            for prompt_format in dict.fromkeys(method.prompt_format for method in methods):
                 for domain in plan.domains_of(study, self._name, algorithm, step):
                     of_domain = "factual_" * (domain == "factual")
                     sets = plan.response_plan(
@@ -211,7 +273,7 @@ class _Backbone:
             yield self._fits("companions", [study.policy.steps], len(study.companion.targets), 2)
         if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):
             # a window of one step is one of the replay's passes, and one of as many steps as passes is as long
-            share = sum(online.windows(study)) / study.companion.passes
+            share = sum(variants.windows(study)) / study.companion.passes
             yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), 2)
 
     def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
@@ -247,3 +309,31 @@ class _Backbone:
         """Bytes of the last and mean states of so many responses and layers."""
         number = _HALF if self._study.features.dtype == "bfloat16" else _SINGLE
         return responses * layers * 2 * self._backbone.width * number
+
+
+_DOCUMENT_SECONDS = 1.6e-8
+"""Seconds that one core needs to pre-train on a document of the corpus, per parameter of the policy."""
+_READING = 0.1
+"""Time to read rollouts again, as a multiple of the time to sample them."""
+
+
+def seconds_by_rule(study: Study) -> dict[str, float]:
+    """Expected seconds of one job of each rule, or kind of rule, of a study, as the mean over its backbones.
+
+    The times of rules that train, sample, extract or fit are estimated as in `cocal plan`: for the paper's GPU, or for
+    one core if the workflow trains the backbone from scratch. The times of other rules are in the table of rules.
+    """
+    hours: defaultdict[str, float] = defaultdict(float)
+    jobs: defaultdict[str, int] = defaultdict(int)
+    for work in workloads(study, Assumptions()):
+        hours[work.rule] += work.hours
+        jobs[work.rule] += work.jobs
+    seconds = {rule: 3600 * hours[rule] / jobs[rule] for rule in hours if jobs[rule]}
+    seconds["slime_"] = seconds["train_"]
+    if "resample" in seconds:
+        seconds["replay"] = _READING * seconds["resample"]
+    made = [one for one in study.backbones.values() if isinstance(one, PretrainingSettings)]
+    if made:
+        work = [one.steps * one.batch_size * parameters_of(one, one.architecture.vocabulary) for one in made]
+        seconds["backbone"] = 60 * PROCESSOR.start_minutes + _DOCUMENT_SECONDS * sum(work) / len(made)
+    return {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds

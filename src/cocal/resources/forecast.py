@@ -1,16 +1,80 @@
-"""The forecast of `cocal plan`: the jobs that are left and the costs of the whole study, by stage."""
+"""The forecast of `cocal plan`: the jobs that are left, the costs by stage, and hours and memory by GPU."""
 
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
+from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.resources.estimate import Assumptions, Workload, workloads
-from cocal.resources.rules import STAGES, rule_of
+from cocal.resources.estimate import STAGES, Assumptions, Workload, rule_of, workloads
+from cocal.resources.memory import GIB, most, too_small
+
+
+class Gpu(NamedTuple):
+    """A GPU as its maker describes it."""
+
+    label: str
+    """Name for readers."""
+    pattern: str
+    """Part of its name as `nvidia-smi` and SLURM print it, in lower case without spaces and hyphens."""
+    memory: float
+    """Memory in GiB, as `nvidia-smi` counts it."""
+    teraflops: float
+    """Peak rate of dense bfloat16 matrix products with float32 sums."""
+    bandwidth: float
+    """Bandwidth of its memory in TB/s."""
+
+
+GPUS = (
+    Gpu("RTX 4090", "rtx4090", 23.99, 165.2, 1.008),
+    Gpu("A100 80 GB", "a100", 80.0, 312.0, 2.039),
+    Gpu("H100 80 GB", "h100", 79.65, 989.4, 3.35),
+    Gpu("H200", "h200", 140.4, 989.4, 4.8),
+    Gpu("B200", "b200", 179.06, 2250.0, 8.0),
+)
+
+_PASSES = 10
+"""Floating-point operations of the update for each parameter and token: 2 to read the rollouts' states, 2 forward, 2 to
+recompute them, and 4 backward."""
+_TIMED = GPUS[-1]
+"""The GPU of the paper's times, and of the defaults of `Assumptions`."""
+
+
+def gpu_of(name: str) -> Gpu | None:
+    """The GPU of a name of `nvidia-smi` or SLURM, such as "NVIDIA GeForce RTX 4090" or "h100"; None for another one.
+
+    An A100 of 40 GB is taken for one of 80 GB: its own memory counts where it is known.
+    """
+    plain = name.lower().replace(" ", "").replace("-", "").replace("_", "")
+    return next((gpu for gpu in GPUS if gpu.pattern in plain), None)
+
+
+def assumptions_on(gpu: Gpu, assumed: Assumptions) -> Assumptions:
+    """The assumptions for one GPU of another kind than the paper's B200.
+
+    Decoding is assumed to be as much slower as the memory's bandwidth is lower, and everything else as the rate of
+    matrix products. A training is the sum of its sampling and its passes: the paper states its hours, but on which GPUs
+    they were taken it does not.
+    """
+    slower = _TIMED.teraflops / gpu.teraflops
+    sampling = assumed.sampling_hours * _TIMED.bandwidth / gpu.bandwidth
+    tokens = assumed.responses * (assumed.training_tokens + assumed.prompt_tokens)
+    passes = _PASSES * assumed.parameters * tokens / (gpu.teraflops * 1e12 * assumed.utilisation) / 3600
+    return assumed.model_copy(
+        update={
+            "training_hours": sampling + passes,
+            "training_gpus": 1,
+            "sampling_hours": sampling,
+            "companion_seconds": assumed.companion_seconds * slower,
+            "peak_teraflops": gpu.teraflops,
+        }
+    )
+
 
 _COLUMNS = ("stage", "jobs", "GPU-hours", "storage", "while it runs")
 
@@ -72,3 +136,44 @@ def _row(name: str, jobs: int, work: Sequence[Workload]) -> tuple[str, ...]:
         sum(getattr(one, key) for one in work) for key in ("gpu_hours", "storage", "transient")
     )
     return name, str(jobs), f"{hours:,.1f}", f"{storage / 1e9:,.1f} GB", f"{transient / 1e9:,.1f} GB"
+
+
+_AS_MUCH = 1.02
+"""Cards of the same size differ by a percent in the memory that they state."""
+
+
+def fitting_card(study: Study, memory: float) -> str | None:
+    """The largest card of a study that has no more memory than a GPU of `memory` GiB; None if there is none."""
+    fitting = {name: card.memory for name, card in study.cards.items() if card.memory <= _AS_MUCH * memory}
+    return max(fitting, key=fitting.__getitem__) if fitting else None
+
+
+def outlook(
+    study: Study, with_card: Callable[[str], Study], assumed: Assumptions, gpus: Sequence[Gpu] = GPUS
+) -> list[str]:
+    """Lines of a table: for each GPU its memory, the study's card, GPU-hours of each stage and of all, and the memory
+    of the job that needs most; then, for each GPU that is too small, a sentence why.
+
+    Args:
+        study: The study. If no GPU has a part in it, the table is empty.
+        with_card: The same study on another of its cards.
+        assumed: Assumptions for the paper's B200.
+        gpus: Columns of the table.
+    """
+    if all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values()):
+        return []
+    names = [*(f"hours: {stage}" for stage in STAGES), "hours: total", *(f"most: {name}" for name in study.backbones)]
+    columns, reasons = [["", "memory", "card", *names]], []
+    for gpu in gpus:
+        card = fitting_card(study, gpu.memory)
+        there = study if card in (None, study.card) else with_card(card)
+        work = list(workloads(there, assumptions_on(gpu, assumed)))
+        hours = [sum(one.gpu_hours for one in work if one.stage == stage) for stage in STAGES]
+        worst = too_small(there, gpu.memory)
+        peaks = [f"{need.bytes / GIB:.1f} GiB" for need in most(there, gpu.memory).values()]
+        numbers = [f"{number:,.1f}" for number in (*hours, sum(hours))]
+        columns.append([gpu.label, f"{gpu.memory:.1f} GiB", card or "-", *numbers, *peaks])
+        if worst:
+            more = f" (and {len(worst) - 1} more)" if worst[1:] else ""
+            reasons.append(f"{gpu.label} is too small: {worst[0]}{more}")
+    return [*aligned(list(zip(*columns, strict=True))), *reasons]

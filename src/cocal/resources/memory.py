@@ -11,8 +11,7 @@ from typing import NamedTuple, get_args
 from cocal.config.backbone import BackboneSettings, DecoderSettings, PretrainingSettings
 from cocal.config.policy import Algorithm
 from cocal.config.study import Study
-from cocal.resources.estimate import parameters_of
-from cocal.resources.rules import Memory, memory_of
+from cocal.resources.estimate import Memory, memory_of, parameters_of
 
 GIB = 2**30
 _HALF, _SINGLE = 2, 4
@@ -28,7 +27,7 @@ class Need(NamedTuple):
     """Memory of one kind of job on one GPU."""
 
     kind: Memory
-    """Its kind in the table of rules (`cocal.resources.rules`)."""
+    """Its kind in the table of rules (`cocal.resources.estimate`)."""
     job: str
     """The job in words."""
     parts: dict[str, float]

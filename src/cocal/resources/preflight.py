@@ -8,10 +8,9 @@ from typing import NamedTuple
 from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.resources.gpus import gpu_of
+from cocal.resources.estimate import memory_of
+from cocal.resources.forecast import fitting_card, gpu_of
 from cocal.resources.memory import too_small
-from cocal.resources.outlook import fitting_card
-from cocal.resources.rules import memory_of
 from cocal.runtime.gpus import NO_VLLM, PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
 from cocal.runtime.slurm import Site, site_of
 
@@ -53,24 +52,15 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
     if environment.get(PROCESSOR_ONLY) or not any(run.gpus.values()):
         return
     site = site_of(environment)
+    checkpoints = not all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values())
     if site is not None:
         found = on_cluster(study, run, site)
-    elif _for_gpus(study, run):
+    elif study.policy.trl.vllm or (checkpoints and (run.allowed is not None or study.card is not None)):
         found = on_workstation(study, run, machine or this_machine())
     else:
         return
     if found:
         raise ConfigError("\n  ".join([f"the GPUs do not suit the study {study.study!r}:", *found]))
-
-
-def _trains(run: Run) -> bool:
-    """True if TRL is to train a policy."""
-    return any(rule.startswith("train_") for rule in run.gpus)
-
-
-def _for_gpus(study: Study, run: Run) -> bool:
-    made_here = all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values())
-    return study.policy.trl.vllm or (not made_here and (run.allowed is not None or study.card is not None))
 
 
 def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
@@ -119,16 +109,13 @@ def _software(study: Study, run: Run, machine: Machine) -> list[str]:
     backends = [study.policy.trl.vllm_attention_backend] * trains
     backends += [getattr(study.generation.engine, "attention_backend", None)] * samples
     newest = max(gpu.capability for gpu in machine.gpus)
-    if not machine.toolkit and any(_compiles(backend, newest) for backend in backends):
+    flashinfer = any("FLASHINFER" in backend if backend else newest >= _FLASHINFER_BY_DEFAULT for backend in backends)
+    if flashinfer and not machine.toolkit:
         found.append(
             "vLLM's attention is FlashInfer here, which compiles its kernels with nvcc: install the CUDA toolkit, or "
             "set policy.trl.vllm_attention_backend and generation.engine.attention_backend to FLASH_ATTN"
         )
     return found
-
-
-def _compiles(backend: str | None, capability: float) -> bool:
-    return capability >= _FLASHINFER_BY_DEFAULT if backend is None else backend.startswith("FLASHINFER")
 
 
 def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:

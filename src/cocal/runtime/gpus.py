@@ -8,7 +8,8 @@ import os
 import re
 import shutil
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import suppress
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -51,8 +52,8 @@ class Machine(NamedTuple):
     """GPUs that a job can see, in the driver's order."""
     driver: str | None
     """Version of the driver; None if there is none."""
-    torch: str | None
-    """Version of the installed PyTorch; None if there is none."""
+    torch: str
+    """Version of the installed PyTorch."""
     cuda: str | None
     """CUDA for which this PyTorch was built; None for a build for processors."""
     compiler: bool
@@ -65,12 +66,15 @@ class Machine(NamedTuple):
 
 def this_machine() -> Machine:
     """The GPUs and the software of this machine."""
-    gpus, driver = parse_gpus(_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    listing = ""
+    with suppress(OSError, subprocess.SubprocessError):
+        listing = subprocess.run(_QUERY, check=True, capture_output=True, text=True, timeout=_TIMEOUT).stdout
+    gpus, driver = parse_gpus(listing, os.environ.get("CUDA_VISIBLE_DEVICES"))
     return Machine(
         gpus=gpus,
         driver=driver,
-        torch=_torch_version(),
-        cuda=_torch_cuda(),
+        torch=version("torch"),
+        cuda=torch_cuda(),
         compiler=has_compiler(),
         toolkit=bool(shutil.which("nvcc")) or Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc").exists(),
         vllm=find_spec("vllm") is not None,
@@ -122,7 +126,7 @@ def check_gpus() -> None:
     )
 
 
-def torch_obstacle(release: str | None, cuda: str | None, driver: str | None) -> str | None:
+def torch_obstacle(release: str, cuda: str | None, driver: str | None) -> str | None:
     """The reason why a PyTorch cannot use GPUs with a driver, and what to do; None if it can.
 
     Args:
@@ -133,7 +137,7 @@ def torch_obstacle(release: str | None, cuda: str | None, driver: str | None) ->
     if cuda is None:
         return (
             f"PyTorch {release} is a build for processors: install the build for CUDA (`pip install --force-reinstall "
-            f"torch=={(release or '').partition('+')[0]}` from PyPI), or run with --sdm conda"
+            f"torch=={release.partition('+')[0]}` from PyPI), or run with --sdm conda"
         )
     oldest = _DRIVERS.get(cuda.partition(".")[0], 0)
     wanted = f"PyTorch for CUDA {cuda} needs " + (f"NVIDIA's driver {oldest} or newer" if oldest else "a newer driver")
@@ -144,23 +148,8 @@ def torch_obstacle(release: str | None, cuda: str | None, driver: str | None) ->
     return None
 
 
-def _listing() -> str:
-    try:
-        return subprocess.run(_QUERY, check=True, capture_output=True, text=True, timeout=_TIMEOUT).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _torch_version() -> str | None:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return None
-
-
-def _torch_cuda() -> str | None:
+def torch_cuda() -> str | None:
     """`torch.version.cuda`, read from its file: the import takes seconds."""
-    found = find_spec("torch")
-    file = Path(found.origin).with_name("version.py") if found and found.origin else None
-    match = re.search(r"^cuda\b[^=\n]*= '([\d.]+)'", file.read_text(), re.MULTILINE) if file and file.exists() else None
+    file = Path(find_spec("torch").origin).with_name("version.py")
+    match = re.search(r"^cuda\b[^=\n]*= '([\d.]+)'", file.read_text(), re.MULTILINE)
     return match[1] if match else None

@@ -10,7 +10,7 @@ import pwd
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,14 +64,22 @@ def explain(error: BaseException, command: str, places: Sequence[Path]) -> str |
     Returns:
         None if it is another error.
     """
-    for one in _chain(error):
+    while error is not None:
+        one, error = error, error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
         if package in EXTRAS:
             return f"the package {package} is not installed; `pip install 'cocal[{EXTRAS[package]}]'` brings it"
         number, path = (one.errno, _path(one)) if isinstance(one, OSError) else (None, None)
         in_text = (words for pattern, words in _FULL_TEXTS.items() if re.search(pattern, str(one)))
         if full := _FULL.get(number) or next(in_text, None):
-            return _no_space(path or _fullest(places), full)
+            free = {place: shutil.disk_usage(_existing(place)) for place in ([path] if path else places or [Path()])}
+            fullest = min(free, key=lambda place: free[place].free)
+            disk = free[fullest]
+            return (
+                f"{fullest}: {full} ({_size(disk.free)} of {_size(disk.total)} are free now); free space there, or "
+                "move the folder to a larger disk and put a link in its place, and run the same command again: "
+                "finished work is kept"
+            )
         if number in _DENIED and path:
             return _denied(path, read_only=number == errno.EROFS)
         if number in _NO_FILE and path:
@@ -90,13 +98,6 @@ def of_memory(error: BaseException) -> bool:
     return isinstance(error, (ImportError, OSError, RuntimeError)) and _MEMORY.search(str(error)) is not None
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and those from which it came."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
 def _path(error: OSError) -> Path | None:
     """The file that could not be written; of a copy or a renaming, the target."""
     names = (error.filename2, error.filename)
@@ -110,18 +111,6 @@ def _existing(path: Path) -> Path:
             one.stat()
             return one
     return Path("/")
-
-
-def _fullest(places: Sequence[Path]) -> Path:
-    return min(places or [Path()], key=lambda place: shutil.disk_usage(_existing(place)).free)
-
-
-def _no_space(path: Path, what: str) -> str:
-    disk = shutil.disk_usage(_existing(path))
-    return (
-        f"{path}: {what} ({_size(disk.free)} of {_size(disk.total)} are free now); free space there, or move the "
-        "folder to a larger disk and put a link in its place, and run the same command again: finished work is kept"
-    )
 
 
 def _denied(path: Path, read_only: bool) -> str:

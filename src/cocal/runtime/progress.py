@@ -1,9 +1,74 @@
-"""Progress of a long job: now and then it logs how much is done and how much time is left."""
+"""Log lines of the commands, each with time, job and message, and the progress of a long job in them."""
 
 import logging
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence, Sized
+from pathlib import PurePath
 from typing import TypeVar
+
+NAME_WIDTH = 36
+"""Width of a job's name in characters; a longer name shifts the rest of its line to the right."""
+
+_FILE = re.compile(r"\.(parquet|zarr|json|nc|csv|tex|pdf)$")
+
+_PLACES = ("--run-folder", "--output")
+"""Flags whose path tells what a command works on; the first one that is given counts."""
+
+
+def job_name(words: Sequence[str]) -> str:
+    """A job's name: its command and what it works on, such as "train tiny grpo" or "metrics tiny-sweep".
+
+    Args:
+        words: The command line after `cocal`: the command and its flags.
+    """
+    command = next((word for word in words if not word.startswith("-")), "cocal")
+    path = next((path for flag in _PLACES if (path := _value(words, flag))), "")
+    parts = PurePath(_FILE.sub("", path)).parts
+    if "results" in parts:
+        # results/features/tiny/grpo/..., results/runs/train/tiny/grpo
+        room = parts[parts.index("results") + 1 :]
+        parts = room[2:] if room[:1] == ("runs",) else room[1:]
+    else:
+        parts = parts[-1:]
+    # only the factual domain is named
+    return " ".join([command, *(part for part in parts if part != command)]).removesuffix("-mathematics")
+
+
+def _value(words: Sequence[str], flag: str) -> str:
+    for place, word in enumerate(words):
+        if word == flag:
+            return words[place + 1] if place + 1 < len(words) else ""
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+    return ""
+
+
+def job_line(clock: str, name: str, text: str) -> str:
+    """One log line: the time of day, the job's name and the message."""
+    return f"{clock}  {name:<{NAME_WIDTH}}  {text}"
+
+
+class _JobFormatter(logging.Formatter):
+    def __init__(self, name: str):
+        super().__init__(datefmt="%H:%M:%S")
+        self._name = name
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        level = f"{record.levelname.lower()}: " if record.levelno > logging.INFO else ""
+        return job_line(record.asctime, self._name, level + record.message)
+
+    def usesTime(self) -> bool:
+        return True
+
+
+def configure(name: str) -> None:
+    """Log to standard error and put the job's name into every line. An earlier configuration of the log is kept."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JobFormatter(name))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
 
 T = TypeVar("T", bound=Sized)
 
@@ -14,21 +79,15 @@ INTERVAL = 10.0
 def in_words(seconds: float) -> str:
     """A duration in its one or two largest units: "8 s", "2 min 25 s", "17 min", "3 h 20 min", "2 d 5 h"."""
     whole = round(max(seconds, 0.0))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 600:
-        return _two(whole, 60, "min", 1, "s")
     minutes = round(whole / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 24 * 60:
-        return _two(minutes, 60, "h", 1, "min")
-    return _two(round(minutes / 60), 24, "d", 1, "h")
-
-
-def _two(amount: int, large: int, large_name: str, small: int, small_name: str) -> str:
-    first, rest = divmod(amount, large)
-    return f"{first} {large_name}" + (f" {rest // small} {small_name}" if rest // small else "")
+    if whole < 600:
+        amount, parts, units = whole, 60, ("min", "s")
+    elif minutes < 24 * 60:
+        amount, parts, units = minutes, 60, ("h", "min")
+    else:
+        amount, parts, units = round(minutes / 60), 24, ("d", "h")
+    both = zip(divmod(amount, parts), units, strict=True)
+    return " ".join(f"{count} {unit}" for count, unit in both if count) or f"0 {units[1]}"
 
 
 class Progress:

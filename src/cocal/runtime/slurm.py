@@ -85,17 +85,11 @@ def check(folder: Path, site: Site | None) -> None:
         if site is None:  # a local run, on a machine whose SLURM does not answer
             return
         raise
-    refuse_orphans(jobs, folder)
-    if site is not None:
-        check_site(site)
-
-
-def check_site(site: Site) -> None:
-    """Compare what the jobs will request with what this cluster offers.
-
-    Raises:
-        ClusterError: if they differ; the message names every wrong value, what is offered and the variable to export.
-    """
+    if jobs:
+        listed = [f"job {job.id} {job.state} {job.what}" for job in jobs]
+        raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
+    if site is None:
+        return
     found = problems(site, parse_partitions(_output("sinfo --noheader --format=%R|%l|%G")), user_accounts())
     if found:
         raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found]))
@@ -163,30 +157,15 @@ def user_accounts() -> list[str]:
 
 
 def queued_jobs(folder: Path) -> list[Job]:
-    """The user's CoCal jobs that were submitted from `folder` and have not ended.
+    """The user's CoCal jobs that were submitted from `folder` and have not ended; none that run Snakemake itself.
 
     Raises:
         ClusterError: if the queue cannot be read.
     """
-    return parse_queue(_output("squeue --me --noheader --format=%i|%T|%j|%k|%Z"), folder)
-
-
-def parse_queue(text: str, folder: Path) -> list[Job]:
-    """The jobs of `queued_jobs`, from `squeue --format=%i|%T|%j|%k|%Z`; jobs that run Snakemake itself are left out."""
-    rows = (line.split("|", maxsplit=4) for line in text.splitlines())
+    lines = _output("squeue --me --noheader --format=%i|%T|%j|%k|%Z").splitlines()
+    rows = (line.split("|", maxsplit=4) for line in lines)
     ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[4]) == folder)
     return [Job(number, state, comment) for number, state, _, comment, _ in ours]
-
-
-def refuse_orphans(jobs: list[Job], folder: Path) -> None:
-    """Refuse to start while jobs of an earlier run of `folder`, whose Snakemake may have been killed, are in the queue.
-
-    Raises:
-        ClusterError: if there are such jobs; the message names them and the command that cancels them.
-    """
-    if jobs:
-        listed = [f"job {job.id} {job.state} {job.what}" for job in jobs]
-        raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
 
 
 def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:
@@ -212,11 +191,7 @@ def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:
 
 
 def _output(command: str) -> str:
-    """Run a SLURM command and return what it prints.
-
-    Raises:
-        ClusterError: if it is missing, fails, or takes longer than `TIMEOUT`.
-    """
+    """The output of a SLURM command."""
     words = shlex.split(command)
     try:
         done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=TIMEOUT)

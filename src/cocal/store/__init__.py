@@ -1,12 +1,17 @@
 """Reading and writing of files: they are checked, written atomically and labelled with their provenance."""
 
 from cocal.errors import ContractError
-from cocal.store.arrays import read_dataset, write_dataset
 from cocal.store.atomic import atomic_path, write_text
-from cocal.store.attributes import read_provenance
-from cocal.store.documents import read_document, write_document
-from cocal.store.folders import check_folder, label_folder
-from cocal.store.frames import read_frame, write_frame
+from cocal.store.content import check_folder, label_folder
+from cocal.store.files import (
+    read_dataset,
+    read_document,
+    read_frame,
+    read_provenance,
+    write_dataset,
+    write_document,
+    write_frame,
+)
 from cocal.store.provenance import digest, provenance
 
 __all__ = [

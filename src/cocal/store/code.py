@@ -26,7 +26,6 @@ OUTSIDE = (
     "cocal.errors",
     "cocal.resources",
     "cocal.runtime.gpus",
-    "cocal.runtime.joblog",
     "cocal.runtime.lock",
     "cocal.runtime.machine_errors",
     "cocal.runtime.progress",
@@ -161,7 +160,7 @@ def _computing(statements: list[ast.stmt]) -> list[ast.stmt]:
     kept = [
         node
         for node in statements
-        if not (isinstance(node, ast.Expr) and (_is_text(node.value) or _is_log_call(node.value)))
+        if not (isinstance(node, ast.Expr) and (_is_log_call(node.value) or _is_text(node.value)))
     ]
     for node in kept:
         if isinstance(node, ast.FunctionDef):

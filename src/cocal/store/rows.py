@@ -1,5 +1,6 @@
 """Files that come from elsewhere: their names, JSON lines, and the one sentence about a row that cannot be read."""
 
+import codecs
 import errno
 import json
 import re
@@ -16,7 +17,6 @@ from cocal.errors import ContractError
 
 LONGEST_LINE = 32 * 2**20
 """Bytes of a line. A response of 32,000 tokens with ids, mask and log-probabilities takes about one megabyte."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN_NAMES = 20
 
 
@@ -30,19 +30,17 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """
     some = False
     with regular(path, "JSON lines").open("rb") as lines:
-        place = 0
-        while line := lines.readline(LONGEST_LINE + 1):
-            place += 1
+        for place, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
             where = f"{path}: line {place}"
             if len(line) > LONGEST_LINE:
                 raise ContractError(
                     f"{where}: longer than {in_bytes(LONGEST_LINE)}, which is no line of one response; leave out "
                     "fields that are not needed, or delete the line"
                 )
-            line = line.removeprefix(_BYTE_ORDER_MARK).strip() if place == 1 else line.strip()
-            if line:
+            content = line.removeprefix(codecs.BOM_UTF8).strip() if place == 1 else line.strip()
+            if content:
                 some = True
-                yield where, line.decode(errors="replace"), _object(line, where)
+                yield where, content.decode(errors="replace"), _object(content, where)
     if not some:
         raise ContractError(f"{path}: the file is empty; give a file with a JSON object in every line")
 

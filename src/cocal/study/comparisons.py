@@ -9,7 +9,7 @@ from pydantic import RootModel
 from cocal.config.base import Count, Model, Name
 from cocal.config.study import Study
 from cocal.study import plan
-from cocal.study.prefix import Prefix
+from cocal.study.plan import Prefix
 from cocal.study.results import companion_folder, predictions_file, variant_folder
 from cocal.study.rivals import recalibrated_algorithms
 
@@ -137,11 +137,12 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
 
     final = study.policy.steps
     if backbone == study.main_backbone:
-        if methods := plan.sweep_methods(study):
+        if methods := plan.companion_methods(study, "rollouts"):
             for step in study.policy.stages:
                 yield of_grpo(step, "-sweep", methods, {"rollouts": plan.sweep_prefixes(study, step)})
         if plan.has_methods(study, "cocal-binary", "postcal-binary"):
-            methods, budgets = plan.budget_methods(study), plan.budget_prefixes(study)
+            methods = plan.companion_methods(study, "rollouts", "resampled")
+            budgets = plan.budget_prefixes(study)
             yield of_grpo(final, "-budgets", methods, dict.fromkeys(plan.experiences_of(methods), budgets))
     states = [f"{variant_folder(backbone, 'ablations')}/{s}" for s in plan.ablation_states(study, backbone)]
     last = plan.restricted(final)

@@ -77,17 +77,13 @@ def digests_of(results: Path) -> Digests:
     return found
 
 
-def stated_numerics(results: Path) -> str:
-    """The numerics that the results state, which were native before files stated any."""
-    cubes = sorted(results.glob(STAGES["metrics"]))
-    return Product(cubes[0]).attributes.get("numerics", "native") if cubes else "native"
-
-
 def maker_of(results: Path) -> Maker:
-    """This version of CoCal, this machine, and the numerics of a study's results."""
+    """This version of CoCal, this machine, and the numerics that a study's results state."""
+    cubes = sorted(results.glob(STAGES["metrics"]))
     return Maker(
         commit=commit(),
-        numerics=stated_numerics(results),
+        # files did not always state their numerics, which were native then
+        numerics=Product(cubes[0]).attributes.get("numerics", "native") if cubes else "native",
         processor=processor(),
         obstacle=obstacle(),
         versions=versions(),

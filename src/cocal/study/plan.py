@@ -4,12 +4,54 @@ The first backbone is that of the main table and has every part of the study. Th
 the end of training only, for tables/scale, tables/token_aggregation and figures/layers.
 """
 
+import re
+from typing import NamedTuple
+
 from cocal.config.base import Count, Model, Name
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings, FeatureSettings, PostCalSettings
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.study.prefix import Prefix
+from cocal.errors import ConfigError
 from cocal.study.results import predictions_file
+
+
+class Prefix(NamedTuple):
+    """The rollout steps that companions learn from, and those whose validation responses choose their best pass.
+
+    The two are equal for the companions of a stage (appendix A.1: "we use all data produced up to that step") and of
+    the early steps (appendix C.2: "For each prefix, both training and validation are restricted to the corresponding
+    rollout data while preserving the question-level split"). At a budget the validation pool is that of all steps
+    (appendix E.1: "Each budget uses a fixed, question-disjoint validation pool"), so that the full budget is the
+    companion of the last stage ("Its full-budget binary results use the same checkpoints as the main tables").
+
+    Attributes:
+        steps: Last rollout step of the training responses, which start at step 1.
+        validation_steps: Last rollout step of the validation responses, which start at step 1.
+    """
+
+    steps: int
+    validation_steps: int
+
+    @classmethod
+    def parse(cls, word: str) -> "Prefix":
+        """The inverse of `str`.
+
+        Raises:
+            ConfigError: if the word is not N or N/M.
+        """
+        found = re.fullmatch(r"([1-9][0-9]*)(?:/([1-9][0-9]*))?", word)
+        if not found:
+            raise ConfigError(f"{word!r} is not N or N/M, such as 40 or 5/120, counted from 1")
+        return cls(int(found[1]), int(found[2] or found[1]))
+
+    def __str__(self) -> str:
+        """N, or N/M if validation uses more or fewer steps than training."""
+        return str(self.steps) if self.steps == self.validation_steps else f"{self.steps}/{self.validation_steps}"
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of the companions."""
+        return f"steps-{self}".replace("/", "-validation-")
 
 
 class SetPlan(Model):
@@ -58,12 +100,8 @@ def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
     final = algorithm == "base" or step == study.policy.steps
     if backbone != study.main_backbone:
         return [m for m in own if final and METHODS[m].group is not None]
-    return [m for m in own if final or m in study.reports.stage_methods or _is_transfer(m)]
-
-
-def _is_transfer(method: str) -> bool:
-    """True if a method applies the companion of one policy to the responses of another (appendix D)."""
-    return METHODS[method].experience is not None and METHODS[method].policy != "grpo"
+    transfers = [m for m in own if METHODS[m].experience and algorithm != "grpo"]  # companions of another policy
+    return [m for m in own if final or m in study.reports.stage_methods or m in transfers]
 
 
 def trainer_of(study: Study, backbone: str, algorithm: str) -> str:
@@ -78,17 +116,6 @@ def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
     if final and backbone == study.main_backbone and study.evaluation_sets("factual"):
         domains.append("factual")
     return domains
-
-
-def prompt_formats_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
-    """Prompt formats that the methods of `methods_of` need."""
-    return list(dict.fromkeys(METHODS[m].prompt_format for m in methods_of(study, backbone, algorithm, step)))
-
-
-def feature_prompt_formats(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
-    """Prompt formats of a checkpoint's responses that companions read."""
-    methods = [METHODS[m] for m in methods_of(study, backbone, algorithm, step)]
-    return list(dict.fromkeys(method.prompt_format for method in methods if method.experience))
 
 
 def experiences_of(methods: list[str]) -> list[str]:
@@ -126,22 +153,12 @@ def sweep_prefixes(study: Study, step: int) -> list[Prefix]:
     return sorted({restricted(steps) for steps in (*study.policy.stages, *early)})
 
 
-def sweep_methods(study: Study) -> list[str]:
-    """Companion methods in the comparison of `sweep_prefixes`."""
-    return _learnt_from(study, "rollouts")
-
-
-def budget_methods(study: Study) -> list[str]:
-    """Companion methods that are compared by budget at the end of training (figures/budgets, figures/composition)."""
-    return _learnt_from(study, "rollouts", "resampled")
-
-
 def has_methods(study: Study, *names: str) -> bool:
     """True if the study can have all of these methods."""
     return set(names) <= set(available_methods(study))
 
 
-def _learnt_from(study: Study, *experiences: str) -> list[str]:
+def companion_methods(study: Study, *experiences: str) -> list[str]:
     """Companion methods with these kinds of experience that are evaluated on GRPO's responses."""
     return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
 

@@ -1,12 +1,10 @@
-"""The companions that a study fits from stored rollouts: one job for each variant and backbone."""
+"""Companions that a study fits: from stored rollouts, a job for each variant and backbone, and online ones."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from cocal.config.evaluation import CompanionSettings
 from cocal.config.study import Study
 from cocal.study import plan
-from cocal.study.results import COMPANIONS, rollouts_folder, states_file
+from cocal.study.results import COMPANIONS, companion_folder, rollouts_folder, states_file
 from cocal.study.rivals import ONE_LAYER, one_layer_companion
 
 ABLATIONS = "ablations"
@@ -14,27 +12,8 @@ VARIANTS = (*(COMPANIONS[kind] for kind in ("rollouts", "resampled", "prompts"))
 """Names of the variants, which are those of their folders."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """Companions of all prefixes, seeds and targets that one job fits on one kind of experience.
-
-    Attributes:
-        rollouts: Folder of the responses that they learn from.
-        states: The hidden states of these responses, or of their prompts.
-        settings: Settings of the companions.
-        steps: Prefixes of the rollouts, as `Prefix` writes them.
-        how: Further flags of `cocal companions`.
-    """
-
-    rollouts: str
-    states: str
-    settings: CompanionSettings
-    steps: tuple[str, ...]
-    how: dict[str, Any]
-
-
-def variant_of(study: Study, backbone: str, name: str) -> Variant:
-    """The variant of this name on a backbone."""
+def variant_of(study: Study, backbone: str, name: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """The rollouts and states from which one job fits all companions of a variant on a backbone, and its settings."""
     final = (str(study.policy.steps),)
     experience = next((kind for kind, folder in COMPANIONS.items() if folder == name), "rollouts")
     learnt_from = "postcal" if experience == "resampled" else "grpo"
@@ -47,10 +26,24 @@ def variant_of(study: Study, backbone: str, name: str) -> Variant:
         ABLATIONS: (plan.ablation_companion(study), final, {"states": plan.ablation_states(study, backbone)}),
         ONE_LAYER: (one_layer_companion(study), final, chronological),
     }[name]
-    return Variant(
-        rollouts=rollouts_folder(backbone, learnt_from),
-        states=states_file(backbone, learnt_from, "prompts" if experience == "prompts" else "rollouts"),
-        settings=settings,
-        steps=steps,
-        how=how,
-    )
+    states = states_file(backbone, learnt_from, "prompts" if experience == "prompts" else "rollouts")
+    inputs = {"rollouts": rollouts_folder(backbone, learnt_from), "features": states}
+    return inputs, {"settings": settings, "steps": steps, **how}
+
+
+def windows(study: Study) -> tuple[int, ...]:
+    """Numbers of rollout steps that online companions learn from together: one alone, and those of the buffer."""
+    return tuple(sorted({1, study.reports.online_window or study.companion.passes}))
+
+
+def replayed_folders(study: Study) -> list[str]:
+    """Folders of CoCal's companions on the first steps of training, validated on the same steps."""
+    prefixes = plan.companion_prefixes(study, study.main_backbone, "rollouts")
+    own = [one for one in prefixes if one.steps == one.validation_steps < study.policy.steps]
+    return [f"{companion_folder(study.main_backbone, 'rollouts')}/{one.folder}" for one in own]
+
+
+def online_folders(study: Study) -> list[str]:
+    """Folders of the online companions that are kept: those of every window after every stage of the policy."""
+    folder = companion_folder(study.main_backbone, "online")
+    return [f"{folder}/window-{window}/steps-{step}" for window in windows(study) for step in study.policy.stages]

@@ -1,19 +1,38 @@
-"""All commands with their flags, as data. The work of a command is the module of `cocal.commands` that has its name,
-which is imported when the flags are known to be right."""
+"""All commands with their flags, as data, and the names of the functions that do their work. The module of such a
+function is imported when the flags are known to be right."""
 
 from collections.abc import Mapping
 
-from cocal.commands.catalogue.confidences import CONFIDENCES
 from cocal.commands.catalogue.own import OWN
-from cocal.commands.catalogue.policies import POLICIES
+from cocal.commands.catalogue.stages import STAGES
 from cocal.commands.catalogue.study import STUDY
 from cocal.commands.flags import Command
 
-STAGES = POLICIES | CONFIDENCES
-"""The stages of the workflow, which its rules call; `cocal stages` lists them."""
 COMMANDS = OWN | STUDY | STAGES
+_MODULES = {
+    "answers": ("responses", "judge"),
+    "backbone": ("backbone",),
+    "checkpoints": ("hub", "import-checkpoints"),
+    "companions": ("companions", "online"),
+    "confidences": ("predictions", "recalibrate", "checks"),
+    "exhibits": ("exhibit", "document", "spread"),
+    "latency": ("latency",),
+    "metrics": ("metrics", "compare"),
+    "own": ("fit", "score"),
+    "question_sets": ("sources", "questions", "overlap"),
+    "rollouts": ("slime", "import-rollouts", "resample"),
+    "scored": ("evaluate", "decide"),
+    "states": ("features", "prompts", "replay"),
+    "study": ("plan", "trace", "digests", "replicate", "schema", "stages", "slurm"),
+    "train": ("train",),
+}
+"""The commands of each module of `cocal.commands`. Those of one module load the same libraries."""
+_WORK = {name: f"cocal.commands.{module}" for module, names in _MODULES.items() for name in names}
 
-__all__ = ["COMMANDS", "OWN", "STAGES", "STUDY", "listing"]
+
+def work_of(command: str) -> str:
+    """The function that does the work of a command, as MODULE:NAME."""
+    return f"{_WORK[command]}:run_{command.replace('-', '_')}"
 
 
 def listing(commands: Mapping[str, Command]) -> str:

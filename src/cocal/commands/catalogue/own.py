@@ -14,7 +14,6 @@ def _is_companion(folder: Path) -> bool:
 
 
 _BATCH_TOKENS = flag("--batch-tokens", "tokens in one forward pass (default: 16384)", type=flags.COUNT, default=16384)
-_MAX_LENGTH = {"type": flags.COUNT, "metavar": "TOKENS"}
 _CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
 _SCORED = (
     fields("such as correct=acc, reward=score or question_id=id"),
@@ -89,9 +88,9 @@ _FIT = (
         type=flags.FINITE,
     ),
     flag(
-        "--max-response-length",
+        "--max-response-length TOKENS",
         "responses of so many tokens count as cut and take no part, where the rollouts do not say which were cut",
-        **_MAX_LENGTH,
+        type=flags.COUNT,
     ),
     flag(
         "--template FILE",
@@ -130,9 +129,9 @@ _SCORE = (
     flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
     flag(
-        "--max-response-length",
+        "--max-response-length TOKENS",
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
-        **_MAX_LENGTH,
+        type=flags.COUNT,
     ),
     flags.NUMERICS,
     _BATCH_TOKENS,

@@ -43,7 +43,7 @@ _TRACE = (
     flag("--depth N", "show only N generations (default: all)", type=flags.INDEX),
 )
 _DIGESTS = (
-    flag("--results", "folder of a study's results", type=Path, default=Path("results")),
+    _RESULTS,
     Either(
         (
             output("--write FILE", "write the digests into a JSON file"),

@@ -13,17 +13,17 @@ from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
 from cocal.evidence.claims import read_claims
 from cocal.evidence.published import read_published
-from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES
-from cocal.exhibits.base.layouts import Layout
-from cocal.exhibits.base.types import Cube
+from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Layout
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, RESPONSES
-from cocal.store.lineage import Product, trace
+from cocal.store.lineage import Product, Source, descent, trace
 from cocal.study.costs import Cost, Latency, read_cost
-from cocal.study.lineage import Source, descent
+
+Cube = Any
+"""The type of metric cubes in annotations; a process that declares exhibits need not load xarray."""
 
 CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answer", "answer_class", "correct")
 """Columns of the responses that exhibits read: all that a choice among them depends on."""
@@ -63,8 +63,8 @@ def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]])
     several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
     for kind, given in files.items():
         if kind not in several:
-            reads = f"it reads {', '.join(several)}" if several else "it reads no files"
-            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; {reads}")
+            reads = ", ".join(several) or "no files"
+            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; it reads {reads}")
         if isinstance(given, Path) == several[kind]:
             flag = f"--inputs {kind} FILE..." if several[kind] else f"--input {kind}=FILE"
             raise ConfigError(f"{kind}: {name} takes it as {flag}")

@@ -12,8 +12,7 @@ from cocal.evidence.claims import Claim
 from cocal.evidence.published import Published
 from cocal.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
 from cocal.evidence.verdicts import judge_all
-from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files
-from cocal.exhibits.base.layouts import Layout, origin
+from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
 from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.metrics.resamples import Resamples
 from cocal.study.costs import Cost, Latency

@@ -7,13 +7,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cocal.exhibits.base.layouts import Layout
+from cocal.exhibits.base.exhibit import Layout
 from cocal.exhibits.drawing.style import paper_style, save_figure
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.shown import csv_text
 from cocal.store import digest, write_text
-from cocal.store.attributes import MADE_OF, PARENTS
+from cocal.store.files import MADE_OF, PARENTS
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,6 @@ def write_table(
 
     Args:
         module: The exhibit's module, with `prepare` and `grid`.
-        layout: The contents of the table.
         inputs: The contents of its files, by kind.
         output: The .tex file.
         origin: The files that it is made of (`cocal.exhibits.base.inputs.origin_of`).
@@ -49,9 +48,7 @@ def write_figure(
     Args:
         module: The exhibit's module, with `draw`, and `prepare` unless it is a diagram.
         layout: The contents of the figure; None for a diagram.
-        inputs: The contents of its files, by kind.
         output: The .pdf file.
-        origin: The files that it is made of (`cocal.exhibits.base.inputs.origin_of`).
     """
     if layout is None:
         with paper_style():

@@ -1,5 +1,6 @@
 """Rows of panels with curves over training steps, for the figures that show macro averages."""
 
+import re
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any
@@ -7,10 +8,9 @@ from typing import Any
 import pandas as pd
 
 from cocal.config.methods import METHODS
-from cocal.exhibits.base.inputs import mean_cell
-from cocal.exhibits.base.layouts import CurvesLayout
-from cocal.exhibits.base.types import Artist, Axes, Cube, Figure, Line2D
-from cocal.exhibits.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.base.exhibit import CurvesLayout
+from cocal.exhibits.base.inputs import Cube, mean_cell
+from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal.metrics.cells import read_cells
 
 TITLES = {
@@ -47,7 +47,7 @@ def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFI
 
     Returns:
         Columns step or source_step, method, metric, value, lower, upper (bootstrap interval over the questions), n,
-        those of `cocal.metrics.quality.RATES`, seed_sd (standard deviation of the macro average over the seeds); in the
+        those of `cocal.metrics.cells.RATES`, seed_sd (standard deviation of the macro average over the seeds); in the
         order of the steps, the methods, then the metrics.
 
     Raises:
@@ -70,45 +70,39 @@ def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
 
 
 def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
-    """Draw one metric over the stages, with its interval as whiskers.
-
-    Args:
-        panel: Rows of `read_curves` for one metric.
-    """
+    """Draw the rows of `read_curves` for one metric over the stages, with its interval as whiskers."""
     scale = 100.0 if panel["metric"].iloc[0] == "accuracy" else 1.0
     plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
 
 
-def plot_prefixes(ax: Axes, panel: pd.DataFrame) -> None:
-    """Draw one metric against the rollout steps learnt from, with whiskers of one standard deviation over the seeds.
+def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
+    """Draw the rows of `read_curves` for one metric, times `scale`, against the rollout steps learnt from.
 
-    Args:
-        panel: Rows of `read_curves` for one metric.
+    Whiskers are one standard deviation over the seeds. The axis of the steps is logarithmic, and each has a label.
     """
+    from matplotlib.ticker import NullLocator
+
     ends = panel.assign(low=panel["value"] - panel["seed_sd"], high=panel["value"] + panel["seed_sd"])
-    plot_curves(ax, ends, steps="source_step")
-    logarithmic(ax, sorted(panel["source_step"].unique()))
+    plot_curves(ax, ends, steps="source_step", scale=scale)
+    steps = sorted(panel["source_step"].unique())
+    ax.set_xscale("log")
+    ax.set_xticks(steps, [str(step) for step in steps])
+    ax.xaxis.set_minor_locator(NullLocator())
+    room = (steps[-1] / steps[0]) ** 0.07 if len(steps) > 1 else 1.5
+    ax.set_xlim(steps[0] / room, steps[-1] * room)
 
 
 def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
-    """Draw a panel of the ECE and one of the AUROC.
-
-    Args:
-        numbers: The result of `prepare_curves`.
-        layout: The contents of the figure.
-        label: Label of the horizontal axes.
-    """
+    """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
     handles = method_handles(layout.methods)
     source = f"{layout.source}; {SEED_WHISKERS}"
     return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
 
 
 def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
-    """Draw a panel for each metric, in the order of the numbers.
+    """Draw a panel for each metric, in the order of the numbers; `plot` draws the rows of one metric.
 
     Args:
-        numbers: Table with the column metric.
-        plot: Draws the rows of one metric.
         row: The other arguments of `panel_row`.
     """
     panels = dict(iter(numbers.groupby("metric", sort=False)))
@@ -149,11 +143,7 @@ def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0
 
 
 def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
-    """Give the axis at least three ticks; if no value is defined, remove them and say so in the middle of the panel.
-
-    Args:
-        panel: Rows of one metric with the column value.
-    """
+    """Give the axis at least three ticks; if no value of the panel is defined, remove them and say so in its middle."""
     from matplotlib.ticker import MaxNLocator
 
     if panel["value"].isna().all():
@@ -161,17 +151,6 @@ def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
         ax.text(0.5, 0.5, "undefined", transform=ax.transAxes, ha="center", va="center", **SMALL_PRINT)
     else:
         ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
-
-
-def logarithmic(ax: Axes, steps: Sequence[int]) -> None:
-    """Make the horizontal axis logarithmic and label each step."""
-    from matplotlib.ticker import NullLocator
-
-    ax.set_xscale("log")
-    ax.set_xticks(steps, [str(step) for step in steps])
-    ax.xaxis.set_minor_locator(NullLocator())
-    room = (steps[-1] / steps[0]) ** 0.07 if len(steps) > 1 else 1.5
-    ax.set_xlim(steps[0] / room, steps[-1] * room)
 
 
 def panel_row(
@@ -225,7 +204,7 @@ def panel_row(
     return figure, panels
 
 
-def method_handles(methods: Sequence[str]) -> list[Line2D]:
+def method_handles(methods: Sequence[str]) -> list[Artist]:
     """Return the legend entries of the methods' curves."""
     from matplotlib.lines import Line2D
 
@@ -235,8 +214,47 @@ def method_handles(methods: Sequence[str]) -> list[Line2D]:
 def look_of(name: str) -> dict[str, str | float]:
     """Return colour, marker and sizes of a method's curve."""
     method = METHODS[name]
-    colour = method.colour
-    hollow = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 0.8}
-    full = {"markeredgecolor": "white", "markeredgewidth": 0.4}
-    look = {"color": colour, "marker": method.marker, "linewidth": 1.1, "markersize": 3.4}
-    return look | (hollow if method.hollow else full)
+    look = {"color": method.colour, "marker": method.marker, "linewidth": 1.1, "markersize": 3.4}
+    if method.hollow:
+        return look | {"markerfacecolor": "white", "markeredgecolor": method.colour, "markeredgewidth": 0.8}
+    return look | {"markeredgecolor": "white", "markeredgewidth": 0.4}
+
+
+def draw_replicates(numbers: pd.DataFrame, dataset: str) -> Figure:
+    """Draw ECE and AUROC in every replicate of a study, methods one below another; a line marks the mean over them.
+
+    The points of a method stand a little apart, in the order of the replicates.
+
+    Args:
+        numbers: Spread of the main table (`cocal.study.replicates.spread`): the columns dataset, method, metric, mean,
+            and replicate_1, replicate_2 ...
+        dataset: Data set, or group of them, that is drawn.
+    """
+    from matplotlib.figure import Figure
+
+    replicates = [name for name in numbers if re.fullmatch(r"replicate_\d+", name)]
+    shown = numbers[numbers["dataset"] == dataset].set_index(["metric", "method"])
+    methods = list(dict.fromkeys(shown.index.get_level_values("method")))
+    names, right, between, below = 1.2, 0.08, 0.3, 0.36  # in inches
+    rows = 0.17 * len(methods)
+    height = 0.24 + rows + below
+    width = (TEXT_WIDTH - names - right - between) / 2
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    for place, metric in enumerate(CONFIDENCE_QUALITY):
+        left = names + place * (width + between)
+        ax = figure.add_axes((left / TEXT_WIDTH, below / height, width / TEXT_WIDTH, rows / height))
+        ax.set_title(TITLES[metric], pad=4)
+        for row, method in enumerate(methods):
+            values, colour = shown.loc[(metric, method), replicates].astype(float), METHODS[method].colour
+            apart = [0.3 * (k / max(len(replicates) - 1, 1) - 0.5) for k in range(len(replicates))]
+            ax.scatter(values, [row + a for a in apart], s=9, color=colour, linewidths=0, alpha=0.85, zorder=3)
+            ax.plot([shown.loc[(metric, method), "mean"]] * 2, [row - 0.36, row + 0.36], color=INK, linewidth=0.8)
+        ax.set_yticks(range(len(methods)), [METHODS[name].label for name in methods] if place == 0 else [])
+        ax.set_ylim(len(methods) - 0.5, -0.5)
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", linewidth=0.3, color="#dddddd", zorder=0)
+        ax.set_axisbelow(True)
+    points = f"One point for each of {len(replicates)} replicates, which differ in the seeds of the policies"
+    text = f"{points}; lines are means. Macro average of the mathematical sets."
+    figure.text(0.5, 0.04 / height, text, ha="center", va="bottom", **SMALL_PRINT)
+    return figure

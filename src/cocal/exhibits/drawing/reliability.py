@@ -1,7 +1,6 @@
 """Draws reliability diagrams above histograms of confidence (figure 3 and appendix C.3)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,19 +9,25 @@ import pandas as pd
 from cocal.config.base import Count
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import FigureExhibit
+from cocal.exhibits.base.exhibit import FigureExhibit, Labels, MethodsLayout, labelled, of_main
 from cocal.exhibits.base.inputs import rows_by_seed
-from cocal.exhibits.base.layouts import Labels, MethodsLayout, labelled, of_main
-from cocal.exhibits.base.types import Axes, Figure
-from cocal.exhibits.drawing.bins import legend_entries, plot_reliability
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
-from cocal.exhibits.drawing.style import LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH
+from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal.exhibits.typesetting.wording import counted
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.cube import UNSEEDED
 from cocal.metrics.shown import metric_text
 from cocal.study.plan import available_methods, final_predictions
 
+FEW = 10
+"""Bins with fewer responses are drawn pale, because their accuracy is mostly chance: with ten responses its standard
+error is up to 0.16."""
+
+_OVER = {"facecolor": "white", "edgecolor": INK, "hatch": "////////", "linewidth": 0.4}
+_UNDER = {"facecolor": (1.0, 1.0, 1.0, 0.72), "edgecolor": INK, "hatch": "--------", "linewidth": 0.4}
+_PALE = "#a9a9a9"
+_PALE_GAP = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
+_IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 _EVALUATED = ("confidence", "valid", "correct")
 """Columns of the predictions, as `cocal.metrics.calibration.evaluate` takes them."""
 _LINE = 0.11
@@ -51,8 +56,6 @@ def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iter
     """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`.
 
     Args:
-        study: The study.
-        datasets: Names of the data sets.
         fields: Title, position and caption of the figure.
     """
     available = available_methods(study)
@@ -107,17 +110,15 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
 def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> Figure:
     """Draw all diagrams, with a row of panels for each data set and a column for each method.
 
-    Args:
-        numbers: The result of `prepare`.
-        layout: Its layout. Study, backbone and step are printed small below, so that a figure taken out of its
-            document still says what was measured.
+    Study, backbone and step are printed small below, so that a figure taken out of its document still says what was
+    measured.
     """
     from matplotlib.figure import Figure
 
     source = f"{layout.study} study, {layout.backbone_label}, step {layout.step}"
     panels = dict(iter(numbers.groupby(["dataset", "method"], sort=False)))
     methods = list(dict.fromkeys(numbers["method"]))
-    grid = _Grid.of(len(layout.datasets), len(methods))
+    grid = _Grid(len(layout.datasets), len(methods))
     figure = Figure(figsize=(TEXT_WIDTH, grid.height))
     for row, dataset in enumerate(layout.datasets):
         in_row = [panels[dataset.name, method] for method in methods]
@@ -148,36 +149,19 @@ def draw(numbers: pd.DataFrame, layout: ReliabilityLayout) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
 class _Grid:
     """Places of the panels, in inches from the top left."""
 
-    rows: int
-    panel: float
-    """Width of a panel."""
-    diagram: float
-    histogram: float
-    narrow: bool
-    left = 0.62
-    right = 0.06
-    bottom = 0.81
-    between = 0.16
-    columns_apart = 0.13
+    left, right, bottom, between, columns_apart = 0.62, 0.06, 0.81, 0.16, 0.13
 
-    @classmethod
-    def of(cls, rows: int, columns: int) -> "_Grid":
-        panel = (TEXT_WIDTH - cls.left - cls.right - (columns - 1) * cls.columns_apart) / columns
-        natural = cls(rows, panel, 1.15, 0.42, panel < _NARROW)
-        scale = min(1.0, 1 - (natural.height - PAGE_HEIGHT) / (rows * (natural.diagram + natural.histogram)))
-        return replace(natural, diagram=scale * natural.diagram, histogram=scale * natural.histogram)
-
-    @property
-    def top(self) -> float:
-        return 0.36 + 2 * _LINE * self.narrow
-
-    @property
-    def rows_apart(self) -> float:
-        return 0.34 + _LINE * self.narrow
+    def __init__(self, rows: int, columns: int) -> None:
+        self.rows, self.diagram, self.histogram = rows, 1.15, 0.42
+        self.panel = (TEXT_WIDTH - self.left - self.right - (columns - 1) * self.columns_apart) / columns
+        self.narrow = self.panel < _NARROW
+        self.top = 0.36 + 2 * _LINE * self.narrow
+        self.rows_apart = 0.34 + _LINE * self.narrow
+        scale = min(1.0, 1 - (self.height - PAGE_HEIGHT) / (rows * (self.diagram + self.histogram)))
+        self.diagram, self.histogram = scale * self.diagram, scale * self.histogram
 
     @property
     def pitch(self) -> float:
@@ -217,3 +201,64 @@ def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | N
     some_invalid = one["n_valid"] < one["n"]
     n = f"{one['n_valid']:,} of {one['n']:,} valid" if some_invalid else f"n = {one['n']:,}"
     histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)
+
+
+def plot_reliability(ax_top: Axes, ax_bottom: Axes, panel: pd.DataFrame, colour: str) -> None:
+    """Draw one reliability diagram above its histogram of confidence.
+
+    A bar reaches to the accuracy of its bin, which a cap marks. The gap between the accuracy and the bin's mean
+    confidence is hatched above the bar where confidence is too high, and barred within it where it is too low. Bins
+    of fewer than `FEW` responses are pale, and so are their gaps. Empty bins stay blank.
+
+    Args:
+        panel: Rows of `prepare` for one data set and method.
+    """
+    from matplotlib.patheffects import withStroke
+    from matplotlib.ticker import MaxNLocator
+
+    filled = panel[panel["count"] > 0]
+    few, over = filled["count"] < FEW, filled["mean_confidence"] > filled["accuracy"]
+    for bins, face, cap, gap in (
+        (filled[few], _paler(colour), _PALE, _PALE_GAP),
+        (filled[~few & over], colour, INK, _OVER),
+        (filled[~few & ~over], colour, INK, _UNDER),
+    ):
+        left, width = bins["left"], bins["right"] - bins["left"]
+        low = bins[["accuracy", "mean_confidence"]].min(axis=1)
+        high = bins[["accuracy", "mean_confidence"]].max(axis=1)
+        ax_top.bar(left, bins["accuracy"], width, align="edge", color=face, edgecolor="white", linewidth=0.4)
+        ax_top.bar(left, high - low, width, bottom=low, align="edge", **gap)
+        ax_top.hlines(bins["accuracy"], left, bins["right"], color=cap, linewidth=1.1)
+    halo = [withStroke(linewidth=1.7, foreground="white")]  # the diagonal must show on dark bars
+    ax_top.plot([0, 1], [0, 1], **_IDEAL, zorder=3, path_effects=halo)
+    ax_top.set(xlim=(0, 1), ylim=(0, 1.02), xticks=[0, 0.5, 1])
+    ax_top.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax_top.set_yticks(np.arange(0.25, 1, 0.5), minor=True)
+    ax_top.tick_params(labelbottom=False)
+
+    left, width = filled["left"], filled["right"] - filled["left"]
+    ax_bottom.bar(left, filled["count"], width, align="edge", color=colour, edgecolor="white", linewidth=0.4)
+    ax_bottom.set(xlim=(0, 1))
+    ax_bottom.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax_bottom.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+
+
+def legend_entries() -> list[Artist]:
+    """The entries of a legend that explains the marks of `plot_reliability`."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    return [
+        Patch(facecolor="#8a8a8a", edgecolor="white", label="accuracy"),
+        Line2D([], [], **_IDEAL, label="ideal calibration"),
+        Patch(**_OVER, label="confidence above accuracy"),
+        Patch(**(_UNDER | {"facecolor": "#d6d6d6"}), label="confidence below accuracy"),
+        Patch(facecolor=_paler("#8a8a8a"), edgecolor=_PALE, linewidth=0.4, label=f"fewer than {FEW} responses"),
+    ]
+
+
+def _paler(colour: str) -> tuple[float, ...]:
+    """Mix a quarter of the colour with white."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(0.75 + 0.25 * part for part in to_rgb(colour))

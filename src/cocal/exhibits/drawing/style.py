@@ -4,10 +4,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from cocal.exhibits.base.types import Figure
 from cocal.store import atomic_path
 from cocal.store.lineage import PARENTS
+
+Artist = Axes = Colormap = Figure = Any
+"""Types of matplotlib in annotations, which a process that declares exhibits need not load."""
 
 TEXT_WIDTH = 5.5
 """Width of the text in inches. Figures are drawn at the size at which they are printed."""

@@ -11,12 +11,20 @@ from cocal.config.base import Name
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS, MethodName
 from cocal.config.study import Study
-from cocal.exhibits.base.inputs import mean_cell, seeds_of
-from cocal.exhibits.base.layouts import MATHEMATICS, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
-from cocal.exhibits.base.types import Cube
-from cocal.exhibits.typesetting.blocks import method_groups, metric_block, ranked_cells
-from cocal.exhibits.typesetting.grid import Block, Grid
-from cocal.exhibits.typesetting.rates import degenerate_cells, degenerate_note, doubts, rate_block, short_rates
+from cocal.exhibits.base.exhibit import MATHEMATICS, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
+from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal.exhibits.typesetting.grid import (
+    Block,
+    Grid,
+    degenerate_cells,
+    degenerate_note,
+    doubts,
+    method_groups,
+    metric_block,
+    ranked_cells,
+    rate_block,
+    short_rates,
+)
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, UNDEFINED_VALUE, averaged, counted, said
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import read_cells
@@ -75,19 +83,23 @@ def accuracy_layout(
     """Return the layout for the main backbone at the end of training, changed by `fields`.
 
     Args:
-        study: The study.
         wrong: By data set, how many of its rows are known to be wrong.
-        domain: Domain of the evaluation sets.
         remark: Sentence of the caption that stands before those about rows known to be wrong.
         fields: Further or other fields.
     """
     sets = study.evaluation_sets(domain)
     given = {"step": study.policy.steps, "methods": main_methods(study)} | fields
+    shown = {name: study.datasets[name] for name in sets if name in wrong}
+    about_wrong = []
+    for mended, fate in ((False, "kept as distributed"), (True, "corrected")):
+        some = [f"{d.label} ({wrong[n]} of {d.size})" for n, d in shown.items() if d.source.corrections == mended]
+        if some:
+            about_wrong.append(f"Questions or answers known to be wrong are {fate}: {', '.join(some)}.")
     return AccuracyLayout(
         **of_backbone(study, given.pop("backbone", study.main_backbone)),
         quality=study.quality,
         datasets=labelled(study, sets),
-        remark=said(remark, *_wrong_rows(study, sets, wrong)),
+        remark=said(remark, *about_wrong),
         **given,
     )
 
@@ -103,22 +115,11 @@ def stage_methods(study: Study) -> tuple[str, ...]:
     return tuple(m for m in study.reports.stage_methods if m in available)
 
 
-def _wrong_rows(study: Study, sets: Sequence[str], wrong: Mapping[str, int]) -> list[str]:
-    """Sentences for the caption about rows of the sets that are known to be wrong, if there are such rows."""
-    shown = {name: study.datasets[name] for name in sets if name in wrong}
-    sentences = []
-    for mended, fate in ((False, "kept as distributed"), (True, "corrected")):
-        some = [f"{d.label} ({wrong[n]} of {d.size})" for n, d in shown.items() if d.source.corrections == mended]
-        if some:
-            sentences.append(f"Questions or answers known to be wrong are {fate}: {', '.join(some)}.")
-    return sentences
-
-
 def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
     """Return the numbers of the table, one per row; methods with seeds are averaged over them.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.quality.RATES`, seed_sd, in the
+        Columns dataset, method, metric, value, lower, upper, n, those of `cocal.metrics.cells.RATES`, seed_sd, in the
         order of the layout's columns, then its methods, then the metrics.
 
     Raises:

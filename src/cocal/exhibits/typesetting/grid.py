@@ -1,10 +1,61 @@
 """A table as plain text with its arrangement and its marks, before it becomes LaTeX
-(`cocal.exhibits.typesetting.latex`) or a web page (`cocal.exhibits.typesetting.html`)."""
+(`cocal.exhibits.typesetting.latex`) or a web page (`cocal.exhibits.typesetting.html`), and its usual blocks: the same
+metrics of several data sets, or other cases, side by side, and the shares of the responses behind them."""
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, Literal
+
+import pandas as pd
+
+from cocal.config.evaluation import QualitySettings
+from cocal.config.methods import METHODS
+from cocal.exhibits.base.exhibit import Labelled
+from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
+from cocal.metrics.cells import RATES, RESTS_ON, degenerate, shortfalls
+from cocal.metrics.shown import BETTER, UNDEFINED, Better, metric_text
 
 Mark = Literal["best", "second"]
+PAIR = ("ece", "auroc")
+"""Metrics of the tables with a pair of columns for each case."""
+
+Place = tuple[str, str, str]
+"""Where a value stands: the names of its case, of its row, and of its metric."""
+HEADS = {
+    "accuracy": "Acc.↑",
+    "mean_confidence": "MeanConf",
+    "ece": "ECE↓",
+    "auroc": "AUROC↑",
+    "brier": "Brier↓",
+    "brier_reliability": "Rel.↓",
+    "brier_resolution": "Res.↑",
+    "brier_uncertainty": "Unc.",
+    "log_loss": "LogLoss↓",
+    "adaptive_ece": "AdaECE↓",
+    "smooth_ece": "SmECE↓",
+    "aurc": "AURC↓",
+    "augrc": "AUGRC↓",
+    "prr": "PRR↑",
+    "accuracy_at_80": "Acc@80↑",
+    "accuracy_at_50": "Acc@50↑",
+}
+"""Column titles of the metrics. The arrow points to the better values."""
+_RATES = {
+    "valid_rate": "Valid",
+    "answered_rate": "Answered",
+    "decided_rate": "Decided",
+    "truncation_rate": "Truncated",
+    "p_true_mass": "True or False",
+    "exact_match_accuracy": "Exact match",
+}
+_DOUBTS = {
+    "valid_rate": "less than {:g} % of the responses have a valid confidence",
+    "answered_rate": "less than {:g} % of the responses have an answer",
+    "decided_rate": "less than {:g} % of the responses have a verdict",
+    "p_true_mass": "the two words of P(True) have less than {:g} % of the probability on average",
+}
 
 
 @dataclass(frozen=True)
@@ -106,3 +157,162 @@ class Grid:
     apart: bool = False
     details: tuple[Block, ...] = ()
     source: str = ""
+
+
+def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:
+    """Return the marks of one column. They are decided on the rounded numbers as shown, so equal numbers share a mark
+    (caption of table 1).
+
+    The second best is the next distinct number, however many share the best.
+
+    Args:
+        shown: Printed numbers, or `UNDEFINED`.
+        better: The direction of better numbers, or None for a column without marks.
+        kinds: Marks that the table uses, best first.
+    """
+    if better is None:
+        return [None] * len(shown)
+    numbers = [None if text == UNDEFINED else Decimal(text) for text in shown]
+    ranking = sorted({number for number in numbers if number is not None}, reverse=better == "higher")
+    by_number: dict[Decimal | None, Mark] = dict(zip(ranking, kinds, strict=False))
+    return [by_number.get(number) for number in numbers]
+
+
+def ranked_cells(
+    numbers: pd.DataFrame,
+    case: str = "dataset",
+    row: str = "method",
+    kinds: Sequence[Mark] = ("best", "second"),
+    short: Mapping[tuple[str, str], set[str]] | None = None,
+    degenerate: Collection[tuple[str, str]] = (),
+) -> dict[Place, Cell]:
+    """Return the cells of a table whose columns, each a metric of a case, are ranked.
+
+    Args:
+        numbers: Table with the columns metric and value, and those of the cases and rows, which `case` and `row` name.
+        kinds: Marks that the table uses, best first.
+        short: By case and row, the shares of the responses that lie below their floor. Values that rest on these are
+            doubtful.
+        degenerate: Cases and rows whose confidence is degenerate, which marks the values of its quality.
+    """
+    cells = {}
+    for (name, metric), column in numbers.groupby([case, "metric"], sort=False):
+        texts = [metric_text(metric, value) for value in column["value"]]
+        for each, text, mark in zip(column[row], texts, marks(texts, BETTER[metric], kinds), strict=True):
+            lacking = short[name, each] if short and text != UNDEFINED else set()
+            marked = (name, each) in degenerate and metric not in ("accuracy", "mean_confidence") and text != UNDEFINED
+            cells[name, each, metric] = Cell(text, mark, not lacking.isdisjoint(RESTS_ON[metric]), marked)
+    return cells
+
+
+def metric_block(
+    corner: str,
+    cases: Sequence[Labelled],
+    metrics: Sequence[str],
+    groups: Iterable[tuple[str, Mapping[str, str]]],
+    cells: Mapping[Place, Cell],
+    *,
+    titles: Mapping[str, str] = HEADS,
+    highlight: str | None = None,
+    **style: Any,
+) -> Block:
+    """Return a block with a column for each metric of each case.
+
+    Args:
+        corner: Title above the row names.
+        cases: Data sets or other cases from left to right.
+        metrics: Metrics of each case.
+        groups: Title of each group of rows, and the labels of its rows by their names.
+        cells: The values; there may be more than the block shows.
+        titles: Titles of the metrics.
+        highlight: Name of the row whose label is bold.
+        style: Further fields of the block.
+    """
+    columns = [(case.name, metric) for case in cases for metric in metrics]
+    return Block(
+        corner,
+        (
+            tuple(Head(case.label, len(metrics)) for case in cases),
+            tuple(Head(titles[metric]) for _, metric in columns),
+        ),
+        tuple(
+            Group(
+                tuple(
+                    Row(label, tuple(cells[case, name, metric] for case, metric in columns), bold=name == highlight)
+                    for name, label in rows.items()
+                ),
+                title,
+            )
+            for title, rows in groups
+        ),
+        **style,
+    )
+
+
+def method_labels(methods: Iterable[str]) -> dict[str, str]:
+    """Return the labels of methods by their names."""
+    return {name: METHODS[name].label for name in methods}
+
+
+def method_groups(methods: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return methods in the groups of the paper's tables, which have no titles, for `metric_block`."""
+    return [("", method_labels(names)) for _, names in groupby(methods, lambda name: METHODS[name].group)]
+
+
+def _by_cell(numbers: pd.DataFrame) -> pd.DataFrame:
+    return numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])[list(RATES)]
+
+
+def short_rates(
+    numbers: pd.DataFrame, floors: QualitySettings, groups: Mapping[str, Collection[str]]
+) -> dict[tuple[str, str], set[str]]:
+    """Return the names of the shares below their floor for each data set and method.
+
+    Args:
+        numbers: Table with the columns dataset, method and `RATES`.
+        groups: Data sets of each macro average, which has the names of all of them.
+    """
+    found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
+    for macro, datasets in groups.items():
+        for method in numbers["method"].unique():
+            found[macro, method] = set().union(*(found[name, method] for name in datasets))
+    return found
+
+
+def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -> str:
+    """Return the sentence that explains the mark of doubtful values; "" if no share in `short` lies below its floor."""
+    names = set().union(*short.values())
+    parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in names]
+    return f"{DOUBTFUL} marks values for which {', or '.join(parts)}." if parts else ""
+
+
+def degenerate_cells(numbers: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return the data sets and methods whose confidence is degenerate.
+
+    Args:
+        numbers: Table with the columns dataset, method, metric, lower and upper.
+    """
+    bounds = {
+        row.Index: (row.lower, row.upper) for row in numbers.set_index(["dataset", "method", "metric"]).itertuples()
+    }
+    cells = {key[:2] for key in bounds}
+    return {one for one in cells if degenerate(bounds[*one, "mean_confidence"], bounds[*one, "auroc"])}
+
+
+def degenerate_note(found: Collection[tuple[str, str]]) -> str:
+    """Return the sentence that explains their mark; "" if there are none."""
+    why = "that is constant or whose AUROC has a 95 % interval that holds one half"
+    return f"{DEGENERATE} marks values of a confidence {why}." if found else ""
+
+
+def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
+    """Return a block with the shares of the responses behind each method's values, in percent. Shares that apply to no
+    method are left out.
+
+    Args:
+        numbers: Table with the columns dataset, method and `RATES`.
+    """
+    rates = _by_cell(numbers)
+    known = [name for name in _RATES if rates[name].notna().any()]
+    cells = {(*key, name): Cell(metric_text("accuracy", row[name])) for key, row in rates.iterrows() for name in known}
+    return metric_block("% of responses", datasets, known, [("", method_labels(methods))], cells, titles=_RATES)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid
 from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _STYLE = """\
@@ -70,18 +70,14 @@ def _table(block: Block) -> Iterator[str]:
         corner = ""
     yield "</thead>"
     for group in block.groups:
-        yield from _body(group, block.columns)
+        yield "<tbody>"
+        if group.title:
+            yield f'<tr><th scope="rowgroup" colspan="{1 + block.columns}">{escape(group.title)}</th></tr>'
+        for row in group.rows:
+            label = f"<b>{escape(row.label)}</b>" if row.bold else escape(row.label)
+            yield f'<tr><th scope="row">{label}</th>{"".join(map(_cell, row.cells))}</tr>'
+        yield "</tbody>"
     yield "</table></div>"
-
-
-def _body(group: Group, columns: int) -> Iterator[str]:
-    yield "<tbody>"
-    if group.title:
-        yield f'<tr><th scope="rowgroup" colspan="{1 + columns}">{escape(group.title)}</th></tr>'
-    for row in group.rows:
-        label = f"<b>{escape(row.label)}</b>" if row.bold else escape(row.label)
-        yield f'<tr><th scope="row">{label}</th>{"".join(map(_cell, row.cells))}</tr>'
-    yield "</tbody>"
 
 
 def _cell(cell: Cell) -> str:

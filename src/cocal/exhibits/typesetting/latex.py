@@ -1,9 +1,12 @@
-"""Turns a grid into LaTeX, which needs the packages booktabs, multirow and graphicx."""
+"""Turns a grid into LaTeX, which needs the packages booktabs, multirow and graphicx; and the document of all tables."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark, Row
+from cocal.errors import ContractError
+from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark
 from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _CHARACTERS = str.maketrans(
@@ -66,20 +69,14 @@ def _float(grid: Grid, caption: Sequence[str], blocks: Sequence[Block]) -> Itera
         yield rf"\{grid.size}"
     yield rf"\setlength{{\tabcolsep}}{{{grid.gap}}}"
     yield r"\renewcommand{\arraystretch}{1.08}"
-    yield "\n\n\\vspace{2pt}\n\n".join("\n".join(_scaled(block)) for block in blocks)
+    yield "\n\n\\vspace{2pt}\n\n".join("\n".join(_tabular(block)) for block in blocks)
     yield r"\end{table}"
 
 
-def _scaled(block: Block) -> Iterator[str]:
-    if block.width is None:
-        yield from _tabular(block)
-        return
-    share = "" if block.width == 1 else f"{block.width:.3f}"
-    *lines, last = _tabular(block)
-    yield from (rf"\resizebox{{{share}\textwidth}}{{!}}{{%", *lines, f"{last}%", "}")
-
-
 def _tabular(block: Block) -> Iterator[str]:
+    if block.width is not None:
+        share = "" if block.width == 1 else f"{block.width:.3f}"
+        yield rf"\resizebox{{{share}\textwidth}}{{!}}{{%"
     names = "l" if block.names is None else rf"p{{{block.names:.3f}\textwidth}}"
     yield rf"\begin{{tabular}}{{{names}*{{{block.columns}}}{{{block.align}}}}}"
     yield r"\toprule"
@@ -90,9 +87,10 @@ def _tabular(block: Block) -> Iterator[str]:
             yield rf"\multicolumn{{{1 + block.columns}}}{{l}}{{\textit{{{escape(group.title)}}}}} \\"
         # Row names are set flush left, because justified lines would have wide gaps.
         left = "" if block.names is None else r"\raggedright "
-        yield from (left + _row(row) for row in group.rows)
+        for row in group.rows:
+            yield left + _line([_marked(row.label, "best" if row.bold else None), *map(_cell, row.cells)])
     yield r"\bottomrule"
-    yield r"\end{tabular}"
+    yield r"\end{tabular}" if block.width is None else "\\end{tabular}%\n}"
 
 
 def _heads(block: Block) -> Iterator[str]:
@@ -111,11 +109,6 @@ def _heads(block: Block) -> Iterator[str]:
         corner = ""
 
 
-def _row(row: Row) -> str:
-    label = _marked(row.label, "best" if row.bold else None)
-    return _line([label, *map(_cell, row.cells)])
-
-
 def _cell(cell: Cell) -> str:
     text = re.sub(r"^-(?=\d)", "−", cell.text)
     return _marked(text, cell.mark) + escape(DOUBTFUL * cell.doubtful + DEGENERATE * cell.degenerate)
@@ -127,3 +120,27 @@ def _marked(text: str, mark: Mark | None) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
+
+
+def document(tables: Sequence[Path], output: Path) -> str:
+    r"""Return a document that \inputs the tables in order, each by its path from the folder of `output`.
+
+    Raises:
+        ContractError: if a table is missing.
+    """
+    for table in tables:
+        if not table.is_file():
+            raise ContractError(f"{table}: no such table; build it first")
+    inputs = [Path(os.path.relpath(table, output.parent)).as_posix() for table in tables]
+    return "\n".join(
+        [
+            "% needs pdflatex and these packages (Debian: texlive-latex-recommended, texlive-latex-extra)",
+            r"\documentclass{article}",
+            r"\usepackage[letterpaper,textwidth=5.5in,textheight=9in]{geometry}",
+            r"\usepackage{booktabs,multirow,graphicx}",
+            r"\begin{document}",
+            *(rf"\input{{{path}}}" for path in inputs),
+            r"\end{document}",
+            "",
+        ]
+    )

@@ -11,8 +11,6 @@ from cocal.errors import ContractError
 from cocal.integrations.sample import Name, Said, Sample, TokenIds
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
-_UNFINISHED = ("pending", "aborted", "failed")
-
 
 class _Status(BaseModel):
     status: Literal["completed", "truncated", "pending", "aborted", "failed"]
@@ -43,9 +41,7 @@ def files(folder: Path) -> dict[int, Path]:
 def read(path: Path, reward_key: str) -> list[Sample]:
     """The samples of a dump; those that never finished, or that hold the words of a tool, say that they are left out.
 
-    Args:
-        path: Dump to read.
-        reward_key: Key of correctness, where the reward is a dict.
+    Where a reward is a dict, `reward_key` is its key of correctness.
 
     Raises:
         ContractError: if the dump or a sample is invalid; the message names file, sample, field and remedy.
@@ -89,7 +85,7 @@ def _check_size(path: Path) -> None:
 def _sample(entry: Any, where: str, reward_key: str) -> Sample:
     with reading(where):
         status = _Status.model_validate(entry).status
-        if status in _UNFINISHED:
+        if status not in ("completed", "truncated"):
             return Sample.read(where, left_out=f"its status is {status!r}")
         found = _Finished.model_validate(entry)
     tokens, length, mask = found.tokens, found.response_length, found.loss_mask

@@ -40,7 +40,7 @@ class HookSettings(Model):
 async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
     """Correctness (`acc`), stated confidence (`conf`, NaN if it is not valid) and the index of the response's first
     confidence token (`conf_start`)."""
-    from cocal.generation.rows import stated_confidences
+    from cocal.generation.responses import stated_confidences
     from cocal.models.text import plain_texts
 
     tokenizer, algorithm = _tokenizer(args.hf_checkpoint), _settings().algorithm

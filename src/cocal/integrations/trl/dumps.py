@@ -40,11 +40,7 @@ def files(folder: Path) -> dict[int, Path]:
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a table.
-
-    Args:
-        path: Table to read.
-        reward_key: Column of the verifier's reward in TRL's own tables; it has the reward function's name.
+    """The samples of a table. In TRL's own tables, the verifier's reward is a column with its function's name.
 
     Raises:
         ContractError: if the table is invalid; the message names file, row and column.

@@ -24,14 +24,13 @@ from transformers import TrainerCallback
 from cocal.answers.judge import Verdicts
 from cocal.config.evaluation import OnlineSettings
 from cocal.errors import ConfigError, ContractError
-from cocal.features.capture import resolve_layers
-from cocal.features.formats import NumberFormat
-from cocal.features.writer import FeatureWriter, create_features
-from cocal.models.decoder import text_config
-from cocal.policy.capture import RolloutCapture
+from cocal.features.forward import resolve_layers
+from cocal.features.store import FeatureWriter, NumberFormat, create_features
+from cocal.models.loading import text_config
 from cocal.policy.learner import OnlineLearner
 from cocal.policy.objectives import Rewards
 from cocal.policy.recorder import StepWriter
+from cocal.policy.trainer import RolloutCapture
 from cocal.store import provenance
 
 

@@ -1,4 +1,7 @@
-"""The confidences of recalibrated rivals: their scores of rollouts and of evaluated responses, and their tables."""
+"""The data of recalibration: the rollouts to learn from, the rivals' scores, and their confidences.
+
+Calibrators learn from the rows of the companions, and never from an evaluation question.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,22 +11,100 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from cocal.answers.judge import Judge
+from cocal.companion.supervision import groups_of, in_validation, question_texts, read_rollouts
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings
 from cocal.config.method import Reader
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
-from cocal.features.formats import decoded
-from cocal.features.store import FeatureReader, open_features
-from cocal.methods.predictions import predictions_of
-from cocal.methods.recalibration.fits import Fits
-from cocal.methods.recalibration.linear import LinearProbe
+from cocal.features.store import FeatureReader, decoded, open_features
+from cocal.methods.predictions import Checkpoint, predictions_of
+from cocal.methods.recalibration.fits import Fits, LinearProbe
 from cocal.methods.responses import Estimator, Responses, function, read_responses
 from cocal.methods.self_consistency import check_pool
 from cocal.methods.token_probability import least_token_probability
+from cocal.questions.overlap import fingerprint
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
 from cocal.study.rivals import CALIBRATIONS, RIVALS, named
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
+
+
+def read_experience(
+    folder: Path, questions: Path, steps: int, companion: CompanionSettings, evaluated: pd.DataFrame
+) -> pd.DataFrame:
+    """Read the rollouts of steps 1 to `steps` with what the scores need of them. All fits learn from this table alone.
+
+    Args:
+        folder: Folder of rollout tables (`cocal.store.contracts.RESPONSES`).
+        questions: Table of all training questions (`cocal.store.contracts.QUESTIONS`).
+        steps: Last step to read.
+        companion: Settings of the companions, whose split of the questions is taken.
+        evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
+
+    Returns:
+        The table of `cocal.companion.supervision.read_rollouts` with the columns answer, mean_logprob, confidence,
+        least_token_probability, pool (number of the group) and part (`Part`).
+
+    Raises:
+        ContractError: if a table breaks its contract, if a question is among those of an evaluation set, or for a
+            reason that `read_rollouts` names.
+    """
+    rollouts = read_rollouts(folder, questions, steps)
+    refuse_evaluated(rollouts["question"].unique(), evaluated, folder)
+    scored = []
+    for file in sorted(folder.glob("*.parquet")):  # the log-probabilities of a whole training do not fit into memory
+        part = read_frame(file, RESPONSES, ["answer", "mean_logprob", "confidence", "logprobs"])
+        scored.append(part.assign(least_token_probability=least_token_probability(part.pop("logprobs"))))
+    columns = pd.concat(scored, ignore_index=True).iloc[: len(rollouts)]
+    parts = parts_of(rollouts, question_texts(questions), companion)
+    return rollouts.assign(**columns, pool=groups_of(rollouts), part=parts)
+
+
+def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: CompanionSettings) -> np.ndarray:
+    """The `Part` of each rollout (columns question and truncated) by the companions' split of all training questions.
+
+    Returns:
+        str (n,) as objects.
+    """
+    held_out = in_validation(rollouts["question"], questions, companion.validation_share, companion.split_seed)
+    parts = np.where(held_out, "held out", "training").astype(object)
+    parts[rollouts["truncated"].to_numpy()] = "truncated"
+    return parts
+
+
+def with_classes(rollouts: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+    """Add the column answer_class (`cocal.store.contracts.RESPONSES`) to a table from `read_experience`.
+
+    The answers of each group are compared with one another, those of truncated responses included, as the group
+    accuracy counts them too (appendix A.1).
+    """
+    answers = [None if pd.isna(answer) else answer for answer in rollouts["answer"]]
+    verdicts = judge.classes(answers, rollouts["pool"].tolist(), rollouts["question"].tolist())
+    return rollouts.assign(answer_class=verdicts.values)
+
+
+def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str | Path) -> None:
+    """Refuse questions that an evaluation set asks too: no label of an evaluation may reach a fit.
+
+    Args:
+        asked: Texts of the questions from whose responses, those of `source`, a calibrator would learn.
+        evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
+
+    Raises:
+        ContractError: if a question is among those of an evaluation set; typesetting, case and white space do not
+            matter (`cocal.questions.overlap.fingerprint`).
+    """
+    leaked = evaluated[evaluated["question"].map(fingerprint).isin({fingerprint(text) for text in asked})]
+    if len(leaked):
+        first = leaked.iloc[0]
+        raise ContractError(
+            f"{source}: a calibrator would learn from responses to {len(leaked)} question(s) that it is evaluated on, "
+            f"first {first['question_id']!r} of {first['dataset']}: {first['question']!r}; leave them out of training "
+            "(`sources: {overlap: exclude}`)"
+        )
 
 
 @dataclass(frozen=True)
@@ -45,21 +126,12 @@ class Scorer:
     pool: int
 
     def of_table(self, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read no hidden states, float64 (n,) each.
-
-        Args:
-            table: Rollouts or responses, as `cocal.methods.responses.Score` describes them.
-        """
+        """Scores of the rivals that read no hidden states in a table (`Score`), float64 (n,) each."""
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].reader is None]
         return {Estimator(rival.name): function(rival.score)(table, self.settings) for rival in plain}
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read hidden states, float64 (n,) each.
-
-        Args:
-            reader: Feature store.
-            rows: int64 (n,), ascending row numbers.
-        """
+        """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,)."""
         from cocal.methods.companion_scores import score_rows
 
         readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
@@ -86,12 +158,9 @@ def states_of(reader: FeatureReader, rows: np.ndarray) -> np.ndarray:
 
 
 def fit_linear(rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader) -> list[LinearProbe]:
-    """Fit the linear probes of the rivals on the responses on which the companions are trained.
+    """Fit the linear probes of the rivals on the rollouts of `read_experience` on which the companions are trained.
 
-    Args:
-        rivals: Names of the rivals.
-        rollouts: Table from `cocal.methods.recalibration.experience.read_experience`.
-        features: Feature store whose row k belongs to rollout k.
+    Row k of the features belongs to rollout k.
 
     Raises:
         ContractError: if no response is left for training or for validation.
@@ -131,12 +200,8 @@ def check_companions(
 def scores_of_rollouts(
     scorer: Scorer, rollouts: pd.DataFrame, features: FeatureReader | None
 ) -> dict[Estimator, np.ndarray]:
-    """Scores of rollouts, float64 (n,) each; those of hidden states are NaN outside the held-out part.
-
-    Args:
-        scorer: What gives the scores.
-        rollouts: Table from `read_experience`, with answer_class if a rival needs it.
-        features: Feature store whose row k belongs to rollout k, if a rival reads them.
+    """Scores of the rollouts of `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
+    held-out part. Row k of the features, if a rival reads them, belongs to rollout k; answer_class is there if needed.
     """
     found = scorer.of_table(rollouts)
     if features is not None:
@@ -153,10 +218,7 @@ def predict_rivals(
     samples: Mapping[str, int],
     responses: Path,
     features: Path | None,
-    *,
-    backbone: str,
-    algorithm: str,
-    step: int,
+    checkpoint: Checkpoint,
 ) -> pd.DataFrame:
     """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator.
 
@@ -166,9 +228,7 @@ def predict_rivals(
         samples: Number of evaluated responses per question, by question set.
         responses: Folder of the checkpoint's responses ({set}.parquet).
         features: Folder of their features ({set}.zarr), if a rival reads them.
-        backbone: Name of the backbone.
-        algorithm: Algorithm that trained the policy.
-        step: Rollout step of the checkpoint.
+        checkpoint: The policy.
 
     Returns:
         Table in the contract PREDICTIONS whose methods are named by `cocal.study.rivals.named`. A score without a
@@ -181,14 +241,14 @@ def predict_rivals(
     def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
         for dataset, count in samples.items():
             columns = ["mean_logprob", "logprobs", "confidence", "answer_class"]
-            given = read_responses(responses, dataset, count, step, columns)
+            given = read_responses(responses, dataset, count, checkpoint.step, columns)
             for rival, scores in _scores(scorer, given, count, features).items():
                 for calibration in CALIBRATIONS:
                     raw = calibration == "raw"
                     values = scores if raw else fits.apply(rival.method, rival.seed, calibration, scores)
                     yield given, rival._replace(method=named(rival.method, calibration)), values
 
-    return predictions_of(estimated(), backbone=backbone, algorithm=algorithm, step=step)
+    return predictions_of(estimated(), checkpoint)
 
 
 def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None) -> dict[Estimator, np.ndarray]:

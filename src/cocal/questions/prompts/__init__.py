@@ -3,7 +3,7 @@
 A set may word a format differently for a domain, in `{set}/{prompt_format}-{domain}.txt`. The set `tiny` is for the
 embedded policies, whose corpus uses the same words, and `qwen` for the paper's policies; `qwen/README.md` names its
 sources. The formats are those of appendix B.1 (confidence-reporting format, P(True)) and B.2 (RLCR's output format).
-`judge` holds the messages to a judge (cocal.generation.judging.prompts).
+`judge` holds the messages to a judge (cocal.generation.judge_prompts).
 """
 
 from importlib.resources import files

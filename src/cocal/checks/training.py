@@ -1,0 +1,253 @@
+"""Checks of the responses that companions learn from, rollouts (CoCal) and resampled responses (PostCal), and of the
+fitted companions against the protocol and these responses."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
+from cocal.companion.supervision import check_chronological, groups_of, with_question
+from cocal.config.evaluation import CompanionSettings
+from cocal.errors import ContractError
+from cocal.questions.build import normalised
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+
+_COLUMNS = (
+    "dataset",
+    "question_id",
+    "response_id",
+    "step",
+    "sample",
+    "finish_reason",
+    "truncated",
+    "answer",
+    "correct",
+)
+_COLUMNS += ("decided", "group_accuracy")
+
+
+def read_table(folder: Path, questions: Path) -> pd.DataFrame:
+    """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
+
+    Raises:
+        ContractError: if a table breaks its contract or a question is not in `questions`.
+    """
+    return with_question(read_frame(folder, RESPONSES, _COLUMNS), folder, questions)
+
+
+def check_steps(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
+    """Check that responses are in the chronological order of their steps and no step is missing (section 4.1).
+
+    Returns:
+        The numbers of steps and responses.
+    """
+    check_chronological(table, source)
+    steps = table["step"].unique()
+    gaps = np.flatnonzero(steps != np.arange(1, len(steps) + 1))
+    if len(gaps):
+        raise ContractError(f"{source}: steps must count from 1; step {steps[gaps[0]]} is in place of {gaps[0] + 1}")
+    return {"steps": len(steps), "responses": len(table)}
+
+
+def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
+    """Check that group accuracies are those of the original groups, truncated responses included (appendix A.1).
+
+    Returns:
+        The numbers of groups, of responses in each, and of groups whose accuracy would change after filtering.
+    """
+    group = groups_of(table)
+    size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
+    correct, kept = table["correct"].to_numpy(), ~table["truncated"].to_numpy()
+    accuracy = np.bincount(group, weights=correct) / sizes
+    for wrong, problem in (
+        ((sizes != size)[group], f"is in a group of fewer than the {size} sampled responses"),
+        (np.abs(accuracy[group] - table["group_accuracy"]) > 1e-6, "has another accuracy than its original group"),
+    ):
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise ContractError(
+                f"{source}: response {table['response_id'].iloc[row]} (row {row}) {problem} ({wrong.sum()} such "
+                "row(s)); group accuracies are taken over whole groups, before truncated responses are left out"
+            )
+    with np.errstate(invalid="ignore"):  # 0 / 0 if all responses of a group are truncated
+        filtered = np.bincount(group[kept], correct[kept], len(sizes)) / np.bincount(group[kept], None, len(sizes))
+    return {
+        "groups": len(sizes),
+        "responses_per_group": size,
+        "groups_changed_by_filtering": int((np.abs(filtered - accuracy) > 1e-6).sum()),
+    }
+
+
+def count_verdicts(table: pd.DataFrame) -> dict[str, int]:
+    """Count the responses without an answer and without a verdict; both are wrong in rewards and targets."""
+    return {
+        "responses": len(table),
+        "without_answer": int(table["answer"].isna().sum()),
+        "undecided": int((~table["decided"]).sum()),
+    }
+
+
+def check_equal_budgets(
+    rollouts: pd.DataFrame, resampled: pd.DataFrame, budgets: Sequence[int]
+) -> list[dict[str, int]]:
+    """Check that PostCal has the same questions as the rollouts in each step, with as many responses (appendix B.2).
+
+    Returns:
+        The numbers of steps, of questions and of responses in both tables for each budget.
+    """
+    counts = [table.groupby(["step", "dataset", "question_id"]).size() for table in (rollouts, resampled)]
+    both = pd.concat(counts, axis=1, keys=["rollouts", "resampled"]).fillna(0).astype(np.int64)
+    unequal = both[both["rollouts"] != both["resampled"]]
+    if len(unequal):
+        (step, dataset, question), (first, second) = unequal.index[0], unequal.iloc[0]
+        raise ContractError(
+            f"step {step}: question {question!r} of {dataset} has {first} rollouts and {second} resampled responses "
+            f"({len(unequal)} such question(s)); PostCal needs the raw budget of CoCal: resample these questions anew"
+        )
+    prefixes = ((steps, both[both.index.get_level_values("step") <= steps]) for steps in budgets)
+    return [{"steps": steps, "questions": len(part), **part.sum().to_dict()} for steps, part in prefixes]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Companions of all targets and seeds on one prefix."""
+
+    folder: Path
+    """Output folder of `cocal companions`."""
+    experience: Experience
+    settings: CompanionSettings
+    """Settings with which they must have been fitted."""
+    spec: CompanionSpec
+    """Spec that was saved with them."""
+
+    @classmethod
+    def read(cls, experience: Experience, settings: CompanionSettings, folder: Path) -> "Fit":
+        """Read the spec from the folder."""
+        return cls(folder, experience, settings, read_spec(folder))
+
+    def with_numbers(self, **numbers: int | float | str | None) -> dict[str, int | float | str | None]:
+        """Return the result of a check: the experience, the steps and the numbers that it checked."""
+        return {"experience": self.experience, **self.spec.prefix._asdict(), **numbers}
+
+
+def check_members(fit: Fit) -> dict:
+    """Check that every target has every seed and all companions share their settings (appendices A.1, B.2)."""
+    settings = fit.settings
+    fitted, wanted = fit.spec.settings.model_dump(mode="json"), settings.model_dump(mode="json")
+    if different := [
+        f"companion.{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]
+    ]:
+        raise ContractError(f"{fit.folder}: fitted with other settings: {'; '.join(different)}")
+    members = len(fit.spec.members)
+    if len(fit.spec.best_pass) != members:
+        raise ContractError(f"{fit.folder}: describes {len(fit.spec.best_pass)} companions, but {members} are needed")
+    return fit.with_numbers(targets=len(settings.targets), seeds=len(settings.seeds), companions=members)
+
+
+def check_training_order(fit: Fit) -> dict:
+    """Check that CoCal replays its responses chronologically and PostCal shuffles them (appendices A.1, B.2).
+
+    Online companions see the responses when they are produced (section 4.1)."""
+    wanted = ORDERS[fit.experience]
+    if fit.spec.order != wanted or (fit.spec.shuffle_seed is None) == (wanted == "shuffled"):
+        raise ContractError(
+            f"{fit.folder}: companions on {fit.experience} learn in {wanted} order, but these were fitted in "
+            f"{fit.spec.order} order with shuffle seed {fit.spec.shuffle_seed}"
+        )
+    return fit.with_numbers(order=fit.spec.order, shuffle_seed=fit.spec.shuffle_seed)
+
+
+def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
+    """Check that no question, by text or by id, has responses in training and in validation (appendix A.1).
+
+    Args:
+        table: Responses of the experience of the companions.
+        held_out: True for each row that the split puts in validation, bool (rows,).
+    """
+    training, validation = _partition(fit, table, held_out)
+    sides = [table[rows] for rows in (training, validation)]
+    texts = [{normalised(text) for text in side["question"].unique()} for side in sides]
+    ids = [set(map("/".join, side[["dataset", "question_id"]].drop_duplicates().to_numpy())) for side in sides]
+    for kind, (first, second) in (("question", texts), ("question id", ids)):
+        if shared := sorted(first & second):
+            raise ContractError(
+                f"{fit.folder}: {kind} {shared[0]!r} has responses in training and in validation "
+                f"({len(shared)} such question(s)); the split must go by question"
+            )
+    return fit.with_numbers(training_questions=len(texts[0]), validation_questions=len(texts[1]))
+
+
+def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
+    """Check that the best pass was chosen on validation responses of the same prefix or of all steps.
+
+    Companions of a stage and of the early steps are validated on their own prefix (appendices A.1 and C.2), those of a
+    budget on all steps (appendix E.1). All companions on resampled responses belong to budgets.
+    """
+    steps, validation_steps = fit.spec.prefix
+    last, budgets_alone = int(table["step"].max()), fit.experience == "resampled"
+    if validation_steps != last and (validation_steps != steps or budgets_alone):
+        own = "" if budgets_alone else f"its own {steps} step(s) or "
+        raise ContractError(
+            f"{fit.folder}: validated on steps 1 to {validation_steps}, but companions on {fit.experience} are "
+            f"validated on {own}all {last}; fit them anew with --steps {steps}/{last}"
+        )
+    return fit.with_numbers()
+
+
+def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
+    """Check that the companions used exactly the responses of their prefix that are not truncated (appendix A.1).
+
+    The numbers of training and validation responses and the training error share are recomputed from the table. The
+    arguments are those of `check_disjoint`.
+    """
+    training, validation = _partition(fit, table, held_out)
+    for part, rows, steps in zip(("training", "validation"), (training, validation), fit.spec.prefix, strict=True):
+        column = f"{part}_responses"
+        if getattr(fit.spec, column) != rows.sum():
+            raise ContractError(
+                f"{fit.folder}: {column} is {getattr(fit.spec, column)}, but steps 1 to {steps} hold {rows.sum()} that "
+                "are not truncated; fit the companions anew, on the responses of this study"
+            )
+    share = float(1 - table["correct"].to_numpy()[training].mean())
+    if not math.isclose(share, fit.spec.training_error_share, abs_tol=1e-9):
+        raise ContractError(
+            f"{fit.folder}: training_error_share is {fit.spec.training_error_share:.6f}, but {share:.6f} of the "
+            "training responses are incorrect; fit the companions anew"
+        )
+    prefix = (table["step"] <= fit.spec.steps).to_numpy()
+    return fit.with_numbers(
+        responses=int(prefix.sum()),
+        truncated=int(table["truncated"].to_numpy()[prefix].sum()),
+        training=fit.spec.training_responses,
+        validation=fit.spec.validation_responses,
+        training_error_share=share,
+    )
+
+
+def check_matched_budgets(fits: Sequence[Fit]) -> list[int]:
+    """Check that every PostCal companion has a CoCal companion of the same raw budget; return the sorted budgets."""
+    given = {kind: {fit.spec.prefix for fit in fits if fit.experience == kind} for kind in ORDERS}
+    alone = sorted(given["resampled"] - given["rollouts"])
+    if alone:
+        raise ContractError(
+            f"companions on resampled responses of {alone[0].steps} steps, validated on {alone[0].validation_steps}, "
+            "have no counterpart on rollouts; fit companions on rollouts with these steps"
+        )
+    return sorted({prefix.steps for prefix in given["resampled"]})
+
+
+def _partition(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mark the rows of training and of validation, bool (rows,) each."""
+    last = int(table["step"].max())
+    if max(fit.spec.prefix) > last:
+        raise ContractError(
+            f"{fit.folder}: fitted on {max(fit.spec.prefix)} steps, but there are only {last} of {fit.experience}"
+        )
+    complete, step = ~table["truncated"].to_numpy(), table["step"].to_numpy()
+    training, validation = (complete & (step <= steps) for steps in fit.spec.prefix)
+    return training & ~held_out, validation & held_out

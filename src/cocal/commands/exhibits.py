@@ -1,0 +1,81 @@
+"""Tables and figures, the document of all tables, and the spread over replicates."""
+
+import argparse
+import logging
+from pathlib import Path
+
+from cocal.commands.words import pairs
+from cocal.config import parse_settings
+from cocal.errors import ConfigError, ContractError
+from cocal.exhibits.base.exhibit import MATHEMATICS
+from cocal.exhibits.base.inputs import check_inputs, origin_of, read_inputs
+from cocal.exhibits.base.output import write_figure, write_table
+from cocal.exhibits.base.registry import module_of
+from cocal.exhibits.drawing.curves import draw_replicates
+from cocal.exhibits.drawing.style import paper_style, save_figure
+from cocal.exhibits.typesetting.latex import document
+from cocal.metrics.shown import csv_text
+from cocal.store import write_text
+from cocal.store.owner import owner_of
+from cocal.study.digests import maker_of
+from cocal.study.replicates import Gathered, spread
+
+
+def run_exhibit(options: argparse.Namespace) -> None:
+    """Read the inputs, prepare the numbers, and write the exhibit in all its forms."""
+    module = module_of(options.exhibit)
+    write, ending = (write_table, ".tex") if hasattr(module, "grid") else (write_figure, ".pdf")
+    if options.output.suffix != ending:
+        raise ConfigError(f"--output: {options.output} must end in {ending}; the other files are written beside it")
+    expected = getattr(module, "Layout", None)
+    if expected is None and options.layout:
+        raise ConfigError(f"--layout: {options.exhibit} is a diagram and shows no numbers; leave it out")
+    if expected is not None and not options.layout:
+        raise ConfigError(
+            f"--layout: {options.exhibit} needs one; `snakemake --printshellcmds` prints those of the workflow"
+        )
+    layout = parse_settings(expected, options.layout, "--layout") if expected else None
+    given = pairs("--input", options.input, "KIND=FILE, such as metrics=results/metrics/tiny.nc")
+    files: dict[str, Path | list[Path]] = {kind: Path(path) for kind, path in given}
+    files |= {kind: [Path(path) for path in paths] for kind, *paths in options.inputs}
+    check_inputs(module, files)
+    inputs = read_inputs(files)
+    origin = origin_of(layout, files, options.output) if layout else {}
+    try:
+        write(module, layout, inputs, options.output, origin)
+    except ContractError as error:
+        read = [*options.input, *(f"{kind}={' '.join(paths)}" for kind, *paths in options.inputs)]
+        raise ContractError(f"{error} (read: {'; '.join(read)})") from None
+
+
+def run_document(options: argparse.Namespace) -> None:
+    """Write the document."""
+    write_text(options.output, document(options.tables, options.output))
+    logging.info("wrote %s", options.output)
+
+
+def run_spread(options: argparse.Namespace) -> None:
+    """Write mean, standard deviation and range of every number of every table and figure, and draw the main table's.
+
+    Raises:
+        ConfigError: if there are fewer than two replicates.
+        ContractError: if a replicate is not finished, or is of another study than the first.
+    """
+    if len(options.results) < 2:
+        raise ConfigError("a spread needs the results of two replicates at least")
+    studies = {folder: owner_of(folder) for folder in options.results}
+    first = options.results[0]
+    for folder, study in studies.items():
+        if study != studies[first]:
+            raise ContractError(f"{folder}: holds study {study}, but {first} holds study {studies[first]}")
+    # before anything is written: the gathered numbers may be tracked, and would count as changes since the commit
+    gathered = Gathered(study=studies[first], replicates=len(studies), made_by=maker_of(first))
+    found = spread(options.results)
+    for name, numbers in found.items():
+        write_text(options.output / name, csv_text(numbers))
+    if "tables/main.csv" in found:
+        figure = options.output / "figures/replications.pdf"
+        with paper_style():
+            save_figure(draw_replicates(found["tables/main.csv"], MATHEMATICS), figure, {"study": studies[first]})
+    write_text(options.output / "gathered.json", gathered.model_dump_json(indent=1) + "\n")
+    logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(studies), options.output)

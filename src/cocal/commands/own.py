@@ -1,0 +1,113 @@
+"""Companions of one's own policy: fit one, and score responses with it."""
+
+import argparse
+import shlex
+
+from cocal.commands.words import field_flags, field_mapping, given_flags
+from cocal.config.evaluation import CompanionSettings
+from cocal.config.load import validate
+from cocal.integrations.lines import NEEDED
+from cocal.models.text import read_template
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.fitting import Reading
+from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.rollouts import find
+from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
+from cocal.runtime.machine import fix_threads
+from cocal.store import digest
+from cocal.store.run_folder import RunFolder, file_states
+
+
+def run_fit(options: argparse.Namespace) -> None:
+    """Fit, save, and say in words what was made."""
+    fix_threads()
+    given = {"widths": options.widths, "passes": options.passes, "seeds": options.seeds}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if options.widths:
+        chosen["dropout"] = CompanionSettings().dropout[: len(options.widths)]
+    settings = validate(CompanionSettings, {"targets": [options.target], **chosen}, "flags of the companion")
+    reading = Reading(
+        field_mapping(options.field),
+        options.correct_above,
+        options.max_response_length,
+        options.thinking,
+        None if options.template is None else read_template(options.template),
+    )
+    files = [path for path, _ in find(options.rollouts).files]
+    checkpoint = Checkpoint.find(options.model, options.revision)
+    depends_on = {"model": checkpoint.identity(), "rollouts": file_states(files), "reading": repr(reading)}
+    depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": options.batch_tokens}
+    run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
+    policy = checkpoint.load()
+    companion = Companion.fit(
+        policy.model,
+        policy.tokenizer,
+        options.rollouts,
+        settings=settings,
+        reading=reading,
+        layer=options.layer,
+        number_format=options.states,
+        batch_tokens=options.batch_tokens,
+        base_model=checkpoint.facts(policy),
+        run=run_folder.path,
+    )
+    companion.save_pretrained(options.output)
+    run_folder.publish({})
+    spec = companion.about.spec
+    print(f"\n{options.output}: a companion of {options.model}")
+    for note in companion.about.notes:
+        print(f"  {note}")
+    print(
+        f"  It learnt from {spec.training_responses:,} responses, {100 * spec.training_error_share:.1f} % of them "
+        f"wrong; {spec.validation_responses:,} responses to other questions chose its best pass."
+    )
+    print(f"  {companion.about.in_words()}")
+    needed = {*NEEDED["prompt"], *NEEDED["response"]}
+    flags = ["--companion", str(options.output), "--model", options.model]
+    flags += given_flags(options, {"revision": None, "numerics": "native", "batch_tokens": 16384})
+    flags += field_flags({meaning: name for meaning, name in reading.mapping.items() if meaning in needed})
+    print(f"Next: {shlex.join(['cocal', 'score', *flags])} in.jsonl out.jsonl")
+
+
+def run_score(options: argparse.Namespace) -> None:
+    """Check the file, score it, or go on with it, and put the result in its place."""
+    fix_threads()
+    wanted = Wanted(
+        options.input,
+        field_mapping(options.field),
+        options.name,
+        options.target,
+        options.seed,
+        options.batch_tokens,
+        options.max_response_length,
+    )
+    companion = Companion.from_pretrained(options.companion)
+    checked = check(wanted, companion.about)
+    checkpoint = Checkpoint.find(options.model, options.revision)
+    checkpoint.warn_of_other(companion.about)
+    depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
+    depends_on |= {"companion": companion.identity()}
+    run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
+    origins, responses = score_file(companion, checkpoint.load(), wanted, checked, run_folder)
+    run_folder.publish({UNFINISHED: options.output})
+    print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
+    print(f"  fields: {checked.fields}")
+    for origin, count in origins.items():
+        print(f"  {count:,} prompts are {origin}")
+    print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
+    if limit := options.max_response_length or companion.about.max_response_length:
+        print(f"  responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)")
+    learnt = companion.about.rollouts
+    if learnt and (difference := learnt.difference(responses)):
+        print(f"  {difference}")
+    flags = [*given_flags(options, {"name": "confidence"}), *field_flags(checked.mapping)]
+    if checked.rewarded and companion.about.correct_above is not None:
+        flags += ["--correct-above", str(companion.about.correct_above)]
+    report, chosen = (
+        shlex.join(["cocal", *words, "--output", output, *flags])
+        for words, output in (
+            (["evaluate", str(options.output)], "report"),
+            (["decide", "vote", str(options.output)], "chosen.jsonl"),
+        )
+    )
+    print(f"Next: {chosen}\nand where the responses have labels: {report}")

@@ -1,0 +1,143 @@
+"""Files of scored responses: measure their confidences, and decide by them."""
+
+import argparse
+import shlex
+from collections.abc import Mapping
+
+import numpy as np
+
+from cocal.commands.words import field_flags, field_mapping, given_flags
+from cocal.config.evaluation import MetricSettings
+from cocal.config.load import validate
+from cocal.errors import ConfigError
+from cocal.integrations.lines import NEEDED
+from cocal.metrics.choices import best_of_n, fewest_questions
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.own_policy.evaluation import NAMES, read, report
+from cocal.own_policy.scored import (
+    Reading,
+    Scored,
+    accuracies,
+    classes_of,
+    read_scored,
+    rules,
+    threshold_for,
+    vote_shares,
+    write_decisions,
+)
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """Measure, write the report, and say the main numbers."""
+    settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
+    reading = Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
+    scored = read(options.input, reading)
+    numbers = report(scored, options.output, settings).set_index("metric")
+    _say_read(scored)
+    for metric, (title, meaning) in NAMES.items():
+        value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
+        interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
+        print(f"  {title:<30} {value:>6}{interval}  {meaning}")
+    print(f"{options.output / 'index.html'}: the report on one page")
+
+
+_TITLES = {
+    "best-of-n": "best of n",
+    "vote": "confidence-weighted vote",
+    "majority": "majority vote",
+    "first": "first response",
+}
+
+
+def run_decide(options: argparse.Namespace) -> None:
+    """Decide, write the decisions, and say what was decided and how good it is."""
+    answer = getattr(options, "answer", None)
+    reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
+    if options.way == "abstain":
+        _abstain(options, reading)
+    else:
+        _choose(options, reading)
+
+
+def _choose(options: argparse.Namespace, reading: Reading) -> None:
+    voting = options.way == "vote"
+    added = ("responses", "vote_share") if voting else ("responses",)
+    pools = read_scored(options.input, reading, ("question",), added, answers=True)
+    compared = voting or (pools.correct is not None and any(pools.answers))
+    classes = classes_of(pools, options.domain) if compared else None
+    chosen = rules(pools, classes)
+    rows = chosen[options.way]
+    values = {"responses": np.bincount(pools.question).tolist()}
+    if voting:
+        shares = vote_shares(pools, classes, rows)
+        values["vote_share"] = [None if np.isnan(share) else share for share in shares.tolist()]
+    write_decisions(pools, rows, values, options.output)
+    _say_read(pools)
+    print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} questions")
+    others = [name for name in ("majority", "first") if name in chosen]
+    if compared and pools.largest > 1 and not (classes > 0).any():
+        print("  All responses to a question agree. Does the field hold the right answer instead? Then --answer boxed.")
+    if not compared and pools.correct is not None:
+        print(f"  It is not compared with the majority vote, since {pools.without_answers}.")
+    for name in others if compared else ():
+        changed = int((classes[chosen[name]] != classes[rows]).sum())
+        print(f"  {changed:,} of them get another answer than that of the {_TITLES[name]}")
+    _say_accuracies(pools, {name: chosen[name] for name in (options.way, *others)}, options.resamples)
+
+
+def _abstain(options: argparse.Namespace, reading: Reading) -> None:
+    if options.threshold is not None and (options.max_risk or options.delta):
+        raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
+    max_risk, delta = options.max_risk or 0.1, options.delta or 0.1
+    pools = read_scored(options.input, reading, ("question",), ("decision",))
+    threshold = options.threshold
+    if options.calibration:
+        calibration = read_scored(options.calibration, reading, ("question",))
+        threshold = threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
+    rows = best_of_n(pools.question, pools.confidence)
+    answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
+    decisions = np.where(answered, "answer", "abstain").tolist()
+    write_decisions(pools, rows, {"decision": decisions}, options.output)
+    _say_read(pools)
+    if options.calibration:
+        _say_read(calibration)
+    risk, sure = f"{100 * max_risk:g} %", f"{100 * (1 - delta):g} %"
+    if threshold is None:
+        print(
+            f"No threshold can be certified: {calibration.source} does not show that any of them keeps the risk at or "
+            f"below {risk} with a probability of {sure}, so every question abstains. Give more calibration questions "
+            f"({fewest_questions(max_risk, delta)} with confident and right responses do, and it takes "
+            "more where some are wrong), or a larger --max-risk or --delta."
+        )
+    else:
+        print(f"threshold {threshold!r}: questions with at least this confidence are answered")
+    if threshold is not None and options.calibration:
+        print(
+            f"  With a probability of at least {sure}, at most {risk} of answered questions from this source are wrong "
+            "(Learn then Test)."
+        )
+        unlabelled = {meaning: name for meaning, name in reading.mapping.items() if meaning not in NEEDED["label"]}
+        words = ["--threshold", repr(threshold), "--output", "OUT", *given_flags(options, {"name": "confidence"})]
+        words = shlex.join([*words, *field_flags(unlabelled)])
+        print(f"  Later files need no labels: cocal decide abstain FILE {words}")
+    print(f"{options.output}: {answered.sum():,} of {len(rows):,} questions are answered, the others abstain")
+    if pools.correct is not None and answered.any():
+        right = pools.correct[rows]
+        among, of_all = 100 * (~right[answered]).mean(), 100 * (~right).mean()
+        print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
+
+
+def _say_read(pools: Scored) -> None:
+    print(f"{pools.source}: {len(pools.question):,} responses to {len(pools.names):,} questions")
+    for note in pools.notes:
+        print(f"  {note}")
+
+
+def _say_accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], resamples: int) -> None:
+    if pools.correct is None:
+        print("  The lines have no labels, so the accuracy is unknown.")
+        return
+    settings = validate(MetricSettings, {"resamples": resamples}, "--resamples")
+    for row in accuracies(pools, chosen, settings).itertuples():
+        value, lower, upper = (metric_text("accuracy", number) for number in (row.value, row.lower, row.upper))
+        print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %  ({lower} to {upper})")

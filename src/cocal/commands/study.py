@@ -1,0 +1,104 @@
+"""A study as a whole: its plan, its schema, where results come from, and its digests."""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from cocal.commands.catalogue import STAGES, listing
+from cocal.config import load_study, parse_settings
+from cocal.config.study import study_schema
+from cocal.questions.loaders import counted
+from cocal.resources.estimate import Assumptions
+from cocal.resources.forecast import assumptions_listed, forecast, jobs_left, outlook
+from cocal.runtime import slurm
+from cocal.store.atomic import write_text
+from cocal.store.lineage import trace
+from cocal.store.owner import owner_of
+from cocal.study.digests import StudyDigests, digests_of, maker_of, verdict
+from cocal.study.replicates import replicate, write_study
+
+
+def run_plan(options: argparse.Namespace) -> None:
+    """Count the jobs left with a dry-run, estimate hours and storage from the configuration, and print both."""
+    study = counted(load_study(options.study))
+    beside = Path("studies") / study.study
+    here = not beside.exists() and owner_of("results") in (None, study.study)
+    directory = options.directory or (Path() if here else beside)
+    assumed = parse_settings(Assumptions, options.assumptions, "--assumptions")
+    lines = forecast(study, assumed, jobs_left(options.snakefile, options.study, directory))
+    print(f"{options.study}: {study.study}", *lines, sep="\n")
+    if elsewhere := outlook(study, lambda card: counted(load_study(options.study, {"card": card})), assumed):
+        print(
+            "\nOn GPUs of one kind each, with the settings of the card that fits it; a training takes the time of its"
+        )
+        print("sampling and its passes there, since the paper does not say on which GPUs its hours were taken:")
+        print(*elsewhere, sep="\n")
+    print(f"\nJobs: those left to do in {directory.absolute()}. Hours and storage: the complete study, estimated from")
+    print(*assumptions_listed(assumed), sep="\n")
+
+
+def run_trace(options: argparse.Namespace) -> None:
+    """Print each ancestor once, below what was made from it, with its digest and what it says of itself.
+
+    Raises:
+        ContractError: if an ancestor is not the one that the result was made from.
+    """
+    for distance, product in trace(options.result):
+        if options.depth is None or distance <= options.depth:
+            facts = product.facts
+            said = [facts[name] for name in ("stage", "backbone", "algorithm", "step", "dataset") if name in facts]
+            print(f"{'  ' * distance}{product.path}  {product.identity}  {' '.join(said)}".rstrip())
+
+
+def run_digests(options: argparse.Namespace) -> None:
+    """Print the digests, write them, or print a verdict, which is no error if the bytes differ.
+
+    Raises:
+        ContractError: if outputs are missing or damaged, or if FILE is no such file or belongs to another study.
+    """
+    if options.compare is not None and not options.compare.exists():
+        print(f"{options.compare}: there are no such digests, so these results were compared with nothing.")
+        return
+    digests = digests_of(options.results)
+    maker = maker_of(options.results)
+    here = StudyDigests(study=owner_of(options.results) or "unknown", made_by=maker, digests=digests)
+    if options.compare is not None:
+        there = parse_settings(StudyDigests, str(options.compare))
+        print(verdict(here, there, str(options.compare)))
+    elif options.write is not None:
+        write_text(options.write, here.model_dump_json(indent=1) + "\n")
+        logging.info("%d digests written to %s", sum(map(len, digests.values())), options.write)
+    else:
+        for outputs in digests.values():
+            for name, value in outputs.items():
+                print(f"{value}  {name}")
+
+
+def run_replicate(options: argparse.Namespace) -> None:
+    """Write the study.
+
+    Raises:
+        ConfigError: if the study is invalid.
+    """
+    write_study(replicate(load_study(options.study), options.number), options.output)
+
+
+def run_schema(options: argparse.Namespace) -> None:
+    """Print the schema to standard output."""
+    print(study_schema(), end="")
+
+
+def run_stages(options: argparse.Namespace) -> None:
+    """Print their names and summaries."""
+    print(listing(STAGES))
+
+
+def run_slurm(options: argparse.Namespace) -> None:
+    """Check the cluster, or cancel the jobs."""
+    if options.cancel:
+        jobs = slurm.cancel(options.directory.resolve())
+        print(f"cancelled {len(jobs)} job(s)", *(job.id for job in jobs), file=sys.stderr)
+    else:
+        slurm.check(options.directory.resolve(), slurm.site_of(os.environ))

@@ -1,1 +1,0 @@
-"""Verdicts for tables of sampled responses, and the language model that judges factual answers."""

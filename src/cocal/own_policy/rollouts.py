@@ -1,0 +1,305 @@
+"""Rollouts of anybody's training: the files that they lie in, and one chronological table of them (section 4.1)."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.errors import ConfigError, ContractError
+from cocal.integrations import prime_rl
+from cocal.integrations.lines import samples
+from cocal.integrations.sample import Sample
+from cocal.integrations.slime import dumps as slime
+from cocal.integrations.trl import dumps as trl
+from cocal.own_policy.scored import NO_LABEL, correctness
+from cocal.own_policy.states import ORIGINS, Encoder
+from cocal.store.parquet import columns_of
+from cocal.store.rows import entries, is_file
+
+_PRIME_RL, _SLIME = "prime-rl's traces", "slime's dumps"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rollouts that were found.
+
+    Attributes:
+        format: What they were taken for, in words.
+        files: Files in the order in which they are read, each with its rollout step where the format tells it by file.
+    """
+
+    format: str
+    files: tuple[tuple[Path, int | None], ...]
+
+    def samples(self, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
+        """Every response to learn from, file by file, each with its step where the dump says it.
+
+        Args:
+            mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+            notes: Sentences about what was read for what, and about the rows that were left out, which are added to.
+
+        Raises:
+            ConfigError: if the mapping does not suit the format.
+            ContractError: if a file is not readable, a row is invalid, or all were left out; the message names file
+                and row.
+        """
+        read, left_out = 0, Counter()
+        for path, step in self.files:
+            for sample in self._of_file(path, step, mapping, notes):
+                if sample.left_out is not None:
+                    left_out[sample.left_out] += 1
+                else:
+                    read += 1
+                    yield sample
+        said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
+        notes.update(said)
+        if not read:
+            raise ContractError(f"{self.files[0][0]}: there is no response to learn from ({'; '.join(said)})")
+
+    def _of_file(self, path: Path, step: int | None, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
+        if path.suffix == ".jsonl" and self.format != _PRIME_RL:
+            for sample in samples(((where, entry) for where, _, entry in entries(path)), mapping, notes):
+                yield _in_file(sample, path) if sample.step is None else sample
+            return
+        if wrong := [meaning for meaning in mapping if meaning != "reward"]:
+            raise ConfigError(f"--field {wrong[0]}=...: {self.format} have fields of their own; only reward fits")
+        reward = mapping.get("reward")
+        if self.format == _PRIME_RL:
+            found = prime_rl.read(path, reward)
+        elif self.format == _SLIME:
+            found = slime.read(path, reward or "reward")
+        else:
+            if reward is None and (reward := trl.reward_of(path)):
+                notes[f"fields: {reward} as reward"] += 1
+            found = trl.read(path, reward or "reward")
+            if not found:
+                raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
+        for sample in found:
+            dated = sample.model_copy(update={"step": step})
+            yield dated if self.format == _PRIME_RL else _in_file(dated, path)
+
+
+def find(places: Sequence[Path]) -> Found:
+    """Find rollouts in folders or files, and guess their format.
+
+    Files that are named one by one are read as those of a folder are: by the numbers in their names, and each with the
+    step that it has there.
+
+    Raises:
+        ContractError: if there are none, a file is named twice, or there are files of several formats.
+    """
+    if all(is_file(place) for place in places):
+        folders = list(dict.fromkeys(place.parent for place in places))
+        places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place)))
+    found = [one for place in places for one in _in(place)]
+    kinds = list(dict.fromkeys(kind for kind, _, _ in found))
+    if len(kinds) > 1:
+        raise ContractError(f"{found[0][1].parent}: holds {' and '.join(kinds)}; give files of one format")
+    files = Counter(path.resolve() for _, path, _ in found)
+    if twice := [path for path, count in files.items() if count > 1]:
+        raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
+    return Found(kinds[0], tuple((path, step) for _, path, step in found))
+
+
+def _in(place: Path) -> list[tuple[str, Path, int | None]]:
+    """The files of a folder, or a file by itself, each with its format and its step."""
+    if is_file(place):
+        kind = _kind(place)
+        return [(kind, place, _step_of(place, kind))]
+    if len(place.name) > 255 or not place.is_dir():
+        raise ContractError(f"{place}: there is no such file or folder of rollouts")
+    if prime_rl.holds_steps(place / "rollouts"):
+        place /= "rollouts"
+    if prime_rl.holds_steps(place):
+        return [(_PRIME_RL, path, step) for step, path in prime_rl.files(place).items()]
+    if any(place.glob("*.pt")):
+        return [(_SLIME, path, step) for step, path in slime.files(place).items()]
+    if any(place.glob("*.parquet")):
+        return [(_kind(path), path, step) for step, path in trl.files(place).items()]
+    # open-instruct describes a run in a file of this name, beside its rollouts
+    if lines := [path for path in place.glob("*.jsonl") if not path.stem.endswith("_metadata")]:
+        return [(_kind(path), path, None) for path in sorted(lines, key=_by_number)]
+    within = sorted({file.parent.name for ending in ("jsonl", "parquet", "pt") for file in place.glob(f"*/*.{ending}")})
+    hint = f"; there are some in {', '.join(within[:3])}" if within else ""
+    raise ContractError(f"{place}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
+
+
+def _step_of(file: Path, kind: str) -> int | None:
+    """The step that a file has among the files of its folder; None where its name has no number of a step."""
+    if kind == _PRIME_RL:
+        return prime_rl.step_of(file)
+    if file.suffix == ".jsonl" or not any(character.isdecimal() for character in file.stem):
+        return None
+    numbered = (slime if kind == _SLIME else trl).files(file.parent)
+    return next((step for step, path in numbered.items() if path.name == file.name), None)
+
+
+def _by_number(path: Path) -> list[str | int]:
+    """Files that are named by steps lie in the order of the steps: 2.jsonl before 10.jsonl."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path.name)]
+
+
+def _in_file(sample: Sample, path: Path) -> Sample:
+    """The sample with a group of this file alone, since groups are numbered anew in every file."""
+    return sample if sample.group is None else sample.model_copy(update={"group": f"{path} {sample.group}"})
+
+
+def _kind(path: Path) -> str:
+    if path.suffix == ".pt":
+        if not path.stem.isdecimal():
+            raise ContractError(f"{path}: slime names its dumps by the number of the rollout (0.pt); rename the file")
+        return _SLIME
+    if path.suffix == ".jsonl":
+        _, _, entry = next(entries(path))
+        if prime_rl.is_episode(entry):
+            return _PRIME_RL
+        if {"prompt_tokens", "response_tokens"} <= {*entry}:
+            return "open-instruct's JSON lines"
+        return "verl's JSON lines" if {"input", "output", "score"} <= {*entry} else "JSON lines"
+    if path.suffix == ".parquet":
+        return "rollout tables of CoCal" if "response_ids" in columns_of(path).names else "TRL's completions"
+    raise ContractError(f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime)")
+
+
+@dataclass(frozen=True)
+class Experience:
+    """Rollouts with labels and token ids, in chronological order.
+
+    Attributes:
+        rows: One row for each response, with the columns response_id (0 to n - 1), step, question_id, question (its
+            text), sample (place in its group), prompt_ids and response_ids (int32 arrays), length, truncated, correct
+            and group_accuracy (over the whole group, truncated responses included).
+        notes: Sentences about what was read and assumed.
+        as_given: Whether the rollouts were given in this order.
+        has_steps: Whether the rollouts name their steps; otherwise all are of step 1, in the order of training.
+        tells_cut: Whether it is known of every response if it was cut at the length limit.
+    """
+
+    rows: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    as_given: bool = True
+    has_steps: bool = True
+    tells_cut: bool = True
+
+
+def experience_of(
+    samples: Iterator[Sample], encoder: Encoder, *, correct_above: float | None = None, notes: Counter | None = None
+) -> Experience:
+    """Gather samples. Token ids are held in memory, four bytes each; texts are not.
+
+    Responses to one prompt in one step are a group, wherever they lie in it, unless the samples name their groups.
+
+    Args:
+        samples: Responses with labels, in any order of the steps.
+        encoder: Turns them into token ids.
+        correct_above: See `correctness`.
+        notes: Sentences that were collected while reading.
+
+    Raises:
+        ContractError: if there are no samples, a label is missing or unclear, only some of them have a step, or all are
+            correct or all are wrong; the message names file and row.
+    """
+    notes = Counter() if notes is None else notes
+    gathered, origins = [], Counter()
+    while part := list(islice(samples, 2048)):  # they are tokenised together
+        for sample, encoded in zip(part, encoder.encode(part), strict=True):
+            if sample.label is None:
+                raise ContractError(f"{sample.where}: {NO_LABEL}")
+            origins[encoded.origin, encoded.exact] += 1
+            row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "label")}
+            row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
+            row |= {"group": _group(sample), "question": _question(sample), "tells_cut": tells_cut(sample)}
+            gathered.append(row)
+    if not gathered:
+        raise ContractError("there are no rollouts to learn from; give files with responses in them")
+    rows = pd.DataFrame(gathered)
+    rows["correct"] = _correct(rows, correct_above, notes)
+    has_steps = bool(rows["step"].notna().any())
+    rows["step"] = _steps(rows, notes)
+    as_given = rows["step"].is_monotonic_increasing
+    rows = rows.sort_values("step", kind="stable", ignore_index=True)
+    groups = rows.groupby(["step", "group"], sort=False)
+    rows["group_accuracy"] = groups["correct"].transform("mean")
+    rows["sample"] = groups.cumcount()
+    rows["question_id"] = rows["question_id"].where(rows["question_id"].notna(), rows["question"])
+    rows["length"] = rows["response_ids"].map(len)
+    rows["response_id"] = np.arange(len(rows))
+    said = [f"{count:,} prompts are {ORIGINS[origin]}" for (origin, _), count in origins.items()]
+    if anew := sum(count for (_, exact), count in origins.items() if not exact):
+        said.append(
+            f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
+            "were sampled"
+        )
+    told, limit = bool(rows["tells_cut"].all()), encoder.max_response_length
+    if not told and limit is None:
+        said.append(
+            "the files do not say which responses were cut at the limit, so none counts as cut (--max-response-length)"
+        )
+    elif not told:
+        said.append(
+            f"the files do not say which responses were cut: those without an end within {limit:,} tokens are, "
+            f"{rows['truncated'].sum():,}"
+        )
+    said.append(_sizes(groups.size()))
+    learnt = rows.drop(columns=["where", "group", "tells_cut", "label"])
+    return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
+
+
+def tells_cut(sample: Sample) -> bool:
+    """True if a response says whether it was cut at the length limit: in a field, or by the end token of its ids."""
+    return sample.truncated is not None or sample.response_ids is not None
+
+
+def _group(sample: Sample) -> str:
+    """A text that tells the groups of one step apart."""
+    if sample.group is not None:
+        return f"group {sample.group}"
+    if sample.question_id is not None:
+        return f"question {sample.question_id}"
+    return repr(sample.prompt) if sample.prompt is not None else sample.prompt_ids.tobytes().hex()
+
+
+def _question(sample: Sample) -> str:
+    """The text by which training and validation are split."""
+    if sample.asked is not None:
+        return sample.asked
+    return sample.question_id if sample.question_id is not None else " ".join(map(str, sample.prompt_ids))
+
+
+def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndarray:
+    labels = rows["label"].to_numpy(dtype=np.float64)
+    correct, note = correctness(labels, lambda place: rows["where"].iloc[place], above)
+    if correct.all() or not correct.any():
+        raise ContractError(
+            f"{rows['where'].iloc[0]}: all {len(correct):,} responses are {'correct' if correct[0] else 'wrong'}; a "
+            "companion learns from both: give more steps, harder or easier questions, or another field of correctness "
+            "(--field correct=FIELD, or --field reward=FIELD with --correct-above)"
+        )
+    notes[f"labels: {note}; {100 * correct.mean():.1f} % are correct"] += 1
+    return correct
+
+
+def _steps(rows: pd.DataFrame, notes: Counter) -> np.ndarray:
+    given = rows["step"].notna()
+    if not given.any():
+        notes["no response names its step: the order of the files and rows is taken for the order of training"] += 1
+        return np.ones(len(rows), dtype=np.int64)
+    if not given.all():
+        where = rows["where"][~given].iloc[0]
+        raise ContractError(f"{where}: the row has no step, but others have one; add it, or leave out all steps")
+    steps = rows["step"].to_numpy(dtype=np.int64)
+    if steps.min() < 1:  # some engines count from 0
+        steps = steps + 1 - steps.min()
+    return steps
+
+
+def _sizes(sizes: pd.Series) -> str:
+    counts = sizes.value_counts(sort=False)
+    size, number = counts.idxmax(), counts.max()
+    odd = f"; {len(sizes) - number:,} have another size" if number < len(sizes) else ""
+    return f"{number:,} groups have {size} response{'s' if size > 1 else ''}{odd}"

@@ -1,0 +1,78 @@
+"""The update of a policy: micro-batches with little padding, and Adam with its moments in the memory of the host."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+Batch = Mapping[str, torch.Tensor]
+
+
+def sorted_by_length(batches: Sequence[Batch]) -> list[dict[str, torch.Tensor]]:
+    """Sort the rows of some micro-batches by length, into the same number of micro-batches, and trim the padding.
+
+    The mean of the micro-batches' losses stays the same, since padding has no loss and every row keeps its weight.
+
+    Args:
+        batches: Micro-batches in TRL's form. `prompt_ids` and `prompt_mask` (rows, prompt length) are padded on the
+            left; all other tensors of two dimensions, such as `completion_ids` (rows, response length or 1), are
+            padded on the right. Tensors of one dimension hold a value per row; scalars belong to the whole update.
+    """
+    whole = {key: torch.cat([b[key] for b in batches]) if value.dim() else value for key, value in batches[0].items()}
+    prompts, responses = whole["prompt_mask"].sum(dim=1), whole["completion_mask"].sum(dim=1)
+    order = torch.argsort(prompts + responses, stable=True)
+    return [
+        {
+            key: _part(key, value, rows, int(prompts[rows].max()), int(responses[rows].max()))
+            for key, value in whole.items()
+        }
+        for rows in order.chunk(len(batches))
+    ]
+
+
+def _part(key: str, value: torch.Tensor, rows: torch.Tensor, prompt: int, response: int) -> torch.Tensor:
+    """Some rows of a tensor, cut to the length of their longest prompt or response."""
+    if value.dim() == 0:
+        return value
+    if value.dim() == 1:
+        return value[rows]
+    return value[rows, -prompt:] if key.startswith("prompt_") else value[rows, :response]
+
+
+class HostAdamW(torch.optim.AdamW):
+    """AdamW that updates one parameter after another, and holds the moments of that one alone beside the weights.
+
+    The result is that of AdamW to the bit, since an update of one parameter reads no other. The copies of 1.7 billion
+    parameters' moments should take a second or two, at the 25 GB/s of PCIe 4.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """One update, as `torch.optim.AdamW.step` makes it without a closure."""
+        groups = self.param_groups
+        try:
+            for group in groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        _move(self.state[parameter], parameter.device)
+                        self.param_groups = [{**group, "params": [parameter]}]
+                        super().step()
+                        _move(self.state[parameter], torch.device("cpu"))
+        finally:
+            self.param_groups = groups
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up saved moments, none of which is copied to the GPU."""
+        super().load_state_dict(state_dict | {"state": {}})
+        saved = [index for group in state_dict["param_groups"] for index in group["params"]]
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        for index, parameter in zip(saved, parameters, strict=True):
+            if index in state_dict["state"]:
+                self.state[parameter] = dict(state_dict["state"][index])
+                _move(self.state[parameter], torch.device("cpu"))
+
+
+def _move(state: dict[str, Any], device: torch.device) -> None:
+    for key, value in state.items():
+        if isinstance(value, torch.Tensor):
+            state[key] = value.to(device)

@@ -1,0 +1,309 @@
+"""Reading and writing of JSON files, tables and labelled arrays, which are sealed and carry their provenance.
+
+A sealed file, also one of safetensors, keeps its provenance as text, in which `BLANK` is room for a digest; `seal`
+computes it over the finished file, with the room still blank, and puts it there. A reader that computes it again
+notices every changed byte, also those outside the checksums of the format (Parquet's cover pages, but no headers).
+"""
+
+import hashlib
+import json
+import mmap
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.errors import ContractError
+from cocal.store.atomic import atomic_path
+from cocal.store.damage import absent, remedy, unreadable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from cocal.store.contracts import Contract
+
+KEY = "seal"
+"""Name of the provenance attribute."""
+BLANK = "seal:" + "0" * 64
+"""Value of the attribute in a file that is not sealed yet."""
+
+_MARK = re.compile(rb"seal:[0-9a-f]{64}")
+_SEARCHED = 8 * 2**20
+"""Provenance lies in the first or in the last bytes of a file; so many of them are searched."""
+
+
+def seal(path: str | Path) -> None:
+    """Put the digest of a finished file into the file, whose provenance holds `BLANK` once."""
+    with Path(path).open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as content:
+        place = _place(content)
+        content[place : place + len(BLANK)] = _seal_of(content, place)
+
+
+def stated_seal(path: str | Path) -> str | None:
+    """The digest that a sealed file states, 64 hexadecimal digits, without a look at its content; None without a seal.
+
+    Raises:
+        OSError: if the file cannot be read.
+    """
+    with _mapped(path) as content:
+        place = _place(content)
+        return None if place is None else content[place + len("seal:") : place + len(BLANK)].decode()
+
+
+def check_seal(path: str | Path) -> None:
+    """Compare a file with the digest that it states. A file without a seal, such as a user's own, is let through.
+
+    Raises:
+        ContractError: if a byte has changed since the file was written.
+        OSError: if the file cannot be read.
+    """
+    with _mapped(path) as content:
+        place = _place(content)
+        if place is not None and content[place : place + len(BLANK)] != _seal_of(content, place):
+            raise ContractError(
+                f"{path}: the file has changed since it was written (its content does not match its seal); "
+                f"{remedy(path)}"
+            )
+
+
+@contextmanager
+def _mapped(path: str | Path) -> Iterator[mmap.mmap | bytes]:
+    """The bytes of a file, which are not read before they are looked at; an empty file cannot be mapped."""
+    with Path(path).open("rb") as stream:
+        if not stream.read(1):
+            yield b""
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
+
+
+def _place(content: mmap.mmap | bytes) -> int | None:
+    """Where the seal begins; it is sought from the end of the last bytes, then in the first ones."""
+    for start in (max(len(content) - _SEARCHED, 0), 0):
+        place = content.rfind(b"seal:", start, start + _SEARCHED)
+        while place >= 0:
+            if _MARK.match(content, place):
+                return place
+            place = content.rfind(b"seal:", start, place)
+    return None
+
+
+def _seal_of(content: mmap.mmap | bytes, place: int) -> bytes:
+    """The right seal of a file: the SHA-256 of its bytes, with the seal itself taken for blank."""
+    found = hashlib.sha256()
+    with memoryview(content) as view, view[:place] as before, view[place + len(BLANK) :] as after:
+        for part in (before, BLANK.encode(), after):
+            found.update(part)
+    return b"seal:" + found.hexdigest().encode()
+
+
+PROVENANCE_KEY = "provenance"
+"""Name of the member of a JSON object that holds the provenance attributes."""
+
+
+def write_document(path: str | Path, content: Mapping[str, Any], attributes: Mapping[str, str]) -> None:
+    """Write a JSON object atomically, with its provenance attributes under the key "provenance", and seal it."""
+    sealed = {**content, PROVENANCE_KEY: {**attributes, KEY: BLANK}}
+    with atomic_path(path) as partial:
+        partial.write_text(json.dumps(sealed, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        seal(partial)
+
+
+def read_document(path: str | Path, maker: str = "the rule that makes it") -> dict[str, Any]:
+    """The content of a JSON object, without its provenance; the file may be a user's own, without any.
+
+    Args:
+        maker: Rule or command that makes the file, for the message if it is missing.
+
+    Raises:
+        ContractError: if the file is missing, has changed since it was written, or is no JSON object.
+    """
+    content = read_object(path, maker)
+    check_seal(path)
+    content.pop(PROVENANCE_KEY, None)
+    return content
+
+
+def read_object(path: str | Path, maker: str = "the rule that makes it") -> dict[str, Any]:
+    """A JSON object as it stands, with its provenance; a seal is not compared (`read_document`)."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ContractError(absent(path, maker=maker)) from None
+    except (OSError, ValueError) as error:
+        raise ContractError(unreadable(path, "JSON file", error)) from None
+    if not isinstance(content, dict):
+        raise ContractError(unreadable(path, "JSON file", f"it holds a {type(content).__name__}, not an object"))
+    return content
+
+
+def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", attributes: Mapping[str, str]) -> None:
+    """Check `frame` against `contract` and write it atomically with its provenance attributes, page checksums and seal.
+
+    Raises:
+        ContractError: if it breaks the contract; the message names the file, the column and the first bad rows.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    checked = contract.check(frame, str(path))
+    table = pa.Table.from_pandas(checked, schema=pa.schema(list(contract.types.items())), preserve_index=False)
+    table = table.replace_schema_metadata({b"cocal": json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
+    with atomic_path(path) as partial:
+        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
+        seal(partial)
+
+
+def read_frame(
+    path: str | Path,
+    contract: "Contract",
+    columns: Sequence[str] | None = None,
+    where: Sequence[tuple[str, str, object]] | None = None,
+) -> "pd.DataFrame":
+    """Read one Parquet file, or a folder of them in the order of their names, and check it.
+
+    Args:
+        columns: Columns to read and check; by default all columns of the contract.
+        where: Conditions (column, comparison, value) that all rows must meet; by default all rows are read.
+
+    Returns:
+        The rows in file order with index 0 to n - 1; a list column holds NumPy arrays.
+
+    Raises:
+        ContractError: if the file is missing or unreadable, has changed since it was written, lacks a column or breaks
+            the contract.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cocal.store.parquet import UNREADABLE, check_lists, read_table
+
+    path = Path(path)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise ContractError(f"{path}: the folder holds no .parquet file; {remedy(path)}")
+    wanted = list(columns) if columns is not None else list(contract.columns)
+    tables = []
+    for file in files:
+        if not file.exists():
+            raise ContractError(absent(file))
+        try:
+            check_seal(file)
+            present = pq.read_schema(file).names
+            missing = [name for name in wanted if name not in present]
+            if missing:
+                raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
+            tables.append(read_table(file, wanted, where))
+        except UNREADABLE as error:
+            raise ContractError(unreadable(file, "Parquet file", error)) from None
+        for name in wanted:
+            check_lists(tables[-1][name], contract.types[name], f"{file}: column {name!r}")
+    table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
+    return contract.check(table.to_pandas(), str(path), columns=wanted)
+
+
+def write_dataset(path: str | Path, dataset: "xr.Dataset", attributes: Mapping[str, str]) -> None:
+    """Write an xarray data set atomically as NetCDF 4 with its provenance attributes, and seal it.
+
+    The file is built in memory: where HDF5 cannot write to a disk, it ends the process with a segmentation fault.
+    """
+    content = dataset.assign_attrs({**attributes, KEY: BLANK}).to_netcdf(engine="h5netcdf")
+    with atomic_path(path) as partial:
+        partial.write_bytes(content)
+        seal(partial)
+
+
+def read_dataset(path: str | Path) -> "xr.Dataset":
+    """Read a whole NetCDF file into memory.
+
+    Raises:
+        ContractError: if the file is missing, has changed since it was written, or is not NetCDF.
+    """
+    import xarray as xr
+
+    if not Path(path).exists():
+        raise ContractError(absent(path))
+    try:
+        check_seal(path)
+        with xr.open_dataset(path, engine="h5netcdf") as opened:
+            dataset = opened.load()
+    except ContractError:
+        raise
+    except (OSError, ValueError, KeyError) as error:
+        raise ContractError(unreadable(path, "NetCDF file", error)) from None
+    dataset.attrs.pop(KEY, None)
+    return dataset
+
+
+PARENTS = "parents"
+"""Name of the attribute that names a product's parents, as JSON."""
+MADE_OF = "% made of "
+"""Beginning of the line of a table that holds this attribute; a figure has it among the texts of its PNG."""
+
+
+def read_provenance(path: str | Path) -> dict[str, str]:
+    """Provenance attributes of a file or a feature store; empty if it carries none.
+
+    Raises:
+        ContractError: if it is missing or cannot be read.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ContractError(absent(path))
+    suffix = ".zarr" if (path / "zarr.json").exists() else path.suffix
+    kind, read = _KINDS.get(suffix, ("file", lambda _: {}))
+    try:
+        found = dict(read(path))
+    except ContractError:
+        raise
+    except Exception as error:  # each library has errors of its own about a damaged file
+        raise ContractError(unreadable(path, kind, error)) from None
+    return {name: text for name, text in found.items() if name not in (KEY, "coordinates")}
+
+
+def _of_table(path: Path) -> Mapping[str, str]:
+    import pyarrow.parquet as pq
+
+    return json.loads((pq.read_schema(path).metadata or {}).get(b"cocal", b"{}"))
+
+
+def _of_arrays(path: Path) -> Mapping[str, str]:
+    import h5py
+
+    with h5py.File(path) as file:
+        return {name: str(text) for name, text in file.attrs.items() if isinstance(text, str)}
+
+
+def _of_companions(path: Path) -> Mapping[str, str]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return json.loads((file.metadata() or {}).get("cocal", "{}")).get("provenance", {})
+
+
+def _of_exhibit(path: Path) -> Mapping[str, str]:
+    """The parents of a table, from its LaTeX, or of a figure, from its PNG."""
+    table, picture = path.with_suffix(".tex"), path.with_suffix(".png")
+    found = []
+    if table.exists():
+        lines = table.read_text(encoding="utf-8").splitlines()
+        found = [line.removeprefix(MADE_OF) for line in lines if line.startswith(MADE_OF)]
+    elif picture.exists():
+        from PIL import Image
+
+        with Image.open(picture) as image:
+            found = [image.text[PARENTS]] if PARENTS in image.text else []
+    return {"stage": "exhibit", PARENTS: found[-1]} if found else {}
+
+
+_KINDS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {
+    ".parquet": ("Parquet file", _of_table),
+    ".nc": ("NetCDF file", _of_arrays),
+    ".json": ("JSON file", lambda path: read_object(path).get(PROVENANCE_KEY) or {}),
+    ".safetensors": ("safetensors file", _of_companions),
+    ".zarr": ("feature store", lambda path: json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]),
+    **dict.fromkeys((".tex", ".html", ".csv", ".pdf", ".png"), ("exhibit", _of_exhibit)),
+}
+"""By the ending of a file: its name in errors, and the function that reads its attributes."""

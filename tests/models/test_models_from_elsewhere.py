@@ -1,0 +1,268 @@
+"""Models, tokenizers and templates from elsewhere: any architecture is read, no code is run, no template runs on."""
+
+import ast
+import io
+import json
+import os
+import re
+import shutil
+import time
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+
+from cocal import Companion
+from cocal.errors import ContractError
+from cocal.features.extract import pooled_states
+from cocal.features.store import Layout
+from cocal.models import text as templates
+from cocal.models.loading import decoder_of, load_policy, load_tokenizer
+from cocal.models.text import template_fault
+from micro import own_copy
+from own_rollouts import SMALL, read_lines, run
+
+SIZE = {"vocab_size": 384, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
+"""No two of its numbers are the same."""
+GATED = {**SIZE, "intermediate_size": 40, "num_key_value_heads": 1, "head_dim": 10}
+ENDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+ARCHITECTURES = {
+    "GPT2": ({"vocab_size": 384, "n_embd": 24, "n_layer": 3, "n_head": 2}, "transformer.ln_f"),
+    "GPTNeoX": ({**SIZE, "intermediate_size": 40}, "gpt_neox.final_layer_norm"),
+    "Llama": (GATED, "model.norm"),
+    "Qwen2": (GATED, "model.norm"),
+    "Gemma": (GATED, "model.norm"),
+    "Gemma2": ({**GATED, "attn_logit_softcapping": 0.05, "sliding_window": 4}, "model.norm"),
+    "Gemma3": ({"text_config": {**GATED, "sliding_window": 4}, "vision_config": {"num_hidden_layers": 1}}, None),
+    "GptOss": ({**GATED, "num_local_experts": 2, "num_experts_per_tok": 1}, "model.norm"),
+    "DeepseekV3": (
+        {
+            **SIZE,
+            **{"intermediate_size": 40, "num_key_value_heads": 2, "first_k_dense_replace": 3, "q_lora_rank": 12},
+            **{"kv_lora_rank": 14, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 8},
+        },
+        "model.norm",
+    ),
+    "OPT": ({**SIZE, "ffn_dim": 40, "word_embed_proj_dim": 24}, "model.decoder.final_layer_norm"),
+    "Phi": ({**SIZE, "intermediate_size": 40}, "model.final_layernorm"),
+    "Bloom": ({**SIZE, "n_head": 2}, "transformer.ln_f"),
+    "Mamba": ({"vocab_size": 384, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5}, "backbone.norm_f"),
+}
+"""Tiny models by the beginning of their names in transformers, and their final norms."""
+PROMPTS = [[5, 30, 40, 50, 9, 8], [5, 31]]
+RESPONSES = [[60, 61, 62, 63, 2], [70, 71, 2]]
+
+
+@pytest.fixture
+def made(micro_checkpoint, tmp_path):
+    """Make a checkpoint with random weights and the micro policy's tokenizer, with or without its template."""
+
+    def make(name, template=True):
+        torch.manual_seed(3)
+        settings, _ = ARCHITECTURES[name]
+        config = getattr(transformers, f"{name}Config")(**settings, **ENDS)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        for weights in model.parameters():  # those of a start are so small that blocks hardly differ
+            weights.data += 0.1 * torch.randn(weights.shape)
+        model.save_pretrained(tmp_path / name)
+        files = ["tokenizer.json", "tokenizer_config.json"] + ["chat_template.jinja"] * template
+        for file in files:
+            shutil.copy(micro_checkpoint / file, tmp_path / name)
+        return tmp_path / name, model
+
+    return make
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_states_of_every_architecture_are_those_before_its_final_norm(made, name):
+    """Two rows of different lengths together, in the attention that we choose, against one row by eager attention."""
+    folder, model = made(name)
+    policy = load_policy(folder)
+    assert (policy.blocks, policy.hidden, policy.vocabulary) == (3, 24, 384)
+    layout = Layout(2, (0, 1, 2), ("last", "mean"), 24, 2, "float32")
+    found = pooled_states(policy, layout, PROMPTS, RESPONSES, 1000)
+    norm = ARCHITECTURES[name][1]
+    before: list = []
+    (model.get_submodule(norm) if norm else model.get_decoder().norm).register_forward_pre_hook(
+        lambda _module, inputs: before.append(inputs[0][0])
+    )
+    for place, (prompt, response) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
+        with torch.no_grad():
+            after = model(torch.tensor([prompt + response]), output_hidden_states=True).hidden_states
+        blocks = after if name == "Mamba" else after[1:]  # Mamba's have no embeddings at their beginning
+        for layer in range(3):
+            states = before.pop() if layer == 2 else blocks[layer][0]
+            expected = torch.stack([states[-1], states[len(prompt) :].mean(dim=0)])
+            np.testing.assert_allclose(found[place, layer], expected, atol=2e-4, rtol=1e-4)
+    assert np.abs(found[:, 1] - found[:, 2]).max() > 0.01
+
+
+def test_a_model_that_is_no_decoder_is_refused_by_its_name(made, tmp_path):
+    folder, _ = made("Llama")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "t5"}))
+    with pytest.raises(ContractError, match="transformers has no causal language model of type t5"):
+        load_policy(folder)
+    config = transformers.BertConfig(**SIZE, intermediate_size=40, is_decoder=True)
+    with pytest.raises(ContractError, match="BertLMHeadModel: the 3 blocks of this architecture are not found"):
+        decoder_of(AutoModelForCausalLM.from_config(config))
+
+
+CODE = """
+from pathlib import Path
+from transformers import PretrainedConfig, PreTrainedTokenizerFast
+Path({ran!r}).touch()
+class Own(PretrainedConfig):
+    model_type = "own"
+class OwnTokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+
+
+def _with_code(own, folder, **files):
+    """A copy of the micro policy whose settings name code that would leave a file `ran` beside it."""
+    own_copy(own.checkpoint, folder)
+    (folder / "own.py").write_text(CODE.format(ran=str(folder.with_name("ran"))))
+    for file, changes in files.items():
+        path = folder / f"{file}.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return folder
+
+
+def test_code_of_a_model_is_not_run_whatever_is_answered(own, tmp_path, capsys, monkeypatch):
+    """transformers would ask on the terminal, and run it on `y`."""
+    folder = _with_code(own, tmp_path / "model", config={"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}})
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    words = "fit", "--model", folder, "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
+    assert run(*words) == 2
+    said = capsys.readouterr().err
+    assert "the model brings code of its own (auto_map in config.json or tokenizer_config.json), which is never" in said
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "companion").exists()
+
+
+def test_a_model_that_transformers_knows_is_read_without_its_code(own, tmp_path, caplog, monkeypatch):
+    changes = {"config": "AutoModelForCausalLM", "tokenizer_config": "AutoTokenizer"}
+    changes = {file: {"auto_map": {what: "own.Own"}} for file, what in changes.items()}
+    changes["config"]["_attn_implementation"] = "somebody/kernel"  # transformers would load it from the hub
+    folder = _with_code(own, tmp_path / "model", **changes)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    found = load_policy(folder)
+    for what in ("model", "tokenizer"):
+        assert f"the {what} brings code of its own (auto_map), which is not run" in caplog.text
+    assert not (tmp_path / "ran").exists()
+    for one, other in zip(found.model.parameters(), own.policy.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_pipe_among_the_files_of_a_model_is_not_waited_for(own, tmp_path):
+    folder = own_copy(own.checkpoint, tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "model.safetensors")
+    with pytest.raises(ContractError, match=r"model.safetensors: is a pipe or a device"):
+        load_policy(folder)
+
+
+def test_every_call_that_could_run_a_model_s_code_forbids_it(repository):
+    """`AutoTokenizer.from_pretrained` and the like, `datasets.load_dataset`, TRL's settings and vLLM."""
+    asked = 0
+    for file in [*(repository / "src").rglob("*.py"), *(repository / "docs").glob("*.py")]:
+        for call in (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)):
+            name = ast.unparse(call.func)
+            if re.fullmatch(r"Auto\w+\.from_pretrained|(\w+\.)?load_dataset|LLM|GRPOConfig", name):
+                given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+                assert given.get("trust_remote_code") == "False", f"{file}:{call.lineno}: {name}"
+                asked += 1
+    assert asked == 8
+
+
+GROWING = "{% set n = namespace(x='ab') %}{% for _ in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}"
+LETTERS = "{% for _ in messages[-1].content %}" * 4 + "{% endfor %}" * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        ("{% for _ in range(99999) %}" * 3 + "{% endfor %}" * 3, "it does not end within 2 seconds"),
+        (LETTERS, "it does not end within 2 seconds"),
+        ("{% if messages | length > 9 %}" + LETTERS + "{% endif %}", "it does not end within 2 seconds"),
+        ("{% if enable_thinking %}{{ 9 ** (9 ** 9) }}{% endif %}", "it does not end within 2 seconds"),
+        (GROWING, "it needs more than 1,024 MiB of memory"),
+        ("{{ 'long' * 100000 }}", "it makes 400,000 characters of messages of 9"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "maximum recursion depth exceeded"),
+    ],
+)
+def test_a_template_that_runs_on_or_swells_is_named(micro_checkpoint, tmp_path, monkeypatch, template, fault):
+    if "seconds" in fault:
+        monkeypatch.setattr(templates, "SECONDS", 2)
+    folder = own_copy(micro_checkpoint, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(template)
+    began = time.monotonic()
+    with pytest.raises(ContractError, match=re.escape(f"the tokenizer's chat template is broken ({fault})")):
+        load_tokenizer(folder)
+    assert time.monotonic() - began < 30
+
+
+def test_a_template_may_refuse_roles_and_take_long_messages(micro_policy):
+    refusal = "{% if m.role != 'user' %}{{ raise_exception('no') }}{% endif %}"
+    refusing = f"{{% for m in messages %}}{refusal}{{{{ m.content }}}}{{% endfor %}}"
+    assert template_fault(micro_policy.tokenizer, refusing) is None
+    assert template_fault(micro_policy.tokenizer) is None
+
+
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}\n{% endfor %}answer:"
+
+
+def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, tmp_path, capsys):
+    """From fit to score: the companion keeps what prompts were, and scores the same ids."""
+    folder, _ = made("GPT2", template=False)
+    (tmp_path / "mine.jinja").write_text(TEMPLATE)
+    source, scored, confidences = tmp_path / "in.jsonl", tmp_path / "out.jsonl", {}
+    rollouts = [
+        {"prompt": own.texts[row.question_id], "response": row.text, "correct": row.correct, "step": row.step}
+        for row in own.rollouts.itertuples()
+    ]
+    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rollouts))
+    words = "fit", "--model", folder, "--rollouts", tmp_path / "rollouts.jsonl", *SMALL
+    for name, more, template in (("plain", (), ""), ("mine", ("--template", tmp_path / "mine.jinja"), TEMPLATE)):
+        output = tmp_path / name
+        assert run(*words, "--output", output, *more) == 0
+        kind = {"plain": "texts without a chat, tokenised as they are", "mine": "chats, put into the template"}[name]
+        assert f"60 prompts are {kind}" in capsys.readouterr().out
+        companion = Companion.from_pretrained(output)
+        assert companion.about.template == template
+        asked = "What is 2 + 3, and what is 7?"
+        source.write_text(json.dumps({"prompt": asked, "response": "5"}) + "\n")
+        scored.unlink(missing_ok=True)
+        assert own.score(source, scored, model=folder, companion=output) == 0
+        assert f"1 prompts are {kind}" in capsys.readouterr().out
+        confidences[name] = read_lines(scored)[0]["confidence"]
+        policy = load_policy(folder, plain=True)
+        text = asked if name == "plain" else f"<|im_start|>user: {asked}\nanswer:"
+        ids = policy.tokenizer(text)["input_ids"], [*policy.tokenizer("5")["input_ids"], 2]
+        assert companion.score(*policy, [ids[0]], [ids[1]])[0] == confidences[name]
+    assert confidences["plain"] != confidences["mine"]
+    source.write_text(json.dumps({"messages": [{"role": "user", "content": "2 + 3?"}], "response": "5"}) + "\n")
+    assert own.score(source, scored, model=folder, companion=tmp_path / "plain") == 2
+    assert f"{source}: line 1: the prompt is a chat, but there is no chat template" in capsys.readouterr().err
+    assert own.score(source, scored, model=folder, companion=tmp_path / "mine") == 0
+
+
+def test_a_template_that_is_lost_or_broken_is_named(own, made, tmp_path, capsys):
+    output = own.companion
+    with pytest.raises(ContractError, match="GPT2: the tokenizer has no chat template; put one into the folder"):
+        load_policy(made("GPT2", template=False)[0])
+    policy = load_policy(own_copy(own.checkpoint, tmp_path / "model"))
+    policy.tokenizer.chat_template = None
+    with pytest.raises(ContractError, match="has no chat template, with which the companion was fitted"):
+        Companion.from_pretrained(output).encoder(policy)
+    words = "fit", "--model", own.checkpoint, "--rollouts", own.verl, "--output", tmp_path / "new", *SMALL
+    (tmp_path / "mine.jinja").write_text("{% for")
+    assert run(*words, "--template", tmp_path / "mine.jinja") == 2
+    assert "the chat template of --template or of the companion's config.json is broken" in capsys.readouterr().err
+    assert run(*words, "--template", tmp_path / "none.jinja") == 2
+    assert f"{tmp_path / 'none.jinja'}: not a readable chat template" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
