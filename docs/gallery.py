@@ -8,8 +8,17 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
-from cocal.evidence.predicates import FAILS, HOLDS, OPEN
-from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY
+from cocal.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, UNOBSERVED
+from cocal.evidence.verdicts import (
+    AGREES,
+    CONTRADICTS,
+    PAPER,
+    REPLICATES,
+    STUDY,
+    holding,
+    of_claims,
+    of_families,
+)
 from cocal.store.owner import owner_of
 
 _OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
@@ -24,32 +33,33 @@ _COLUMNS = 120
 
 
 def what_holds(judged: pd.DataFrame) -> str:
-    """The verdicts in plain words and as a table of the claims that the paper's numbers or the study decide.
+    """The verdicts in plain words, those of the replicates first, and as a table of the claims that are decided.
 
     Args:
-        judged: The columns claim, source, verdict and title of tables/claims.csv.
+        judged: The columns of tables/claims.csv.
     """
-    verdicts = judged.pivot(index="claim", columns="source", values="verdict").loc[judged["claim"].unique()]
-    titles = judged.drop_duplicates("claim").set_index("claim")["title"]
-    decided = verdicts[verdicts[[PAPER, STUDY]].isin([HOLDS, OPEN, FAILS]).any(axis=1)]
-    contradicted = "; ".join(f'"{titles[claim]}"' for claim in verdicts.index[verdicts[PAPER] == FAILS])
+    families, whole = of_families(judged), of_claims(judged)
+    verdicts = whole.pivot(index="claim", columns="source", values="verdict").loc[whole["claim"].unique()]
+    titles = whole.drop_duplicates("claim").set_index("claim")["title"]
+    counts = whole[whole["source"] == REPLICATES].set_index("claim")["count"]
+    contradicted = "; ".join(f'"{titles[claim]}"' for claim in verdicts.index[verdicts[PAPER] == CONTRADICTS])
     told = [
-        f"Of {len(verdicts)} claims, {_counts(verdicts[PAPER])} by the paper's own numbers, and "
-        f"{_counts(verdicts[STUDY])} in the embedded study; the rest says too little, or cannot be assessed "
-        "there, such as values of the paper's models. Not separable means that the 95 % interval of the paired "
-        "difference holds zero.",
-        *_over_replicates(verdicts[REPLICATES]),
+        f"Of {len(families)} families of claims that restate one another, {_counts(families[REPLICATES])} by the "
+        f"replicates together, and {_counts(families[STUDY])} by the embedded study alone; the members of the others "
+        "differ, compare with a rival whose confidence is degenerate, say too little, or cannot be judged there. Not "
+        "separable means that the 95 % interval of the difference holds zero after adjustment.",
         *([f"The paper's own numbers contradict: {contradicted}."] if contradicted else []),
     ]
+    decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
     lines = [
         textwrap.fill(" ".join(told), _COLUMNS),
         "",
         "<details><summary>Every claim that is decided</summary>",
         "",
-        "| claim | the paper's numbers | embedded study | replicates |",
-        "|---|---|---|---|",
+        "| claim | replicates together | hold | embedded study | the paper's numbers |",
+        "|---|---|---|---|---|",
         *(
-            f"| {titles[claim]} | {row[PAPER]} | {row[STUDY]} | {row[REPLICATES]} |"
+            f"| {titles[claim]} | {row[REPLICATES]} | {holding(counts[claim])} | {row[STUDY]} | {row[PAPER]} |"
             for claim, row in decided.iterrows()
         ),
         "",
@@ -59,20 +69,8 @@ def what_holds(judged: pd.DataFrame) -> str:
 
 
 def _counts(verdicts: pd.Series) -> str:
-    number = {verdict: int((verdicts == verdict).sum()) for verdict in (HOLDS, FAILS, OPEN)}
-    return f"{number[HOLDS]} hold, {number[FAILS]} do not and {number[OPEN]} are not separable"
-
-
-def _over_replicates(verdicts: pd.Series) -> list[str]:
-    """In how many replicates the claims hold, which verdicts such as "in 3 of 5" tell."""
-    agreeing = verdicts.str.extract(r"^in (\d+) of (\d+)$").dropna().astype(int)
-    if agreeing.empty:
-        return []
-    count = agreeing[1].iloc[0]
-    return [
-        f"Of the {len(agreeing)} claims that all {count} replicates can assess, {(agreeing[0] == count).sum()} hold in "
-        f"every replicate and {(agreeing[0] == 0).sum()} in none."
-    ]
+    hold, fail, open_ = (int(verdicts.isin(kinds).sum()) for kinds in ((HOLDS, OBSERVED), (FAILS, UNOBSERVED), (OPEN,)))
+    return f"{hold} hold, {fail} do not and {open_} are not separable"
 
 
 def with_section(readme: str, section: str) -> str:

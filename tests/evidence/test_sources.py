@@ -1,10 +1,12 @@
 """What a study knows: the cells, counts and times that stand for the paper's."""
 
+import numpy as np
 import pytest
 
 from claims_study import SCOPE as SMALL
 from claims_study import study_files, study_frame
 from cocal.config import load_study
+from cocal.evidence.comparisons import table_of
 from cocal.evidence.predicates import Case, NotAssessableError, Quantity
 from cocal.evidence.sources import StudyFiles, StudyScope, StudySource
 from cocal.exhibits.base.ledger import claims_inputs, claims_layout
@@ -21,7 +23,7 @@ SCOPE = StudyScope(
     early_steps=(3, 6, 9, 12, 15),
     budgets=(1, 4, 7, 10, 13, 16, 19, 60),
     datasets={"AMC23": "sums", "AMC24": "popqa"},
-    layers={"tiny-a": (0, 1, 2, 3, 4), "tiny-b": (0, 2, 4, 6, 8, 10)},
+    layers={"tiny-a": (0, 1, 2, 3, 7), "tiny-b": (0, 2, 4, 6, 8, 10)},
 )
 SETS = ("sums", "popqa", "macro-mathematics", "macro-factual")
 METHODS = {"base-verbal": "base", "rlcr": "rlcr", "cocal-on-dcpo": "dcpo", "cocal-binary": "grpo"}
@@ -53,7 +55,7 @@ READ = [
             Key("cocal-binary", "grpo", 60, "macro-mathematics", -1, layer, pooling),
         )
         for states, backbone, name, layer, pooling in (
-            *(("last", "first", "tiny-a", 4, "last"), ("mean", "second", "tiny-b", 10, "mean")),
+            *(("last", "first", "tiny-a", 7, "last"), ("mean", "second", "tiny-b", 10, "mean")),
             *(("last+mean", "second", "tiny-b", 10, "last+mean"), ("layer-2", "second", "tiny-b", 2, "last+mean")),
         )
     ),
@@ -116,9 +118,14 @@ def test_counts_shares_and_times_are_those_of_their_companions_sets_and_backbone
     assert source.read(quantity("postcal-binary", "training_responses")).value == ours[-1].training_responses
     rows = study_frame().query("method == 'rlcr' and dataset == 'popqa'")["confidence"]
     for backbone, of_backbone in (("first", rows), ("second", rows**3)):
-        extreme = ((of_backbone <= 0.1) | (of_backbone > 0.9)).mean()
-        found = source.read(quantity("rlcr", "extreme_share", dataset="AMC24", backbone=backbone, step=120))
-        assert found.value == pytest.approx(extreme)
+        expected = {
+            "extreme_share": ((of_backbone <= 0.1) | (of_backbone > 0.9)).mean(),
+            "high_share": (of_backbone > 0.8).mean(),
+            "used_bins": len(set(np.ceil(10 * of_backbone).clip(lower=1))) / 10,
+        }
+        for metric, value in expected.items():
+            found = source.read(quantity("rlcr", metric, dataset="AMC24", backbone=backbone, step=120))
+            assert found.value == pytest.approx(value), metric
     times = {"pre_seconds": 0.007, "post_seconds": 3, "post_over_pre": 3000 / 7, "generation_seconds": 0.372}
     times |= {"prediction_seconds": 1.99e-4, "sampling_seconds": 9, "fit_seconds": 3}
     for metric, seconds in times.items():
@@ -128,7 +135,7 @@ def test_counts_shares_and_times_are_those_of_their_companions_sets_and_backbone
 def test_early_and_late_layers_are_those_of_the_depth_of_a_backbone(files):
     source = StudySource(SCOPE, files)
     for states, backbone, layers in (
-        *(("early", "first", [0]), ("late", "first", [2, 3, 4]), ("layers", "first", [0, 1, 2, 3, 4])),
+        *(("early", "first", [0, 1]), ("late", "first", [7]), ("layers", "first", [0, 1, 2, 3, 7])),
         *(("early", "second", [0, 2]), ("late", "second", [6, 8, 10])),
     ):
         found = source.variants(f"cocal-binary@{states}", quantity("x", backbone=backbone).case)
@@ -169,11 +176,50 @@ def small_files() -> StudyFiles:
         (quantity("cocal-binary", "error_share", comparison="sweep", learnt_from=10), "no companions"),
         (quantity("cocal-binary", "post_over_pre", dataset="AIME24"), "AIME24"),
         (quantity("cocal-binary", "training_seconds"), "not measured"),
+        (quantity("cocal-binary@early"), "3 blocks"),
     ],
 )
 def test_what_a_study_lacks_is_a_reason(small_files, wanted, reason):
+    source = StudySource(SMALL, small_files)
     with pytest.raises(NotAssessableError, match=reason):
-        StudySource(SMALL, small_files).read(wanted)
+        source.read(wanted._replace(method=source.variants(wanted.method, wanted.case)[0]))
+
+
+def test_times_of_tiny_policies_say_nothing(files):
+    source = StudySource(SCOPE.model_copy(update={"tiny": True}), files)
+    with pytest.raises(NotAssessableError, match="below a million parameters"):
+        source.read(quantity("cocal-binary", "generation_seconds"))
+
+
+@pytest.mark.parametrize(
+    ("interval", "constant", "flagged"),
+    [((0.45, 0.52), False, True), ((0.52, 0.6), False, False), ((0.3, 0.48), False, False), ((0.6, 0.7), True, True)],
+)
+def test_a_confidence_is_degenerate_if_constant_or_at_chance(interval, constant, flagged):
+    """Of a rival; CoCal's companions are never set aside."""
+    study = coded_resamples("tiny-a", ["rlcr", "cocal-binary"], spread=0.01)
+    drawn = study.data["resampled"].to_numpy()
+    drawn[:, 3] = np.linspace(*interval, 99)
+    study.data["value"][:, 3] = np.mean(interval)
+    if constant:
+        drawn[:, 1] = study.data["value"].to_numpy()[:, 1, None]
+    scope = SCOPE.model_copy(update={"stages": (40, 80, 120), "layers": {}})
+    source = StudySource(scope, StudyFiles([study]))
+    case = quantity("rlcr").case
+    assert source.degenerate("rlcr", case) is flagged
+    assert not source.degenerate("cocal-binary", case)
+
+
+def test_a_difference_of_the_table_of_comparisons_has_its_adjusted_p_value():
+    methods = ("rlcr", "p-true", "cocal-group", "cocal-binary")
+    study = coded_resamples("tiny-a", methods, spread=0.12)
+    scope = SCOPE.model_copy(update={"stages": (40, 80, 120), "methods": methods})
+    source, case = StudySource(scope, StudyFiles([study])), quantity("rlcr").case
+    table = table_of(study, methods, 120, ["macro-mathematics"])
+    shown = table[(table["method"] == "cocal-group") & (table["rival"] == "rlcr") & (table["metric"] == "ece")]
+    assert source.in_table("ece", "rlcr", "cocal-group", case) == shown["p_holm"].item() > shown["p"].item()
+    assert np.isnan(source.in_table("ece", "rlcr", "p-true", case)), "a pair of rivals"
+    assert np.isnan(source.in_table("ece", "rlcr", "cocal-group", case._replace(step=80)))
 
 
 def test_steps_of_other_numbers_stand_for_none(small_files):

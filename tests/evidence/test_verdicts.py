@@ -11,18 +11,27 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from claims_study import SCOPE, study_files, study_frame
 from cocal.config import load_study
 from cocal.evidence.claims import OF_THE_PAPER, read_claims
+from cocal.evidence.comparisons import holm
 from cocal.evidence.estimates import Estimate
-from cocal.evidence.predicates import FAILS, HOLDS, OPEN, Margin, Reader
+from cocal.evidence.predicates import DEGENERATE, FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, UNOBSERVED, Reader
 from cocal.evidence.published import read_published
 from cocal.evidence.sources import PublishedSource, StudyFiles, StudySource
 from cocal.evidence.verdicts import (
+    AGREES,
+    CONTRADICTS,
+    MIXED,
     NOT_ASSESSABLE,
+    NOT_GATHERED,
     PAPER,
     REPLICATES,
+    SCORES,
     STUDY,
     UNDER_SPECIFIED,
+    holding,
     is_measured,
     judge_all,
+    of_claims,
+    of_families,
 )
 from cocal.exhibits import claims, claims_forest
 from cocal.exhibits.base.ledger import claims_inputs, claims_layout
@@ -47,64 +56,149 @@ def judged(files) -> pd.DataFrame:
 
 
 def test_every_claim_has_a_verdict_or_a_reason_from_every_source(judged):
-    assert len(judged) == 3 * len(LEDGER)
-    said = judged["verdict"].isin([HOLDS, FAILS, OPEN])
-    assert (said != (judged["reason"] != "")).all()
-    assert judged.loc[~said, "verdict"].isin([UNDER_SPECIFIED, NOT_ASSESSABLE]).all()
-    of_study = judged[judged["source"] == STUDY].set_index("claim")
-    assert (of_study["verdict"] == HOLDS).sum() >= 5
-    assert FAILS in set(of_study["verdict"])
+    whole = of_claims(judged)
+    assert len(whole) == 3 * len(LEDGER)
+    silent = whole["verdict"].isin([UNDER_SPECIFIED, NOT_ASSESSABLE, NOT_GATHERED])
+    assert (whole.loc[silent, "reason"] != "").all()
+    words = {PAPER: {AGREES, CONTRADICTS}, STUDY: set(FAVOUR), REPLICATES: set()}
+    for source, rows in whole[~silent].groupby("source"):
+        assert set(rows["verdict"]) <= words[source], "one word for each kind of evidence"
+    of_study = whole[whole["source"] == STUDY].set_index("claim")
+    assert {HOLDS, FAILS, OPEN} <= set(of_study["verdict"])
     for claim in LEDGER:
         if claim.kind in OF_THE_PAPER:
             assert "only the paper study" in of_study.loc[claim.id, "reason"]
         if is_measured(claim):
             assert np.isnan(of_study.loc[claim.id, "value"]), "times differ from run to run"
-    assert of_study.loc["negligible-overhead", "verdict"] == HOLDS
-    assert of_study.loc["sampling-outweighs-training", "verdict"] == HOLDS
+    for name in ("negligible-overhead", "sampling-outweighs-training", "more-errors-in-training"):
+        assert of_study.loc[name, "verdict"] == OBSERVED, "a number without an interval never holds"
     assert of_study.loc["more-errors-in-training", "value"] == pytest.approx(0.2)
+    assert of_study.loc["leaves-learning-unchanged", "verdict"] == NOT_ASSESSABLE
 
 
 def test_verdicts_follow_from_the_margins(judged):
-    """A planted wrong verdict is found: each is computed once more from the numbers of its row."""
-    for row in judged[judged["value"].notna() & (judged["source"] != REPLICATES)].itertuples():
-        claim = BY_ID[row.claim]
-        if claim.predicate.predicate in ("value", "between"):
-            continue
-        assert row.lower <= row.value <= row.upper
-        assert row.verdict == Margin(row.value, row.lower, row.upper).verdict, row.claim
+    """A planted wrong verdict is found: each is computed once more from the numbers of the claim's margins."""
+    margins = judged[(judged["source"] == STUDY) & (judged["case"] > 0)]
+    of_study = judged[(judged["source"] == STUDY) & (judged["case"] == 0)].set_index(["claim", "score"])
+    assert len(margins) > 40
+    for (name, score), rows in margins.groupby(["claim", "score"]):
+        ranks = rows["verdict"].map(FAVOUR).groupby(rows["case"]).min().sort_values(ascending=False)
+        needed = BY_ID[name].predicate.needed(len(ranks))
+        assert FAVOUR[of_study.loc[(name, score), "verdict"]] == ranks.iloc[needed - 1], name
+        adjusted = holm(rows["p"])
+        for row, p in zip(rows.itertuples(), adjusted, strict=True):
+            assert row.lower <= row.value <= row.upper
+            if row.verdict in (HOLDS, FAILS):
+                assert p < 0.05
+                assert (row.value > 0) == (row.verdict == HOLDS)
+            elif row.verdict == OPEN:
+                assert p >= 0.05
+            elif row.verdict != DEGENERATE:
+                assert np.isnan(row.p)
+
+
+def test_a_claim_about_ece_is_judged_with_proper_scores_too(judged):
+    scored = {claim.id for claim in LEDGER if claim.scored_by("brier")}
+    assert {"beats-postcal", "coupled-improve-by-80", "selfconsis-ece-rises"} <= scored
+    assert "auroc-above-coupled" not in scored
+    for score in ("brier", "log_loss"):
+        assert set(of_claims(judged, score)["claim"]) == scored
+    pair = {score: BY_ID["selfconsis-higher-ece"].scored_by(score).predicate for score in ("brier", "log_loss")}
+    assert {score: one.metrics for score, one in pair.items()} == {"brier": ("brier",), "log_loss": ("log_loss",)}
 
 
 def test_the_paper_study_judges_values(files):
-    found = judge_all([BY_ID["ece-0.096"]], OF_PAPER, StudySource(SCOPE, files).reader, True)
-    assert found.loc[found["source"] == STUDY, "verdict"].item() in (HOLDS, FAILS)
+    found = of_claims(judge_all([BY_ID["ece-0.096"]], OF_PAPER, StudySource(SCOPE, files).reader, True))
+    assert found.loc[found["source"] == STUDY, "verdict"].item() in (OBSERVED, UNOBSERVED)
 
 
-def test_replicates_that_say_nothing_are_a_reason(judged, files):
-    rows = judged[["claim", "source", "value"]].assign(replicate_1=0.1, replicate_2=np.nan)
-    paper, study = OF_PAPER, StudySource(SCOPE, files).reader
-    found = judge_all([BY_ID["selfconsis-costs-more"]], paper, study, False, rows).set_index("source")
-    assert found.loc[REPLICATES, "reason"] == "measured times are not gathered"
-    found = judge_all([BY_ID["both-scales"]], paper, study, False, rows[rows["claim"] != "both-scales"])
-    (reason,) = found.loc[found["source"] == REPLICATES, "reason"]
-    assert reason.startswith("the replicates were gathered without this claim")
+def test_a_published_difference_below_a_hundredth_is_marked(judged):
+    of_paper = judged[judged["source"] == PAPER].set_index("claim")
+    assert "below 0.01" in of_paper.loc["lowest-ece-of-concurrent", "reason"]
+    assert of_paper.loc["lowest-ece-of-concurrent", "value"] == pytest.approx(0.103 - 0.096)
+    assert of_paper.loc["coupled-trail-in-accuracy", "reason"] == ""
 
 
-def test_a_claim_counts_its_own_replicates_of_the_study(files):
-    """Rows of other claims and sources have other numbers and another order."""
-    wanted = [claim for claim in LEDGER if claim.id in ("beats-coupled-and-post-hoc", "group-conservative")]
-    reader = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
-    rows = [
-        ("group-conservative", "paper", -1.0, -2.0, -3.0, -4.0),
-        ("group-conservative", STUDY, 0.01, 0.02, 0.03, 0.5),
-        ("beats-coupled-and-post-hoc", "paper", 1.0, 2.0, 3.0, 4.0),
-        ("beats-coupled-and-post-hoc", STUDY, -0.3, 0.05, -0.2, -0.1),
-    ]
-    columns = ["claim", "source", *(f"replicate_{number}" for number in (1, 2, 3, 4))]
-    found = judge_all(wanted, reader, reader, False, pd.DataFrame(rows, columns=columns))
-    found = found[found["source"] == "replicates"].set_index("claim")
-    assert found["verdict"].to_dict() == {"beats-coupled-and-post-hoc": "in 1 of 4", "group-conservative": "in 4 of 4"}
-    expected = [[-0.1375, -0.3, 0.05], [0.14, 0.01, 0.5]]
-    np.testing.assert_allclose(found[["value", "lower", "upper"]].astype(float), expected)
+def gathered(rows: list[tuple]) -> pd.DataFrame:
+    """Gathered rows of a study: claim, case, margin, the values and the verdicts of four replicates."""
+    columns = ["claim", "case", "margin", *(f"replicate_{n}" for n in (1, 2, 3, 4))]
+    found = pd.DataFrame([(*row[:3], *row[3]) for row in rows], columns=columns)
+    for n in (1, 2, 3, 4):
+        found[f"verdict_{n}"] = [row[4][n - 1] for row in rows]
+    return pd.concat([found.assign(source=STUDY, score=""), found.assign(source=PAPER, score="", replicate_1=-9.0)])
+
+
+READER = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
+
+
+def together(name: str, rows: list[tuple]) -> pd.Series:
+    found = of_claims(judge_all([BY_ID[name]], READER, READER, False, gathered(rows)))
+    return found[found["source"] == REPLICATES].squeeze()
+
+
+def test_replicates_are_judged_together_with_replicates_as_the_unit():
+    """By hand: 0.02, 0.03, 0.05 and 0.10 have mean 0.05, standard error 0.01780 and t(3, 0.975) = 3.1824."""
+    values, verdicts = (0.02, 0.03, 0.05, 0.10), (OPEN, OPEN, HOLDS, HOLDS)
+    name, other = "group-conservative", ("both-scales", 0, "", (9.0,) * 4, (FAILS,) * 4)
+    row = together(name, [other, (name, 0, "", values, verdicts), (name, 1, "a", values, verdicts)])
+    assert [row["value"], row["lower"], row["upper"]] == pytest.approx([0.05, 0.05 - 0.05664, 0.05 + 0.05664], abs=1e-5)
+    assert (row["verdict"], row["p"]) == (OPEN, pytest.approx(0.0673, abs=1e-4))
+    assert row["count"] == "2 not separable, 2 holds; positive in 4 of 4 (one-sided sign test, p = 0.06)"
+    assert holding(row["count"]) == "2 of 4"
+    closer = (0.04, 0.05, 0.05, 0.06)
+    assert together(name, [(name, 0, "", closer, verdicts), (name, 1, "a", closer, verdicts)])["verdict"] == HOLDS
+
+
+def test_the_margins_of_replicates_are_adjusted_and_combined_like_those_of_a_study():
+    name, sure, open_ = "coupled-trail-in-accuracy", (0.04, 0.05, 0.05, 0.06), (0.03, 0.06, 0.02, 0.09)
+    verdicts = (HOLDS,) * 4
+    both = [(name, 0, "", sure, verdicts), (name, 1, "a", sure, verdicts), (name, 1, "b", open_, verdicts)]
+    alone = together(name, both[:1] + both[2:])
+    assert (alone["verdict"], round(alone["p"], 2)) == (OPEN, 0.05)
+    assert together(name, both)["verdict"] == OPEN
+    assert together(name, [*both[:2], (name, 1, "b", tuple(-one for one in sure), verdicts)])["verdict"] == FAILS
+    set_aside = (name, 1, "b", tuple(-one for one in sure), (DEGENERATE, FAILS, DEGENERATE, FAILS))
+    assert together(name, [*both[:2], set_aside])["verdict"] == DEGENERATE, "in half of the replicates"
+    rarely = (*set_aside[:4], (DEGENERATE, FAILS, FAILS, FAILS))
+    assert together(name, [*both[:2], rarely])["verdict"] == FAILS
+
+
+def test_files_gathered_without_margins_tell_what_they_can(files):
+    """Those that hold the deciding margins alone: claims of one margin are judged, the others counted by their sign."""
+    wanted = [BY_ID[name] for name in ("group-conservative", "beats-coupled-and-post-hoc", "transfers-to-facts")]
+    rows = [("group-conservative", STUDY, 0.04, 0.05, 0.05), ("beats-coupled-and-post-hoc", STUDY, -0.3, 0.05, -0.2)]
+    old = pd.DataFrame(rows, columns=["claim", "source", *(f"replicate_{number}" for number in (1, 2, 3))])
+    found = of_claims(judge_all(wanted, READER, READER, False, old))
+    found = found[found["source"] == REPLICATES].set_index("claim")
+    assert found["verdict"].to_dict() == {
+        "group-conservative": HOLDS,
+        "beats-coupled-and-post-hoc": NOT_GATHERED,
+        "transfers-to-facts": NOT_GATHERED,
+    }
+    assert "positive in 1 of 3" in found.loc["beats-coupled-and-post-hoc", "count"]
+    assert holding(found.loc["group-conservative", "count"]) == "positive in 3 of 3"
+    assert found.loc["transfers-to-facts", "reason"].startswith("the replicates were gathered without this claim")
+    timed = judge_all(
+        [BY_ID["selfconsis-costs-more"]],
+        OF_PAPER,
+        StudySource(SCOPE, files).reader,
+        False,
+        old.assign(claim="selfconsis-costs-more", replicate_1=np.nan),
+    ).set_index("source")
+    assert timed.loc[REPLICATES, "reason"] == "measured times are not gathered"
+
+
+def test_a_family_has_the_verdict_that_its_members_share(judged):
+    whole = of_claims(judged).copy()
+    kinds = whole["kind"].isin(OF_THE_PAPER)
+    families = of_families(judged)
+    assert len(families) == len({claim.family or claim.title for claim in LEDGER if claim.kind not in OF_THE_PAPER})
+    assert not set(whole.loc[kinds, "title"]) & set(families.index)
+    members = (whole["family"] == "CoCal's confidence beats that of PostCal") & (whole["source"] == STUDY)
+    whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, FAILS]
+    assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == FAILS
+    whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, HOLDS]
+    assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == MIXED
 
 
 # The table and the figure
@@ -133,8 +227,9 @@ def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
     pd.testing.assert_frame_equal(numbers, judged)
     made = claims.grid(numbers, layout, source="", **arguments(files))
     text, html = latex(made), page(made)
-    assert text.count("does not hold") == (numbers["verdict"] == FAILS).sum()
-    assert "2 do not hold" in made.caption
+    fails = sum((of_claims(numbers, score)["verdict"] == FAILS).sum() for score in SCORES)
+    assert text.count("textbf{does not hold}") == fails
+    assert "families of claims that restate one another, and 26 transcribed values apart" in made.caption
     for claim in LEDGER:
         assert (
             sum(row.label == claim.title for block in made.blocks for group in block.groups for row in group.rows) == 1
@@ -175,7 +270,7 @@ def told(readme: str) -> dict[str, str]:
     """The verdicts of the paper's numbers in the README's table, by the titles of the claims."""
     section = readme.partition("<!-- ledger -->")[2].partition("<!-- end of ledger -->")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    return {title: paper for title, paper, *_ in rows[1:]}
+    return {title: paper for title, *_, paper in rows[1:]}
 
 
 def test_the_readme_tells_the_verdicts_in_plain_words(judged):
@@ -185,11 +280,9 @@ def test_the_readme_tells_the_verdicts_in_plain_words(judged):
     made = gallery().with_section(readme, gallery().what_holds(judged))
     assert 40 < len(told(made)) < len(LEDGER)
     assert told(made).items() <= published.items()
-    assert f'contradict: "{BY_ID["declining-accuracy"].title}"; "{BY_ID["pre-generation-10-2-to-10-3"].title}".' in made
-    planted = made.replace(
-        "| RLCR trails by 9.9 points of accuracy | holds", "| RLCR trails by 9.9 points of accuracy | no"
-    )
-    assert planted != made
+    contradicted = ("declining-accuracy", "cocal-stable", "pre-generation-10-2-to-10-3")
+    assert "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted) in made.replace("\n", " ")
+    planted = made.replace("stated: agrees |", "holds |", 1)
     assert not told(planted).items() <= published.items()
     assert gallery().with_section(made, gallery().what_holds(judged)) == made
     with pytest.raises(SystemExit, match="the marks of the ledger are missing"):
@@ -206,10 +299,12 @@ def test_every_study_declares_what_its_claims_need(name):
     assert (ROOT / inputs["ledger"]).is_file()
 
 
-def test_the_readme_counts_the_claims_that_replicates_agree_on(judged):
-    sentence = "Of the 3 claims that all 5 replicates can assess, 1 hold in every replicate and 1 in none."
+def test_the_readme_leads_with_the_joint_verdicts_of_the_replicates(judged):
     replicated = judged.copy()
-    places = replicated.index[replicated["source"] == REPLICATES][:3]
-    replicated.loc[places, "verdict"] = ["in 5 of 5", "in 0 of 5", "in 2 of 5"]
-    assert sentence in gallery().what_holds(replicated).replace("\n", " ")
-    assert "can assess" not in gallery().what_holds(judged)
+    whole = (replicated["source"] == REPLICATES) & (replicated["case"] == 0) & (replicated["score"] == "")
+    replicated.loc[whole, "verdict"] = FAILS
+    said = gallery().what_holds(replicated).replace("\n", " ")
+    count = len(of_families(judged))
+    assert said.startswith(f"Of {count} families of claims")
+    assert f"0 hold, {count} do not and 0 are not separable by the replicates together" in said
+    assert "| claim | replicates together | hold | embedded study | the paper's numbers |" in said

@@ -150,3 +150,22 @@ def test_the_page_alone_lists_the_shares():
     assert [cell.text for cell in block.groups[0].rows[1].cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
     assert "Answered" in page(shown)
     assert "Answered" not in latex(shown)
+
+
+def test_a_confidence_that_is_constant_or_at_chance_is_marked_and_explained():
+    frame = doubtful_predictions()
+    frame.loc[frame["method"] == "verbal", "confidence"] = 0.7
+    frame = frame.assign(valid=True).fillna({"confidence": 0.2})
+    chosen = layout("amc23", "amc24", methods=["verbal", "p-true", "cocal-binary"])
+    cube = metric_cube(frame, MetricSettings(resamples=50), {chosen.macro: ["amc23", "amc24"]})
+    numbers = prepare(chosen, cube).set_index(["dataset", "method", "metric"])
+    numbers.loc[(slice(None), "p-true", "auroc"), ["lower", "upper"]] = 0.51, 0.62
+    numbers.loc[("amc24", "p-true", "auroc"), ["lower", "upper"]] = 0.45, 0.52
+    numbers.loc[(slice(None), "cocal-binary", "auroc"), ["lower", "upper"]] = 0.3, 0.49
+    shown = grid(numbers.reset_index(), chosen, metrics=cube)
+    rows = [row for block in shown.blocks for group in block.groups for row in group.rows]
+    marked = {(row.label, place) for row in rows for place, cell in enumerate(row.cells) if cell.degenerate}
+    # ECE and AUROC of the constant everywhere; of the one at chance on the second set alone
+    assert marked == {*(("Verbal", place) for place in (2, 3, 6, 7, 10, 11)), ("P(True)", 6), ("P(True)", 7)}
+    assert latex(shown).count(r"$^{\ddagger}$") == page(shown).count("<sup>‡</sup>") + 1 == 8 + 1
+    assert "‡ marks values of a confidence that is constant" in shown.caption

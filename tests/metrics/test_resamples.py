@@ -6,16 +6,16 @@ import pytest
 
 from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
-from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import evaluate_cells
 from cocal.metrics.resamples import MAIN, Key, Resamples, read_resamples, resamples_of
-from cocal.metrics.scores import ALL
+from cocal.metrics.scores import ALL, PAIRED
 from cocal.store import write_dataset
 from sample_predictions import SEEDS, sample_predictions
 
 FRAME = sample_predictions("amc23", "amc24", methods=("verbal", "p-true", "cocal-binary"))
 GROUPS = {"macro-mathematics": ["amc23", "amc24"], "macro-one": ["amc23"]}
 EVALUATED = evaluate_cells(FRAME, MetricSettings(resamples=20, level=0.9), GROUPS, metrics=ALL)
+KEPT = [ALL.index(name) for name in PAIRED]
 
 
 def test_each_cell_has_its_values_seeds_and_resamples(tmp_path):
@@ -30,14 +30,14 @@ def test_each_cell_has_its_values_seeds_and_resamples(tmp_path):
     by_seed, questions = found.data["by_seed"].to_numpy(), found.data["questions"].to_numpy()
     for (cell, dataset), one in EVALUATED.cells.items():
         place = found.places[Key(cell.method, "grpo", 60, dataset)]
-        np.testing.assert_array_equal(found.data["value"][place], one.values[:, : len(METRICS)].mean(axis=0))
-        drawn = one.resampled[:, :, : len(METRICS)].mean(axis=0)
-        np.testing.assert_array_equal(found.data["resampled"][place], drawn.T)
+        values, drawn = one.values[:, KEPT], one.resampled[:, :, KEPT]
+        np.testing.assert_array_equal(found.data["value"][place], values.mean(axis=0))
+        np.testing.assert_array_equal(found.data["resampled"][place], drawn.mean(axis=0).T)
         seeded = cell.method == "cocal-binary"
-        np.testing.assert_array_equal(by_seed[place], one.values[:, :4] if seeded else np.full((2, 4), np.nan))
+        np.testing.assert_array_equal(by_seed[place], values if seeded else np.full((2, len(KEPT)), np.nan))
         assert questions[place] == one.questions
     assert found.data["seed"].values.tolist() == list(map(str, SEEDS))
-    assert found.data["metric"].values.tolist() == list(METRICS)
+    assert found.data["metric"].values.tolist() == list(PAIRED)
     assert len(set(questions)) == 4, "two sets, and two macro averages"
     both = pd.concat([FRAME, FRAME.assign(backbone="tiny-b")])
     with pytest.raises(ContractError, match="here: cells of 2 backbones; make one file for each"):

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from cocal import cli
@@ -11,7 +12,7 @@ from cocal.config import load_study
 from cocal.store.owner import claim
 from cocal.store.provenance import commit
 from cocal.study import digests
-from cocal.study.replicates import replicate
+from cocal.study.replicates import replicate, spread
 
 FIGURE = ("figures/replications.pdf", "figures/replications.png")
 SEEDS = ("seed", "policy.seed", "generation.seed", "postcal.seed", "backbones.tiny.seed", "backbones.small.seed")
@@ -92,6 +93,21 @@ def test_the_spread_of_every_number(results, tmp_path, monkeypatch):
     assert float(first["sd"]) == pytest.approx(0.07**0.5)
     assert (float(first["least"]), float(first["greatest"])) == (0.1, 0.6)
     assert second["mean"] == second["replicate_2"] == "NaN"
+
+
+def test_the_verdicts_of_claims_are_gathered_beside_their_margins(results, tmp_path):
+    """A margin that one replicate could not assess is missing there."""
+    columns = ("claim", "source", "score", "case", "margin", "value", "lower", "verdict")
+    for place, folder in enumerate(results):
+        rows = [("a", "study", "", 0, "", 0.1 + place, 0.0, "holds"), ("a", "study", "", 1, "m", 0.2, 0.0, "holds")]
+        rows[1:] = [] if place == 1 else rows[1:]
+        write(folder, rows, columns, "tables/claims.csv")
+    found = spread(results)["tables/claims.csv"]
+    assert list(found.columns[:5]) == list(columns[:5])
+    whole, margin = (row for _, row in found.iterrows())
+    assert [whole[f"replicate_{number}"] for number in (1, 2, 3)] == [0.1, 1.1, 2.1]
+    assert [margin[f"verdict_{number}"] for number in (1, 3)] == ["holds", "holds"]
+    assert np.isnan(margin["replicate_2"])
 
 
 def test_what_does_not_fit_together_is_named(results, tmp_path, capsys):

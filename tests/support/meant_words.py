@@ -125,12 +125,15 @@ WORDS = {
         "Paper's numbers": {"source": "paper", "shows": "verdict"},
         "This study": {"source": "study", "shows": "verdict"},
         "Margin": {"source": "study", "shows": "value lower upper"},
-        "Replicates": {"source": "replicates", "shows": "verdict"},
+        "Replicates together": {"source": "replicates", "shows": "verdict"},
+        "Hold": {"source": "replicates", "shows": "count"},
+        "By Brier": {"score": "brier", "shows": "verdict"},
+        "By LogLoss": {"score": "log_loss", "shows": "verdict"},
     },
     "hyperparameters": {"Value": {"shows": "value"}},
 }
 """The meaning of the words of each table; group titles and row names that are values of the CSV are not listed."""
-ITSELF = {"conditions": ("condition", "of"), "claims": ("section", "title"), "hyperparameters": ("section", "setting")}
+ITSELF = {"conditions": ("condition", "of"), "claims": ("title", "title"), "hyperparameters": ("section", "setting")}
 """The columns that a table prints as the titles of its groups and the names of its rows."""
 UNITS = {"(h)": 1 / 3600, "(min)": 1 / 60, "(ms)": 1000}
 MARKS = dict.fromkeys(("main", "main_step40", "main_step80", "scale", "ood", "proper_scores"), ("best", "second"))

@@ -14,7 +14,7 @@ from cocal.exhibits.typesetting.wording import signed
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import evaluate_cells, on_common_responses
 from cocal.metrics.resamples import MAIN, Resamples, read_resamples, resamples_of
-from cocal.metrics.scores import ALL
+from cocal.metrics.scores import ALL, PAIRED
 from cocal.metrics.shown import UNDEFINED, csv_text
 from cocal.store import read_frame, write_dataset, write_text
 from cocal.store.contracts import PREDICTIONS
@@ -34,12 +34,16 @@ def run_metrics(options: argparse.Namespace) -> None:
         for name in sorted(set(members) - present):
             logging.warning("no predictions on %s, so %s stays empty", name, group)
     metrics = ALL if options.scores else METRICS
-    evaluated = evaluate_cells(predictions, settings, groups.root, options.seeds, options.sweep, metrics)
+    evaluated = evaluate_cells(
+        predictions, settings, groups.root, options.seeds, options.sweep, ALL if options.scores else PAIRED
+    )
     depends_on = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
     depends_on |= {"common_responses": options.common_responses, "scores": options.scores}
     sources = list(map(Source, options.predictions))
     facts = inherited(options.predictions[0], "backbone")
-    write_dataset(options.output, evaluated.cube(), descent(options.output, "metrics", depends_on, sources, **facts))
+    write_dataset(
+        options.output, evaluated.cube(metrics), descent(options.output, "metrics", depends_on, sources, **facts)
+    )
     logging.info("wrote %s", options.output)
     if options.resamples:
         made = descent(options.resamples, "metrics", depends_on, sources, **facts)

@@ -13,7 +13,8 @@ Kind = Literal["direction", "ranking", "count", "range", "ratio", "value"]
 """The statement of a claim: one thing is better or greater than another, has a place among all, or holds in so many
 cases; numbers lie in a range; or a ratio of two numbers, or a number."""
 OF_THE_PAPER: tuple[Kind, ...] = ("value", "range")
-"""Kinds that are about the paper's models alone, so that only the paper study judges them."""
+"""Kinds that transcribe numbers of the paper's models, so that only the paper study judges them. They are counted
+apart."""
 
 
 class Scope(Model):
@@ -47,19 +48,33 @@ class Claim(Model):
     predicate: Predicate | None = None
     """The statement about numbers that has to be true; none if the paper says too little."""
     scope: Scope = Scope()
+    family: str = ""
+    """What several claims say again; a claim that nothing restates is a family of its own."""
     reason: str = ""
     """Of a claim without predicate: what the paper leaves open."""
+    cannot_fail: str = ""
+    """Of a claim without predicate: why no result could contradict it."""
     note: str = ""
     """The reasons for this predicate, where the words allow several."""
 
     @model_validator(mode="after")
     def _predicate_or_reason(self) -> "Claim":
-        if (self.predicate is None) != bool(self.reason):
+        if sum((self.predicate is not None, bool(self.reason), bool(self.cannot_fail))) != 1:
             raise ValueError("a claim has a predicate, or a reason why it has none")
         return self
 
+    def scored_by(self, score: str) -> "Claim | None":
+        """The claim with a proper score in the place of ECE; None if it does not compare ECEs."""
+        names = [name for name in ("metrics", "falls", "rises") if "ece" in getattr(self.predicate, name, ())]
+        changed = {
+            name: tuple(score if one == "ece" else one for one in getattr(self.predicate, name)) for name in names
+        }
+        return self.model_copy(update={"predicate": self.predicate.model_copy(update=changed)}) if names else None
+
 
 class _Claims(Model):
+    generally: Annotated[float, Field(gt=0, le=1)]
+    """The share of the cases in which something "generally" holds, to which predicates refer by a YAML anchor."""
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
 
     @model_validator(mode="after")

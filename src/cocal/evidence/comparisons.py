@@ -8,13 +8,17 @@ import pandas as pd
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.evidence.estimates import Estimate
-from cocal.metrics.calibration import METRICS
-from cocal.metrics.cells import policy_cell
+from cocal.metrics.cells import degenerate, policy_cell
 from cocal.metrics.resamples import Key, Resamples
 from cocal.metrics.shown import BETTER
 
 COMPARED = ("accuracy", "ece", "auroc")
 """The metrics whose differences are tested; mean confidence is neither good nor bad."""
+IN_TABLE = ("accuracy", "ece", "brier", "log_loss", "auroc")
+"""The metrics of tables/comparisons, with proper scores beside the ECE, which a constant confidence may win."""
+OURS = ("cocal-binary", "cocal-group")
+SIGNIFICANT = 0.05
+"""Level of the tests, after Holm's adjustment."""
 COLUMNS = ("dataset", "method", "rival", "metric")
 """The columns that tell comparisons apart."""
 
@@ -23,13 +27,15 @@ def estimate(resamples: Resamples, key: Key, metric: str) -> Estimate:
     """One metric of one cell with its resamples.
 
     Raises:
-        ContractError: if there is no such cell.
+        ContractError: if there is no such cell, or the file is older than the metric.
     """
     if key not in resamples.places:
         where = ", ".join(f"{name} {value}" for name, value in vars(key).items() if value not in (-1, ""))
         raise ContractError(f"{resamples.source}: there is nothing for {where}; run its predictions")
-    place, column = resamples.places[key], METRICS.index(metric)
     data = resamples.data
+    if metric not in data.indexes["metric"]:
+        raise ContractError(f"{resamples.source}: holds no {metric}; make it anew with `cocal metrics --resamples`")
+    place, column = resamples.places[key], data.indexes["metric"].get_loc(metric)
     by_seed = data["by_seed"].to_numpy()[place, :, column]
     return Estimate(
         float(data["value"].to_numpy()[place, column]),
@@ -43,6 +49,42 @@ def final_key(method: str, step: int, dataset: str) -> Key:
     """The cell of a method in a table of policies at `step`."""
     algorithm, policy_step = policy_cell(method, step)
     return Key(method, algorithm, policy_step, dataset)
+
+
+def rival_degenerate(resamples: Resamples, key: Key) -> bool:
+    """True if the confidence of a method, other than CoCal's companions, is constant or at chance.
+
+    Raises:
+        ContractError: if there is no such cell.
+    """
+    if METHODS[key.method].experience in ("rollouts", "prompts") or not resamples.data.sizes["resample"]:
+        return False
+    found = (estimate(resamples, key, metric) for metric in ("mean_confidence", "auroc"))
+    return degenerate(*(one.interval(resamples.level) for one in found))
+
+
+def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs of tables/comparisons: each of our methods with each rival; the two variants meet once."""
+    ours = [name for name in OURS if name in methods]
+    return [(one, rival) for place, one in enumerate(ours) for rival in methods if rival not in ours[: place + 1]]
+
+
+def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: Sequence[str]) -> pd.DataFrame:
+    """The differences of tables/comparisons on some data sets and macro averages, as `compare` returns them, with the
+    adjusted p-values that tables/claims respects too (column p_holm), and the column degenerate, which is true where
+    the confidence of the rival is degenerate and the metric one of confidence."""
+    pairs = [
+        (final_key(one, step, dataset), final_key(rival, step, dataset))
+        for dataset in datasets
+        for one, rival in pairs_in_table(methods)
+    ]
+    known = [name for name in IN_TABLE if name in resamples.data.indexes["metric"]]
+    found = with_holm(compare(resamples, pairs, metrics=known))
+    flagged = {(key.dataset, key.method) for _, key in pairs if rival_degenerate(resamples, key)}
+    rows = zip(found["dataset"], found["rival"], found["metric"], strict=True)
+    return found.assign(
+        degenerate=[metric != "accuracy" and (where, rival) in flagged for where, rival, metric in rows]
+    )
 
 
 def same_responses(first: Key, second: Key) -> bool:

@@ -1,7 +1,9 @@
 """The sources that judge claims: the paper's published numbers, and a study."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -9,13 +11,14 @@ import pandas as pd
 from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.config.base import Count, Model, Name
 from cocal.config.methods import METHODS
-from cocal.evidence.comparisons import estimate
+from cocal.evidence.comparisons import estimate, rival_degenerate, table_of
 from cocal.evidence.estimates import Estimate
 from cocal.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal.evidence.published import MACRO, Published
 from cocal.metrics.calibration import METRICS, bin_index
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.resamples import MAIN, Key, Resamples
+from cocal.metrics.scores import PAIRED
 from cocal.study.costs import Cost, Latency
 
 PAPER_BACKBONES = {"first": "qwen3-8b", "second": "qwen3-14b"}
@@ -37,6 +40,14 @@ _ROWS = {"self-consistency": "SelfConsis", "postcal-binary": "PostCal", "cocal-b
 _STATES = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
 _BACKBONES = {"first": "Qwen3-8B", "second": "Qwen3-14B"}
 _LAYERS = {"early": (0.0, 0.25), "late": (0.5, np.inf), "layers": (0.0, np.inf)}
+_SHARES = {
+    "extreme_share": lambda bins: np.isin(bins, (0, 9)).mean(),
+    "high_share": lambda bins: (bins >= 8).mean(),
+    "used_bins": lambda bins: len(np.unique(bins)) / 10,
+}
+"""Quantities of the confidences of a seed, by their ten bins."""
+_LEAST_BLOCKS = 8
+"""Fewest blocks of a backbone whose first quarter and second half are groups of layers."""
 _DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
 
 
@@ -112,6 +123,10 @@ class StudyScope(Model):
     """By the titles of the paper's data sets, those that stand for them."""
     layers: dict[Name, tuple[int, ...]]
     """Zero-based indices of the compared layers of each backbone."""
+    methods: tuple[str, ...] = ()
+    """The methods of tables/comparisons."""
+    tiny: bool = False
+    """True if the policies were pre-trained here, whose times say nothing about those of language models."""
 
 
 @dataclass(frozen=True)
@@ -144,23 +159,51 @@ class StudySource:
     def __init__(self, scope: StudyScope, files: StudyFiles):
         self._scope, self._files = scope, files
         self._resamples = {(one.backbone, one.comparison): one for one in files.resamples}
+        self._level = files.resamples[0].level if files.resamples else 0.95
+        self._table = cache(self._table_on)
 
     @property
     def reader(self) -> Reader:
         """The source as the predicates read it."""
-        levels = [one.level for one in self._files.resamples]
-        return Reader(self.read, self.variants, levels[0] if levels else 0.95)
+        return Reader(self.read, self.variants, self._level, self.degenerate, self.in_table)
 
     def variants(self, method: str, case: Case) -> list[str]:
         """The methods of a name: of a group of layers, one for each of them.
 
         Early layers lie in the first quarter of the blocks, middle-to-late ones in the second half.
+
+        Raises:
+            NotAssessableError: if the backbone has too few blocks for that.
         """
         name, _, states = method.partition("@")
         if states not in _LAYERS:
             return [method]
         layers, (least, most) = self._scope.layers[self._backbone(case)], _LAYERS[states]
+        if max(layers) + 1 < _LEAST_BLOCKS:
+            raise NotAssessableError(
+                f"a backbone of {max(layers) + 1} blocks has no early and no middle-to-late layers"
+            )
         return [f"{name}@layer-{layer}" for layer in layers if least <= layer / max(layers) < most]
+
+    def degenerate(self, method: str, case: Case) -> bool:
+        """True if the confidence of a method, other than CoCal's companions, is constant or at chance."""
+        try:
+            return rival_degenerate(*self._cell(method, case))
+        except NotAssessableError:
+            return False
+
+    def in_table(self, metric: str, method: str, rival: str, case: Case) -> float:
+        """The adjusted p-value of a difference that tables/comparisons shows; NaN if it does not."""
+        last = self._step(case) == self._scope.stages[-1] and not case.learnt_from
+        if not self._scope.methods or case.backbone != "first" or case.comparison != MAIN or not last:
+            return math.nan
+        dataset = self._dataset(case)
+        return self._table(dataset).get((metric, *sorted((method, rival))), math.nan)
+
+    def _table_on(self, dataset: str) -> dict[tuple[str, str, str], float]:
+        main = self._resamples[self._scope.backbones[0], MAIN]
+        found = table_of(main, self._scope.methods, self._scope.stages[-1], [dataset])
+        return {(row.metric, *sorted((row.method, row.rival))): row.p_holm for row in found.itertuples()}
 
     def read(self, quantity: Quantity) -> Estimate:
         """A number of the study.
@@ -169,16 +212,16 @@ class StudySource:
             NotAssessableError: if the study has none.
         """
         metric, method, case = quantity
-        if metric in METRICS:
+        if metric in PAIRED:
             return self._metric(metric, method, case)
         if metric in MEASURED:
             return Estimate(self._time(metric, method, case))
-        if metric == "extreme_share":
-            return Estimate(self._extreme_share(method, case))
+        if metric in _SHARES:
+            return Estimate(self._of_confidences(metric, method, case))
         attribute = {"error_share": "training_error_share"}.get(metric, metric)
         return Estimate(float(getattr(self._spec(method, case), attribute)))
 
-    def _metric(self, metric: str, method: str, case: Case) -> Estimate:
+    def _cell(self, method: str, case: Case) -> tuple[Resamples, Key]:
         backbone = self._backbone(case)
         name, _, states = method.partition("@")
         comparison = "ablations" if states else case.comparison
@@ -192,9 +235,15 @@ class StudySource:
         key = Key(name, algorithm, step, self._dataset(case), source, *self._state(states, backbone))
         if key not in found.places:
             raise NotAssessableError(f"the study does not evaluate {METHODS[name].label} there")
+        return found, key
+
+    def _metric(self, metric: str, method: str, case: Case) -> Estimate:
+        found, key = self._cell(method, case)
+        if metric not in found.data.indexes["metric"]:
+            raise NotAssessableError(f"the resamples hold no {metric}: compute the metrics anew")
         number = estimate(found, key, metric)
         if np.isnan(number.value):
-            raise NotAssessableError(f"the {metric} of {METHODS[name].label} is undefined there")
+            raise NotAssessableError(f"the {metric} of {METHODS[key.method].label} is undefined there")
         return number
 
     def _state(self, states: str, backbone: str) -> tuple[int, str]:
@@ -225,8 +274,8 @@ class StudySource:
             raise NotAssessableError(f"no set of the study stands for {case.dataset}")
         return self._scope.datasets[case.dataset]
 
-    def _extreme_share(self, method: str, case: Case) -> float:
-        """Share of the valid confidences in the lowest or the highest of ten bins, as mean over seeds."""
+    def _of_confidences(self, metric: str, method: str, case: Case) -> float:
+        """One of `_SHARES` of the valid confidences, as mean over seeds."""
         algorithm, step = policy_cell(method, self._step(case))
         wanted = {"dataset": self._dataset(case), "method": method, "algorithm": algorithm, "step": step}
         wanted["backbone"] = self._backbone(case)
@@ -234,8 +283,8 @@ class StudySource:
             chosen = np.logical_and.reduce([table[name] == value for name, value in wanted.items()])
             rows = table[chosen & table["valid"]]
             if len(rows):
-                extreme = np.isin(bin_index(rows["confidence"].to_numpy(), 10), (0, 9))
-                return float(rows.assign(extreme=extreme).groupby("seed")["extreme"].mean().mean())
+                by_seed = rows.groupby("seed")["confidence"]
+                return float(by_seed.agg(lambda one: _SHARES[metric](bin_index(one.to_numpy(), 10))).mean())
         raise NotAssessableError(f"the study has no confidences of {METHODS[method].label} there")
 
     def _spec(self, method: str, case: Case) -> CompanionSpec:
@@ -248,6 +297,8 @@ class StudySource:
 
     def _time(self, metric: str, method: str, case: Case) -> float:
         latency, costs = self._files.latency, self._files.costs or {}
+        if self._scope.tiny:
+            raise NotAssessableError("times of policies below a million parameters say nothing about language models")
         if metric.removesuffix("_seconds") in costs:
             return costs[metric.removesuffix("_seconds")].seconds
         if latency is None or metric in ("training_seconds", "sampling_seconds", "fit_seconds"):

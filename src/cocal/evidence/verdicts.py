@@ -1,19 +1,42 @@
-"""Verdicts on the paper's claims by every source, and how many replicates agree."""
+"""Verdicts on the paper's claims by its own numbers, by a study, and by the replicates of the study together."""
 
+import math
+import re
 from collections.abc import Sequence
 from itertools import product
 
+import numpy as np
 import pandas as pd
 
 from cocal.evidence.claims import OF_THE_PAPER, Claim
-from cocal.evidence.predicates import Case, Margin, NotAssessableError, Reader, undefined
+from cocal.evidence.predicates import (
+    DEGENERATE,
+    HOLDS,
+    OBSERVED,
+    UNOBSERVED,
+    Case,
+    Margin,
+    NotAssessableError,
+    Reader,
+)
 from cocal.evidence.sources import MEASURED
 
-UNDER_SPECIFIED, NOT_ASSESSABLE = "under-specified", "not assessable"
+UNDER_SPECIFIED, NOT_ASSESSABLE, NOT_GATHERED = "under-specified", "not assessable", "not gathered"
+AGREES, CONTRADICTS = "stated: agrees", "stated: contradicts"
+"""Verdicts of the paper's own numbers, which have no intervals."""
+MIXED = "mixed"
+"""The verdict of a family whose members have several."""
 PAPER, STUDY, REPLICATES = "paper", "study", "replicates"
 """The sources: the paper's published numbers, this study, and its replicates with other seeds of the policies."""
-COLUMNS = ("claim", "source", "value", "lower", "upper", "verdict", "reason", "title", "kind", "section", "quotation")
-_NOTHING = Margin(float("nan"), float("nan"), float("nan"))
+SCORES = ("", "brier", "log_loss")
+"""The forms in which a claim about ECE is judged: as it stands, and with a proper score in its place."""
+CLOSE = 0.01
+"""Published differences below this are marked."""
+_NUMBERS = ("claim", "source", "score", "case", "margin", "value", "lower", "upper", "p", "verdict", "count", "reason")
+COLUMNS = (*_NUMBERS, "title", "family", "kind", "combined", "section", "quotation")
+_NOTHING = Margin(*[math.nan] * 3)
+_Judged = tuple[Margin, str, str, list[tuple[int, Margin, str]]]
+"""The deciding margin, the verdict, the reason where there is none, and every margin with its case and its verdict."""
 
 
 def cases_of(claim: Claim) -> list[Case]:
@@ -33,22 +56,36 @@ def is_measured(claim: Claim) -> bool:
     return any(name in MEASURED for name in names)
 
 
-def judge(claim: Claim, reader: Reader) -> tuple[Margin, str, str]:
-    """The deciding margin of a claim, positive where the claim is true, its verdict, and the reason if it has none.
+def judge(claim: Claim, reader: Reader) -> _Judged:
+    """The deciding margin of a claim, positive where the claim is true, its verdict, what there is to say about it, and
+    all of its margins with the numbers of their cases and their own verdicts.
 
     Args:
         claim: The claim.
         reader: What the source tells.
     """
     if claim.predicate is None:
-        return _NOTHING, UNDER_SPECIFIED, claim.reason
+        verdict = UNDER_SPECIFIED if claim.reason else NOT_ASSESSABLE
+        return _NOTHING, verdict, claim.reason or claim.cannot_fail, []
     try:
         cases = list(claim.predicate.cases(cases_of(claim), reader))
     except NotAssessableError as error:
-        return _NOTHING, NOT_ASSESSABLE, str(error)
-    if any(undefined(margin) for case in cases for margin in case):
-        return _NOTHING, NOT_ASSESSABLE, "a number is undefined on all resamples"
-    return (*claim.predicate.decide(cases), "")
+        return _NOTHING, NOT_ASSESSABLE, str(error), []
+    return _decided(claim, cases, reader.level)
+
+
+def _decided(claim: Claim, cases: Sequence[Sequence[Margin]], level: float) -> _Judged:
+    if any(math.isnan(number) for case in cases for margin in case for number in margin[:2]):
+        return _NOTHING, NOT_ASSESSABLE, "a number is undefined on all resamples", []
+    verdicts = claim.predicate.verdicts(cases, level)
+    every = [
+        (number, *one)
+        for number, (case, said) in enumerate(zip(cases, verdicts, strict=True), 1)
+        for one in zip(case, said, strict=True)
+    ]
+    rivals = [margin.label.partition(",")[0] for _, margin, _ in every if margin.degenerate]
+    reason = f"set aside, since a confidence is degenerate: {'; '.join(dict.fromkeys(rivals))}" if rivals else ""
+    return (*claim.predicate.decide(cases, level), reason, every)
 
 
 def judge_all(
@@ -64,42 +101,166 @@ def judge_all(
         claims: The ledger.
         paper: The paper's published numbers.
         study: The study.
-        of_paper: Whether the study is the paper's, so that values and ranges can be compared.
+        of_paper: True if the study is the paper's, so that values and ranges can be compared.
         replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
 
     Returns:
-        A row for each claim and source, with the columns `COLUMNS`. `value`, `lower` and `upper` are the deciding
-        margin, positive where the claim is true, in the unit of its metric (shares for accuracies); of replicates they
-        are mean, least and greatest. They are NaN without a verdict by numbers, and of times that the study measured,
-        which differ from run to run.
+        The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
+        each margin of the study, without the paper's words, by which replicates are judged together. Claims that
+        compare ECEs have the same again with each proper score. `value`, `lower` and `upper` are the deciding margin,
+        positive where the claim is true, in the unit of its metric (shares for accuracies), with its own interval of
+        95 %; `p` is not adjusted. Of replicates they are the mean and the interval of Student's t. They are NaN without
+        a verdict by numbers, and of times that the study measured, which differ from run to run.
     """
     rows = []
     for claim in claims:
-        found = {PAPER: judge(claim, paper), STUDY: _of_study(claim, study, of_paper)}
-        found[REPLICATES] = _of_replicates(claim, replicates)
-        said = (claim.title, claim.kind, claim.section, claim.quotation.strip())
-        rows += [(claim.id, source, *margin, *verdict, *said) for source, (margin, *verdict) in found.items()]
+        said = (claim.title, claim.family, claim.kind, _combined(claim), claim.section, claim.quotation.strip())
+        for score in SCORES:
+            scored = claim.scored_by(score) if score else claim
+            if scored is None:
+                continue
+            found = {} if score else {PAPER: (*_of_paper(claim, paper), "")}
+            margin, verdict, reason, every = _of_study(scored, study, of_paper)
+            found[STUDY] = (margin, verdict, reason, "")
+            found[REPLICATES] = (_NOTHING, verdict, reason, "")
+            if verdict not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
+                found[REPLICATES] = _of_replicates(scored, score, replicates, study.level, len(every))
+            for source, (deciding, said_so, why, count) in found.items():
+                place = (claim.id, source, score, 0, "")
+                rows.append((*place, *deciding[:4], said_so, count, why, *said))
+            if not is_measured(claim):
+                rows += [
+                    (claim.id, STUDY, score, number, one.label, *one[:4], own, "", "", *said[:3], "", "", "")
+                    for number, one, own in every
+                ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _of_study(claim: Claim, study: Reader, of_paper: bool) -> tuple[Margin, str, str]:
+def of_claims(judged: pd.DataFrame, score: str = "") -> pd.DataFrame:
+    """The rows of whole claims, without those of their margins; with a proper score in the place of ECE, if named."""
+    return judged[(judged["case"] == 0) & (judged["score"] == score)]
+
+
+def of_families(judged: pd.DataFrame) -> pd.DataFrame:
+    """The verdicts of the families of claims that a study can judge, a row each and a column for each source.
+
+    A family has the verdict that all of its members share, apart from those that are not assessable, and is otherwise
+    mixed. Claims that transcribe numbers of the paper's models belong to no family.
+    """
+    whole = of_claims(judged)
+    whole = whole[~whole["kind"].isin(OF_THE_PAPER)]
+    family = whole["family"].where(whole["family"] != "", whole["title"])
+
+    def shared(verdicts: pd.Series) -> str:
+        for silent in (NOT_ASSESSABLE, UNDER_SPECIFIED, NOT_GATHERED):
+            if not (verdicts == silent).all():
+                verdicts = verdicts[verdicts != silent]
+        return verdicts.iloc[0] if verdicts.nunique() == 1 else MIXED
+
+    return whole.groupby([family, "source"], sort=False)["verdict"].agg(shared).unstack("source")
+
+
+def _combined(claim: Claim) -> str:
+    """How the margins of a claim make its verdict."""
+    predicate = claim.predicate
+    if predicate is None:
+        return ""
+    if predicate.at_least:
+        return f"in {predicate.at_least} cases at least"
+    return "in all cases" if predicate.share == 1 else f"in {predicate.share:.0%} of the cases".replace("%", " %")
+
+
+def _of_paper(claim: Claim, paper: Reader) -> tuple[Margin, str, str]:
+    margin, verdict, reason, _ = judge(claim, paper)
+    if abs(margin.value) < CLOSE and claim.kind not in OF_THE_PAPER:
+        reason = f"the published difference is below {CLOSE}"
+    return margin, {OBSERVED: AGREES, UNOBSERVED: CONTRADICTS}.get(verdict, verdict), reason
+
+
+def _of_study(claim: Claim, study: Reader, of_paper: bool) -> _Judged:
     if claim.predicate is not None and claim.kind in OF_THE_PAPER and not of_paper:
-        return _NOTHING, NOT_ASSESSABLE, "the number is of the paper's models: only the paper study can judge it"
-    margin, verdict, reason = judge(claim, study)
-    return (_NOTHING if is_measured(claim) else margin), verdict, reason
+        why = "the number is of the paper's models: only the paper study can judge it"
+        return _NOTHING, NOT_ASSESSABLE, why, []
+    margin, verdict, reason, every = judge(claim, study)
+    return (_NOTHING if is_measured(claim) else margin), verdict, reason, every
 
 
-def _of_replicates(claim: Claim, replicates: pd.DataFrame | None) -> tuple[Margin, str, str]:
-    if claim.predicate is None:
-        return _NOTHING, UNDER_SPECIFIED, claim.reason
+def _of_replicates(
+    claim: Claim, score: str, replicates: pd.DataFrame | None, level: float, margins: int
+) -> tuple[Margin, str, str, str]:
+    """The verdict of the replicates together: the rule of a study, with replicates as the unit.
+
+    Args:
+        claim: The claim.
+        score: The proper score that stands in the place of ECE, or "".
+        replicates: What was gathered. Files that were gathered without the margins hold the deciding one alone.
+        level: Level of the intervals.
+        margins: Number of the claim's margins in the study.
+
+    Returns:
+        The mean of the deciding margin with the interval of Student's t, the verdict, the reason if there is none, and
+        how many replicates have which verdict, with an exact sign test of the deciding margins.
+    """
     if replicates is None:
-        return _NOTHING, NOT_ASSESSABLE, "no replicates of the study have been gathered"
+        return _NOTHING, NOT_GATHERED, "no replicates of the study have been gathered", ""
     rows = replicates[(replicates["claim"] == claim.id) & (replicates["source"] == STUDY)]
-    if rows.empty:
-        return _NOTHING, NOT_ASSESSABLE, "the replicates were gathered without this claim: run `cocal spread` anew"
-    values = rows.filter(regex=r"^replicate_\d+$").iloc[0].astype(float)
-    if values.isna().any():
+    by_margin = "margin" in replicates
+    if by_margin:
+        rows = rows[rows["score"] == score]
+    if rows.empty or (score and not by_margin):
+        return _NOTHING, NOT_GATHERED, "the replicates were gathered without this claim: run `cocal spread` anew", ""
+    whole, every = (rows[rows["case"] == 0], rows[rows["case"] > 0]) if by_margin else (rows, rows)
+    values = _numbers(every)
+    if not values.size or np.isnan(values).any():
         what = "measured times are not gathered" if is_measured(claim) else "not every replicate could assess it"
-        return _NOTHING, NOT_ASSESSABLE, what
-    agree = int((values > 0).sum())
-    return Margin(values.mean(), values.min(), values.max()), f"in {agree} of {len(values)}", ""
+        return _NOTHING, NOT_ASSESSABLE if by_margin else NOT_GATHERED, what, ""
+    count = _counted(whole)
+    if not by_margin and margins != 1:
+        return _NOTHING, NOT_GATHERED, "the replicates were gathered without the single margins of the claim", count
+    verdicts = every.filter(regex=r"^verdict_\d+$")
+    degenerate = (verdicts == DEGENERATE).mean(axis=1) >= 0.5 if len(verdicts.columns) else [False] * len(every)
+    labels = every["margin"] if by_margin else [""]
+    found = [
+        _over(one, level, label, bool(flagged)) for one, label, flagged in zip(values, labels, degenerate, strict=True)
+    ]
+    numbers = every["case"].to_numpy() if by_margin else np.ones(1)
+    cases = [[found[place] for place in np.flatnonzero(numbers == number)] for number in dict.fromkeys(numbers)]
+    margin, verdict, reason, _ = _decided(claim, cases, level)
+    return margin, verdict, reason, count
+
+
+def _numbers(rows: pd.DataFrame) -> np.ndarray:
+    """The values of each row in every replicate, float64 [rows, replicates]."""
+    return rows.filter(regex=r"^replicate_\d+$").to_numpy(dtype=np.float64)
+
+
+def _over(values: np.ndarray, level: float, label: str, degenerate: bool) -> Margin:
+    """The mean of a margin over replicates, float64 [replicates], with interval and p-value of Student's t."""
+    from scipy.special import stdtr, stdtrit  # slow to import, and few jobs have replicates
+
+    free, mean = len(values) - 1, float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = float(stdtrit(free, (1 + level) / 2)) * error
+    p = 2 * float(stdtr(free, -abs(mean) / error)) if error else float(mean == 0)
+    return Margin(mean, mean - half, mean + half, p, label, degenerate)
+
+
+def _counted(rows: pd.DataFrame) -> str:
+    """How many replicates have which verdict, and in how many the deciding margin is positive."""
+    values = _numbers(rows)[0]
+    n, positive = len(values), int((values > 0).sum())
+    p = sum(math.comb(n, k) for k in range(positive, n + 1)) / 2**n
+    verdicts = rows.filter(regex=r"^verdict_\d+$")
+    told = [f"{int(number)} {verdict}" for verdict, number in verdicts.iloc[0].value_counts().items()]
+    said = ", ".join(told) if told else "verdicts not gathered"
+    return f"{said}; positive in {positive} of {n} (one-sided sign test, p = {p:.2f})"
+
+
+def holding(count: str) -> str:
+    """In how many replicates a claim holds, or is observed, in short: "3 of 5"; where their verdicts were not gathered,
+    in how many its margin is positive."""
+    verdicts, _, sign = count.partition("; ")
+    found = {verdict: int(number) for number, verdict in re.findall(r"(\d+) ([a-z ]+)", verdicts)}
+    return (
+        f"{found.get(HOLDS, 0) + found.get(OBSERVED, 0)} of {sum(found.values())}" if found else sign.partition(" (")[0]
+    )

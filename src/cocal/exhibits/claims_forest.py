@@ -8,23 +8,28 @@ import pandas as pd
 
 from cocal.config.study import Study
 from cocal.evidence.claims import OF_THE_PAPER, Claim
-from cocal.evidence.predicates import FAILS, HOLDS, OPEN
-from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured
+from cocal.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
+from cocal.evidence.verdicts import PAPER, REPLICATES, STUDY, is_measured, of_claims
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
 from cocal.exhibits.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal.study.plan import has_methods
 
 Layout = ClaimsLayout
+_HELD = {"color": "#1b6e53", "marker": "o", "markerfacecolor": "#1b6e53"}
+_FAILED = {"color": "#b3401f", "marker": "s", "markerfacecolor": "#b3401f"}
 _LOOKS = {
-    HOLDS: {"color": "#1b6e53", "marker": "o", "markerfacecolor": "#1b6e53"},
+    HOLDS: _HELD,
     OPEN: {"color": "#6a6a6a", "marker": "o", "markerfacecolor": "white"},
-    FAILS: {"color": "#b3401f", "marker": "s", "markerfacecolor": "#b3401f"},
+    FAILS: _FAILED,
+    OBSERVED: _HELD | {"markerfacecolor": "white"},
+    UNOBSERVED: _FAILED | {"markerfacecolor": "white"},
+    DEGENERATE: {"color": "#8a6d3b", "marker": "x", "markerfacecolor": "#8a6d3b"},
 }
 """Colour and mark of each verdict; full and empty marks differ in greyscale, and so do round and square ones."""
 _PUBLISHED = {"color": INK, "marker": "d", "markersize": 3.2, "linestyle": "none", "markeredgewidth": 0}
-_REPLICATES = {"color": "#8a8a8a", "marker": "|", "markersize": 4, "linestyle": "none", "markeredgewidth": 0.7}
-_ROW, _LABELS, _TOP, _BOTTOM = 0.142, 2.35, 0.08, 0.72
+_REPLICATES = {"color": "#8a8a8a", "marker": "|", "markersize": 4, "linewidth": 0.7, "markeredgewidth": 0.7}
+_ROW, _LABELS, _TOP, _BOTTOM = 0.142, 2.35, 0.08, 0.87
 """Height of a row, and the space for names, above and below, in inches."""
 
 
@@ -36,10 +41,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             title="Margins of the claims",
             chapter="Claims",
             position=2,
-            caption="The margins of the claims in this study, with 95 % intervals over resamples of the questions, and "
-            "those of the published numbers as marks. A margin is the number that decides a claim: a difference of "
-            "ECE, AUROC, accuracy, mean confidence or share of errors, positive where the claim is true, and of "
-            "several the least favourable. Values, ranges and times are in the table alone.",
+            caption="The margins of the claims in this study, with 95 % intervals over resamples of the questions, "
+            "those of the published numbers as marks, and below them the mean over the replicates with the 95 % "
+            "interval of Student's t. A margin is the number that decides a claim: a difference of ECE, AUROC, "
+            "accuracy, mean confidence or a share, positive where the claim is true, and of several the least "
+            "favourable. Verdicts are adjusted over all margins of a claim, the bars are not. Values, ranges and times "
+            "are in the table alone.",
             **claims_fields(study),
         )
 
@@ -57,10 +64,12 @@ def prepare(layout: Layout, *, ledger: tuple[Claim, ...], **inputs: Any) -> pd.D
         The rows of `cocal.evidence.verdicts.judge_all` for claims about differences of metrics that the study or the
         published numbers decide, without the columns of the paper's words.
     """
-    found = judged(layout, ledger=ledger, **inputs)
+    found = of_claims(judged(layout, ledger=ledger, **inputs))
     drawn = {claim.id for claim in ledger if claim.kind not in OF_THE_PAPER and not is_measured(claim)}
     drawn &= set(found.loc[found["source"].isin([PAPER, STUDY]) & found["value"].notna(), "claim"])
-    kept = found[found["claim"].isin(drawn)].drop(columns=["quotation", "kind", "section", "reason"])
+    kept = found[found["claim"].isin(drawn)].drop(
+        columns=["quotation", "kind", "section", "reason", "combined", "count"]
+    )
     return kept.reset_index(drop=True)
 
 
@@ -82,7 +91,11 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     _rows(ax, numbers, claims)
     handles = _legend(numbers)
     figure.legend(
-        handles=handles, loc="lower center", ncols=len(handles), bbox_to_anchor=(0.5, 0.19 / height), **LEGEND
+        handles=handles,
+        loc="lower center",
+        ncols=(len(handles) + 1) // 2,
+        bbox_to_anchor=(0.5, 0.19 / height),
+        **LEGEND,
     )
     said = f"{layout.study} study, {layout.label}; bars: 95 % bootstrap interval over the questions"
     figure.text(0.5, 0.05 / height, said, ha="center", va="bottom", **SMALL_PRINT)
@@ -126,5 +139,5 @@ def _legend(numbers: pd.DataFrame) -> list:
     ]
     handles.append(Line2D([], [], label="published numbers", **_PUBLISHED))
     if (shown["source"] == REPLICATES).any():
-        handles.append(Line2D([], [], label="replicates: least, mean, greatest", **_REPLICATES))
+        handles.append(Line2D([], [], label="replicates: mean, 95 % of Student's t", **_REPLICATES))
     return handles

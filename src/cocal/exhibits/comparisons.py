@@ -7,19 +7,32 @@ import pandas as pd
 
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
-from cocal.evidence.comparisons import COMPARED, compare, final_key, with_holm
-from cocal.exhibits.base.exhibit import Distinct, Labelled, Labels, MethodsLayout, Step, TableExhibit, labelled, of_main
+from cocal.evidence.comparisons import (
+    OURS,
+    SIGNIFICANT,
+    pairs_in_table,
+    table_of,
+)
+from cocal.exhibits.base.exhibit import (
+    Distinct,
+    Labelled,
+    Labels,
+    MethodsLayout,
+    Step,
+    TableExhibit,
+    labelled,
+    of_main,
+)
 from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, method_groups, metric_block
-from cocal.exhibits.typesetting.wording import SUBJECTS, counted, signed
+from cocal.exhibits.typesetting.wording import DEGENERATE, SUBJECTS, counted, signed
 from cocal.metrics.resamples import Resamples
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import resamples_file
 
-_OURS = ("cocal-binary", "cocal-group")
-SIGNIFICANT = 0.05
-"""Level of the tests, after Holm's adjustment."""
+_SHOWN = ("accuracy", "ece", "brier", "auroc")
+"""Metrics in print; the CSV adds the log loss."""
 
 
 class ComparedDomain(Labelled):
@@ -40,16 +53,13 @@ class Layout(MethodsLayout):
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """Each of our methods with each rival; the two variants meet once."""
-        ours = [name for name in _OURS if name in self.methods]
-        return [
-            (one, rival) for place, one in enumerate(ours) for rival in self.methods if rival not in ours[: place + 1]
-        ]
+        return pairs_in_table(self.methods)
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has CoCal and a rival."""
     methods = main_methods(study)
-    if len(methods) > 1 and not set(_OURS).isdisjoint(methods):
+    if len(methods) > 1 and not set(OURS).isdisjoint(methods):
         yield TableExhibit(
             title="Paired differences between CoCal and the rivals",
             chapter="Main results",
@@ -78,37 +88,34 @@ def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
         resamples: Metrics of every resample of the questions.
 
     Returns:
-        The columns of `cocal.evidence.comparisons.compare` and p_holm, in the order of the domains, of which the macro
-        average comes last, then our methods, then the rivals, then the metrics.
+        The columns of `cocal.evidence.comparisons.table_of`, in the order of the domains, of which the macro average
+        comes last, then our methods, then the rivals, then the metrics.
 
     Raises:
         ContractError: if a method has no predictions on a data set.
     """
     datasets = [name for domain in layout.domains for name in (*(one.name for one in domain.datasets), domain.name)]
-    pairs = [
-        tuple(final_key(method, layout.step, dataset) for method in pair)
-        for dataset in datasets
-        for pair in layout.pairs
-    ]
-    return with_holm(compare(resamples, pairs))
+    return table_of(resamples, layout.methods, layout.step, datasets)
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid:
     """Set the table, with a block for each of our methods and macro average; the page adds those of the data sets."""
     macros = [Labelled(name=one.name, label=f"Macro average, {one.label}") for one in layout.domains]
     sets = [one for domain in layout.domains for one in domain.datasets]
+    metrics = [name for name in _SHOWN if name in set(numbers["metric"])]
 
     def block(ours: str, datasets: Sequence[Labelled]) -> Block:
         rivals = [rival for one, rival in layout.pairs if one == ours]
         cells = {
-            (one.name, rival, metric): Cell(UNDEFINED) for one in datasets for rival in rivals for metric in COMPARED
+            (one.name, rival, metric): Cell(UNDEFINED) for one in datasets for rival in rivals for metric in metrics
         }
-        for row in numbers[numbers["method"] == ours].itertuples():
+        for row in numbers[(numbers["method"] == ours) & numbers["metric"].isin(metrics)].itertuples():
             if not pd.isna(row.value):
                 value, lower, upper = (signed(row.metric, one) for one in (row.value, row.lower, row.upper))
-                mark = "best" if row.p_holm < SIGNIFICANT else None
-                cells[row.dataset, row.rival, row.metric] = Cell(f"{value} [{lower}, {upper}]", mark)
-        return metric_block(f"{METHODS[ours].label} minus", datasets, COMPARED, method_groups(rivals), cells)
+                mark = "best" if row.p_holm < SIGNIFICANT and not row.degenerate else None
+                text = f"{value} [{lower}, {upper}]"
+                cells[row.dataset, row.rival, row.metric] = Cell(text, mark, degenerate=row.degenerate)
+        return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells, width=1)
 
     ours = list(dict.fromkeys(one for one, _ in layout.pairs))
     count = resamples.data.sizes["resample"]
@@ -118,7 +125,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
         f"training steps, as macro averages. {layout.caption} Each is the value of CoCal minus that of the row, in "
         "percentage points for accuracies, with the 95 % interval over "
         f"{counted(count, 'shared resample')} of the questions. Bold differences are separable from zero at 5 % after "
-        "Holm's adjustment for all comparisons of one metric on one macro average. "
+        "Holm's adjustment for all comparisons of one metric on one macro average; tables/claims decides no claim by a "
+        "difference that is not bold. "
+        f"{DEGENERATE} marks differences to a rival whose confidence is constant or at chance, which decide nothing. "
         f"{UNDEFINED} stands where both methods score the same responses, so that their accuracies are one number.",
         label="comparisons",
         blocks=tuple(block(one, [macro]) for macro in macros for one in ours),

@@ -113,6 +113,17 @@ def rates_of(rows: pd.DataFrame) -> dict[str, float]:
     return dict(zip(RATES, [*means, float(known.mean()) if known.size else float("nan")], strict=True))
 
 
+def degenerate(mean_confidence: tuple[float, float], auroc: tuple[float, float]) -> bool:
+    """True if a confidence tells no response from another: it is constant, or the interval of its AUROC holds one half.
+
+    Args:
+        mean_confidence: The interval of its mean over resamples of the questions, which has no width where the
+            confidence is constant; NaN without resamples.
+        auroc: The interval of its AUROC over the same resamples.
+    """
+    return mean_confidence[1] - mean_confidence[0] < _TOLERANCE or auroc[0] <= 0.5 <= auroc[1]
+
+
 _TOLERANCE = 1e-9
 """Tolerance of the comparison, since the mean of equal shares over seeds may round to either side of them."""
 

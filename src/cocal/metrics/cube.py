@@ -97,8 +97,11 @@ class Evaluated:
     coordinates: dict[str, list]
     level: float
 
-    def cube(self) -> xr.Dataset:
+    def cube(self, metrics: Sequence[str] | None = None) -> xr.Dataset:
         """Arrange values and intervals.
+
+        Args:
+            metrics: Names of the first metrics, if the cube does not hold all of them.
 
         Returns:
             A data set with the dimensions backbone, algorithm, step, those of the sweep (source_step, validation_step
@@ -114,10 +117,11 @@ class Evaluated:
               float64 without `metric` (`cocal.metrics.cells.RATES`), NaN if they do not apply. `mean` and macro
               averages hold unweighted means.
         """
-        position = {name: {label: i for i, label in enumerate(labels)} for name, labels in self.coordinates.items()}
-        *cell_names, _, metric = self.coordinates
-        names = self.coordinates[metric]
-        shape = tuple(map(len, self.coordinates.values()))
+        coordinates = self.coordinates | {"metric": list(metrics or self.coordinates["metric"])}
+        position = {name: {label: i for i, label in enumerate(labels)} for name, labels in coordinates.items()}
+        *cell_names, _, metric = coordinates
+        names = coordinates[metric]
+        shape = tuple(map(len, coordinates.values()))
         value, lower, upper = (np.full(shape, np.nan) for _ in range(3))
         seed_sd = np.full((*shape[:-2], len(names)), np.nan)
         n, n_valid = (np.zeros(shape[:-1], dtype=np.int64) for _ in range(2))
@@ -133,16 +137,18 @@ class Evaluated:
             def with_mean(values: np.ndarray, average=np.mean, seeded=seeded) -> np.ndarray:
                 return np.concatenate([[average(values, axis=0)], values]) if seeded else values
 
-            estimates, resampled = with_mean(one.values), np.moveaxis(with_mean(one.resampled), 1, -1)
+            values = one.values[:, : len(names)]
+            estimates = with_mean(values)
+            resampled = np.moveaxis(with_mean(one.resampled[:, :, : len(names)]), 1, -1)
             value[at][rows] = estimates
             lower[at][rows], upper[at][rows] = centred_interval(estimates, resampled, self.level, *ranges)
             n[at][rows] = one.n
             n_valid[at][rows] = with_mean(one.n_valid, np.min)
             rates[at][rows] = with_mean(one.rates)
             if len(one.seeds) > 1:
-                seed_sd[at] = one.values.std(axis=0, ddof=1)
+                seed_sd[at] = values.std(axis=0, ddof=1)
 
-        every = list(self.coordinates)
+        every = list(coordinates)
         return xr.Dataset(
             {
                 **{name: (every, of) for name, of in (("value", value), ("lower", lower), ("upper", upper))},
@@ -151,7 +157,7 @@ class Evaluated:
                 "n_valid": (every[:-1], n_valid),
                 **{name: (every[:-1], rates[..., place]) for place, name in enumerate(RATES)},
             },
-            coords=self.coordinates,
+            coords=coordinates,
         )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 
 from cocal.errors import ContractError
-from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import Evaluated
+from cocal.metrics.scores import PAIRED
 from cocal.store.files import read_dataset
 
 MAIN = "main"
@@ -22,7 +22,7 @@ _LABELS = ("algorithm", "step", "source_step", "layer", "pooling", "dataset", "m
 
 
 def resamples_of(evaluated: Evaluated) -> xr.Dataset:
-    """Arrange the paper's metrics of all cells as a list of cells.
+    """Arrange the metrics of all cells that are `PAIRED` as a list of cells.
 
     Returns:
         A data set with the dimensions cell, metric, seed and resample, and the variables
@@ -36,13 +36,14 @@ def resamples_of(evaluated: Evaluated) -> xr.Dataset:
         Its attribute `level` is the confidence level of the intervals.
     """
     cells, seeds = evaluated.cells, evaluated.coordinates["seed"][1:]
-    count = len(METRICS)
-    value = np.array([one.values[:, :count].mean(axis=0) for one in cells.values()])
-    resampled = np.array([one.resampled[:, :, :count].mean(axis=0).T for one in cells.values()])
-    by_seed = np.full((len(cells), len(seeds), count), np.nan)
+    names = [name for name in evaluated.coordinates["metric"] if name in PAIRED]
+    chosen = [evaluated.coordinates["metric"].index(name) for name in names]
+    value = np.array([one.values[:, chosen].mean(axis=0) for one in cells.values()])
+    resampled = np.array([one.resampled[:, :, chosen].mean(axis=0).T for one in cells.values()])
+    by_seed = np.full((len(cells), len(seeds), len(names)), np.nan)
     for place, one in enumerate(cells.values()):
         if [str(seed) for seed in one.seeds] == seeds:
-            by_seed[place] = one.values[:, :count]
+            by_seed[place] = one.values[:, chosen]
     labels = {
         name: ("cell", [dataset if name == "dataset" else getattr(cell, name) for cell, dataset in cells])
         for name in ("backbone", *_LABELS)
@@ -55,7 +56,7 @@ def resamples_of(evaluated: Evaluated) -> xr.Dataset:
             **labels,
             "questions": ("cell", [one.questions for one in cells.values()]),
         },
-        coords={"metric": list(METRICS), "seed": seeds},
+        coords={"metric": names, "seed": seeds},
         attrs={"level": evaluated.level},
     )
 

@@ -165,6 +165,9 @@ SCORES = (
 valid confidence. A score is NaN without such a response, and the prediction rejection ratio of a single class, too."""
 ALL = (*METRICS, *SCORES)
 """Names of all metrics of a cube, in its order."""
+PAIRED = (*METRICS, "brier", "log_loss")
+"""The metrics that are kept of every resample, so that differences between methods can be tested: the paper's, and the
+proper scores beside its ECE."""
 LEAST = {name: -np.inf if name == "prr" else 0.0 for name in ALL}
 """The least value of each metric."""
 MOST = {name: WORST_LOG_LOSS if name == "log_loss" else 1.0 for name in ALL}
@@ -242,7 +245,7 @@ class Prepared:
         Args:
             counts: float64 [resamples, questions], question counts.
             by_question: The same counts as int32 [questions, resamples].
-            names: `METRICS`, or `ALL`, which take several times as long.
+            names: `METRICS`, `PAIRED`, or `ALL`, which take several times as long.
         """
         n, correct, valid, confidence, squared, logarithmic, *binned = self.sums @ counts.T
         number, right, gap = np.reshape(binned, (3, self.bins, len(counts)))
@@ -254,8 +257,8 @@ class Prepared:
             counted = self.ordered.counted(by_question) if self.ordered else None
             if counted:
                 found["auroc"] = counted.auroc()
-            if names != METRICS:
-                found["brier"], found["log_loss"] = squared / valid, logarithmic / valid
+            found["brier"], found["log_loss"] = squared / valid, logarithmic / valid
+            if not set(names) <= set(PAIRED):
                 parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
                 found |= zip(parts, parts_of_brier(number, right, gap), strict=True)
                 if counted:

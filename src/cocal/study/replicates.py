@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 EXHIBITS = ("tables/*.csv", "figures/*.csv")
 """Patterns of the numbers of tables and figures within the results."""
-_VALUE = "value"
-"""Column of an exhibit's numbers; the columns before it tell its rows apart, and those behind it describe the value."""
+_VALUE, _VERDICT = "value", "verdict"
+"""Columns of an exhibit's numbers and, of claims, their verdicts; the columns before the value tell its rows apart, and
+those behind it describe it."""
 
 
 class Gathered(Model):
@@ -69,11 +70,12 @@ def spread(results: Sequence[Path]) -> "dict[str, pd.DataFrame]":
 
     Returns:
         By path within the results: the columns that tell the rows apart, then mean, sd (with n - 1 in the denominator),
-        least and greatest value, and one column for each replicate. Exhibits whose numbers are not in one column, such
-        as times, counts in bins and settings, are left out.
+        least and greatest value, and one column for each replicate; of exhibits with verdicts, those of each replicate
+        as well. Exhibits whose numbers are not in one column, such as times, counts in bins and settings, are left out.
 
     Raises:
-        ContractError: if a replicate lacks an exhibit, or a row of it, that another one has.
+        ContractError: if a replicate lacks an exhibit, or a row of it, that another one has. A claim that one replicate
+            cannot assess has no margins there, which is no error.
     """
     import pandas as pd
 
@@ -81,24 +83,31 @@ def spread(results: Sequence[Path]) -> "dict[str, pd.DataFrame]":
     for name in sorted(
         {str(path.relative_to(folder)) for folder in results for p in EXHIBITS for path in folder.glob(p)}
     ):
-        columns = [_numbers(folder / name) for folder in results]
-        if any(column is None for column in columns):
+        frames = [_numbers(folder / name) for folder in results]
+        if any(frame is None for frame in frames):
             continue
-        table = pd.concat(columns, axis=1, keys=[f"replicate_{number}" for number in range(1, len(columns) + 1)])
-        for folder, column in zip(results, columns, strict=True):
-            if len(missing := table.index.difference(column.index)):
+        numbers = range(1, len(frames) + 1)
+        table = pd.concat([frame[_VALUE] for frame in frames], axis=1, keys=[f"replicate_{n}" for n in numbers])
+        judged = all(_VERDICT in frame for frame in frames)
+        for folder, frame in zip(results, frames, strict=True):
+            if not judged and len(missing := table.index.difference(frame.index)):
                 raise ContractError(
                     f"{folder / name}: lacks the row {missing[0]} that another replicate has; run all replicates with "
                     "one study and one version of CoCal"
                 )
         over = table.agg(["mean", "std", "min", "max"], axis=1)
         over.columns = ["mean", "sd", "least", "greatest"]
-        found[name] = pd.concat([over, table], axis=1).loc[columns[0].index].reset_index()
+        parts = [over, table]
+        if judged:
+            verdicts = [frame[_VERDICT] for frame in frames]
+            parts.append(pd.concat(verdicts, axis=1, keys=[f"verdict_{n}" for n in numbers]).reindex(table.index))
+        found[name] = pd.concat(parts, axis=1).loc[frames[0].index.union(table.index, sort=False)].reset_index()
     return found
 
 
-def _numbers(path: Path) -> "pd.Series | None":
-    """The numbers of an exhibit by the columns that tell its rows apart; None if they are not in one column."""
+def _numbers(path: Path) -> "pd.DataFrame | None":
+    """The numbers of an exhibit, and its verdicts if it has some, by the columns that tell its rows apart; None if they
+    are not in one column."""
     import pandas as pd
 
     if not path.exists():
@@ -106,4 +115,5 @@ def _numbers(path: Path) -> "pd.Series | None":
     frame = pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
     if _VALUE not in frame or frame[_VALUE].dtype.kind != "f":
         return None
-    return frame.set_index(list(frame.columns[: frame.columns.get_loc(_VALUE)]))[_VALUE]
+    labels = list(frame.columns[: frame.columns.get_loc(_VALUE)])
+    return frame.set_index(labels)[[name for name in (_VALUE, _VERDICT) if name in frame]]

@@ -299,7 +299,7 @@ _METRICS = (
         action="store_true",
     ),
     output("--output FILE.nc", "metric cube to write", required=True),
-    output("--resamples FILE.nc", "file for the paper's metrics of every resample"),
+    output("--resamples FILE.nc", "file for the metrics of every resample from which methods are compared"),
 )
 _CHECKS = (
     flags.COMPANION,

@@ -6,12 +6,14 @@ from typing import Any
 import pandas as pd
 
 from cocal.companion.spec import CompanionSpec
+from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.evidence.claims import Claim
 from cocal.evidence.published import Published
 from cocal.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
 from cocal.evidence.verdicts import judge_all
 from cocal.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
+from cocal.exhibits.typesetting.accuracy import main_methods
 from cocal.metrics.resamples import Resamples
 from cocal.study.costs import Cost, Latency
 from cocal.study.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
@@ -55,6 +57,8 @@ def claims_layout(study: Study) -> ClaimsLayout:
         budgets=study.reports.budgets,
         datasets={title: name for name, title in study.reports.mirrors.items()},
         layers={name: tuple(layers_of(study, name)) for name in backbones},
+        methods=main_methods(study),
+        tiny=isinstance(study.backbones[study.main_backbone], PretrainingSettings),
     )
     return ClaimsLayout(**origin(study), label=study.backbones[study.main_backbone].label, scope=scope)
 

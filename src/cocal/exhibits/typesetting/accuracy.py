@@ -16,6 +16,8 @@ from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal.exhibits.typesetting.grid import (
     Block,
     Grid,
+    degenerate_cells,
+    degenerate_note,
     doubts,
     method_groups,
     metric_block,
@@ -34,7 +36,8 @@ _BLOCK = 3
 CAPTION = """The best value of a column is bold and the second best underlined, decided on the numbers as shown; mean
 confidence is neither good nor bad. The page shows the macro average first, print shows it last. The CSV beside it adds
 95 % intervals of a bootstrap over questions and n. Both list the shares of responses with a valid confidence, with an
-answer and with a verdict; a dagger marks values that rest on too few of them."""
+answer and with a verdict; a dagger marks values that rest on too few of them, and a double dagger those of a confidence
+that is constant or at chance."""
 """The words of the report about every table of this kind."""
 
 
@@ -133,7 +136,8 @@ def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
 def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube) -> Grid:
     """Set the table. Print has the macro average last, as the paper does; a web page has it first."""
     short = short_rates(numbers, layout.quality, {layout.macro: [one.name for one in layout.datasets]})
-    cells = ranked_cells(numbers, short=short)
+    flagged = degenerate_cells(numbers)
+    cells = ranked_cells(numbers, short=short, degenerate=flagged)
     groups = method_groups(layout.methods)
 
     def block(datasets: Sequence[Labelled]) -> Block:
@@ -156,6 +160,7 @@ def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube) -> Gri
             BOLD_AND_UNDERLINED,
             UNDEFINED_VALUE if numbers["value"].isna().any() else "",
             doubts(short, layout.quality),
+            degenerate_note(flagged),
         ),
         label=layout.label,
         blocks=tuple(map(block, _side_by_side(layout.columns))),

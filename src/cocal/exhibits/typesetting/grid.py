@@ -13,8 +13,8 @@ import pandas as pd
 from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.exhibits.base.exhibit import Labelled
-from cocal.exhibits.typesetting.wording import DOUBTFUL
-from cocal.metrics.cells import RATES, RESTS_ON, shortfalls
+from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
+from cocal.metrics.cells import RATES, RESTS_ON, degenerate, shortfalls
 from cocal.metrics.shown import BETTER, UNDEFINED, Better, metric_text
 
 Mark = Literal["best", "second"]
@@ -60,11 +60,13 @@ _DOUBTS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value. A doubtful value carries a dagger, which the caption explains."""
+    """One printed value. A doubtful value carries a dagger, and one of a degenerate confidence a double dagger, which
+    the caption explains."""
 
     text: str
     mark: Mark | None = None
     doubtful: bool = False
+    degenerate: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,7 @@ def ranked_cells(
     row: str = "method",
     kinds: Sequence[Mark] = ("best", "second"),
     short: Mapping[tuple[str, str], set[str]] | None = None,
+    degenerate: Collection[tuple[str, str]] = (),
 ) -> dict[Place, Cell]:
     """Return the cells of a table whose columns, each a metric of a case, are ranked.
 
@@ -190,13 +193,15 @@ def ranked_cells(
         kinds: Marks that the table uses, best first.
         short: By case and row, the shares of the responses that lie below their floor. Values that rest on these are
             doubtful.
+        degenerate: Cases and rows whose confidence is degenerate, which marks the values of its quality.
     """
     cells = {}
     for (name, metric), column in numbers.groupby([case, "metric"], sort=False):
         texts = [metric_text(metric, value) for value in column["value"]]
         for each, text, mark in zip(column[row], texts, marks(texts, BETTER[metric], kinds), strict=True):
             lacking = short[name, each] if short and text != UNDEFINED else set()
-            cells[name, each, metric] = Cell(text, mark, not lacking.isdisjoint(RESTS_ON[metric]))
+            marked = (name, each) in degenerate and metric not in ("accuracy", "mean_confidence") and text != UNDEFINED
+            cells[name, each, metric] = Cell(text, mark, not lacking.isdisjoint(RESTS_ON[metric]), marked)
     return cells
 
 
@@ -279,6 +284,25 @@ def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -
     names = set().union(*short.values())
     parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in names]
     return f"{DOUBTFUL} marks values for which {', or '.join(parts)}." if parts else ""
+
+
+def degenerate_cells(numbers: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return the data sets and methods whose confidence is degenerate.
+
+    Args:
+        numbers: Table with the columns dataset, method, metric, lower and upper.
+    """
+    bounds = {
+        row.Index: (row.lower, row.upper) for row in numbers.set_index(["dataset", "method", "metric"]).itertuples()
+    }
+    cells = {key[:2] for key in bounds}
+    return {one for one in cells if degenerate(bounds[*one, "mean_confidence"], bounds[*one, "auroc"])}
+
+
+def degenerate_note(found: Collection[tuple[str, str]]) -> str:
+    """Return the sentence that explains their mark; "" if there are none."""
+    why = "that is constant or whose AUROC has a 95 % interval that holds one half"
+    return f"{DEGENERATE} marks values of a confidence {why}." if found else ""
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid
-from cocal.exhibits.typesetting.wording import DOUBTFUL
+from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _STYLE = """\
 body { margin: 1.2em; background: #fff; color: #1a1a1a; font: 14px/1.45 system-ui, sans-serif; }
@@ -84,6 +84,5 @@ def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     if cell.mark:
         text = f"<{_TAGS[cell.mark]}>{text}</{_TAGS[cell.mark]}>"
-    if cell.doubtful:
-        text += f"<sup>{DOUBTFUL}</sup>"
+    text += f"<sup>{DOUBTFUL}</sup>" * cell.doubtful + f"<sup>{DEGENERATE}</sup>" * cell.degenerate
     return f"<td>{text}</td>"

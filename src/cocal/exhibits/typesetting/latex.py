@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Mark
-from cocal.exhibits.typesetting.wording import DOUBTFUL
+from cocal.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _CHARACTERS = str.maketrans(
     {
@@ -31,6 +31,7 @@ _CHARACTERS = str.maketrans(
         "↓": r"$\downarrow$",
         "µ": r"$\mu$",
         "†": r"$^{\dagger}$",
+        "‡": r"$^{\ddagger}$",
     }
 )
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
@@ -110,7 +111,7 @@ def _heads(block: Block) -> Iterator[str]:
 
 def _cell(cell: Cell) -> str:
     text = re.sub(r"^-(?=\d)", "−", cell.text)
-    return _marked(text, cell.mark) + (escape(DOUBTFUL) if cell.doubtful else "")
+    return _marked(text, cell.mark) + escape(DOUBTFUL * cell.doubtful + DEGENERATE * cell.degenerate)
 
 
 def _marked(text: str, mark: Mark | None) -> str:

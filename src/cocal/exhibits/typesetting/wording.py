@@ -20,6 +20,8 @@ BOLD_AND_UNDERLINED = "Bold and underlined values indicate the best and second-b
 UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class."
 DOUBTFUL = "†"
 """Mark behind a value that rests on too few responses or on doubtful verdicts."""
+DEGENERATE = "‡"
+"""Mark behind a value of a confidence that tells no response from another."""
 TIMES_DIFFER = "Measured times differ from run to run."
 
 
