@@ -170,7 +170,7 @@ READERS = (
         type=Path,
     ),
 )
-"""Flags of the checkpoints that read stored rollouts (cocal.features.readers)."""
+"""Flags of the checkpoints that read stored rollouts (`cocal.features.replay`)."""
 JUDGE = (
     flag("--verifier", "JSON: bounds of the verifier, the judge of mathematics", default="{}"),
     flag("--judge", "JSON: judge of factual answers", default='{"kind": "exact-match"}'),
