@@ -57,6 +57,17 @@ pi            | \pi
 (1,2]         | \left(1,\,2\right]
 1,000         | 1000
 (1,2),(3,4)   | (3,4),(1,2)
+77            | €77; £77; 77 €; \pounds 77
+¥77           | 77
+1000          | 1\ 000; 1 000
+1 234 567     | 1234567
+48            | 48\,g; 48~kg; 48\ mL
+3/2           | 1 1/2
+1 1/2         | 1.5
+-3/2          | -1 1/2
+(-\infty, 2)  | x < 2
+x\geq 2       | [2,\infty)
+[2,\infty)    | x \ge 2
 """
 """A gold answer and answers that equal it."""
 DIFFERENT = r"""
@@ -75,13 +86,20 @@ x_1           | x_2
 3 apples      | 3 oranges; 4 apples
 3             | 3 squared; 3 times four; 3 or four; 3 thirds; 3 is impossible; 3x; 3 x; 3 xyz; 3 sin x
 3             | sides 3; 4 sides 3
-(-\infty, 2)  | x < 2
 1,2           | (1,2); \left(1,2\right); [1,2]
 (1,2)         | 1,2; [1,2]; (2,1); \{1,2\}; (1,3)
 2,1           | (1,2)
 1,2,3         | (1,2,3)
+€77           | £77; 78
+128           | 128 children and 150 adults; 128 or 150
+0             | (b)0; (b) 1
+3             | 3\,x; x > 3
+5             | 1 005
+1/2           | 1 1/3
+12            | 1 2
+(0,1)         | 0 \le x < 1
 """
-"""Letters alone may be variables, a question asks for one base, and an interval is no inequality, but the reverse."""
+"""Letters alone may be variables, and a question asks for one base."""
 
 
 @pytest.mark.parametrize(("table", "same"), [(SAME, True), (DIFFERENT, False)], ids=["same", "different"])
@@ -101,11 +119,6 @@ def test_hostile_answers_equal_nothing(verifier):
     verdicts = equivalent(verifier, pairs)
     assert verdicts.dtype == bool
     assert not verdicts.any()
-
-
-def test_order_of_arguments_is_gold_then_answer(verifier):
-    """math-verify unwraps an assignment in the answer, never in an expression of the gold that is no assignment."""
-    assert equivalent(verifier, [(r"(0, 1)", r"0 < x < 1"), (r"0 < x < 1", r"(0, 1)")]).tolist() == [False, True]
 
 
 def test_correct_takes_any_alias_and_no_answer_is_wrong(verifier):

@@ -101,12 +101,13 @@ def test_a_pool_that_hangs_is_replaced(monkeypatch):
 
 
 def test_obvious_comparisons_start_no_process():
+    before = set(multiprocessing.active_children())  # a pool that was told to stop may still be ending
     with Verifier(VerifierSettings(max_answer_length=20)) as verifier:
         pairs = [("12", "012"), ("12", "13"), (r"\frac{1}{2}", r" \frac{1}{2}"), ("x", "9" * 21)]
         assert equivalent(verifier, pairs).tolist() == [True, False, True, False]
         assert verifier.correct([["1", "2"], ["3"]], ["2", None]).values.tolist() == [True, False]
         assert verifier.classes([]).values.shape == (0,)
-        assert not multiprocessing.active_children()
+        assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.parametrize(
@@ -227,11 +228,12 @@ def test_numbers_too_large_to_evaluate_reach_no_process_and_equal_their_own_text
     towers = [f"{base}^{{{base}^{{{exponent}}}}}" for base in range(10, 260) for exponent in (8, 9)]
     worst = [*towers, *(f"{n}!" for n in range(100_000, 100_250)), *(f"{n}!!!!" for n in range(4, 254))]
     assert len(set(worst)) == 1000
+    before = set(multiprocessing.active_children())
     with Verifier(VerifierSettings(max_timeouts=1.0)) as verifier:
         against = verifier.correct([["7"]] * 1000, worst)
         itself = verifier.correct([[f"${text}$"] for text in worst], worst)
         labels, _ = verifier.classes(["10^{10^{9}}", "7", "$10^{10^{9}}$.", "11^{10^{9}}"])
-        assert not multiprocessing.active_children()
+        assert set(multiprocessing.active_children()) <= before
     assert not against.values.any()
     assert not against.decided.any()
     assert itself.values.all()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 _PERCENT = re.compile(r"\s*\\?%$")
+_INEQUALITY = re.compile(r"[<>≤≥]|\\(?:[lg]eq?(?:slant)?|lt|gt)(?![A-Za-z])")
 
 
 def prepare(memory_mb: int) -> None:
@@ -42,14 +43,17 @@ def compare(gold: str, answer: str) -> bool:
     r"""True if math-verify accepts `answer` for `gold`. Both are LaTeX or plain text without `\boxed`.
 
     If one is a percentage such as `12.5\%`, the other may be the fraction `0.125` or the bare number `12.5`.
-    math-verify itself accepts bare numbers only for integer percentages.
+    math-verify itself accepts bare numbers only for integer percentages. It also accepts an interval for an inequality
+    only in one order of the two, which does not matter here.
 
     math-verify's own time-outs are off, because they use SIGALRM, which cannot stop a hanging C call.
     """
-    return _verified(gold, answer) or (
-        bool(_PERCENT.search(gold)) != bool(_PERCENT.search(answer))
-        and _verified(_PERCENT.sub("", gold), _PERCENT.sub("", answer))
-    )
+    if _verified(gold, answer):
+        return True
+    if bool(_INEQUALITY.search(gold)) != bool(_INEQUALITY.search(answer)):
+        return _verified(answer, gold)
+    in_percent = bool(_PERCENT.search(gold)) != bool(_PERCENT.search(answer))
+    return in_percent and _verified(_PERCENT.sub("", gold), _PERCENT.sub("", answer))
 
 
 def _verified(gold: str, answer: str) -> bool:

@@ -42,7 +42,7 @@ class Verifier:
 
     Two answers are equivalent if their texts differ only in typesetting (`plain_answer`), two plain integers if they
     are the same number, two bare words if they have the same letters. `cocal.answers.normalise` decides on bases,
-    ordered lists and units in words. math-verify decides everything else, in processes that are killed when a
+    ordered lists and units. math-verify decides everything else, in processes that are killed when a
     comparison takes too much processor time or memory; such a comparison stays undecided and counts as not equivalent.
     So does a pair with a number that is too large to evaluate (`cocal.answers.bounds`), unless its texts agree. A pair
     with an answer beyond `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
@@ -238,7 +238,7 @@ class _Outcome(NamedTuple):
 
 
 def _compared(gold: str | None, answer: str | None) -> tuple[str | None, str | None]:
-    """The two forms, of which a unit in words is dropped if only one has it."""
+    """The two forms, of which a unit is dropped if only one has it."""
     if gold is None or answer is None or gold == answer:
         return gold, answer
     first, second = without_unit(gold, answer)

@@ -23,6 +23,8 @@ _DOLLAR = re.compile(r"(?<!\\)\$")
 _ESCAPED = re.compile(r"\\[{}]")
 _TRAILING = re.compile(r"(?:\s|\\[,;:!]|(?<![.\\])(?<!\\right)(?<!\\left)[.,;](?!\.))+$")
 _GROUPS = re.compile(r"(?<=\d)(?:,\\!\s*|\{,\}|\\,)(?=\d{3}(?!\d))")
+_SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:(?: |\\ )[0-9]{3})+(?:\.[0-9]+)?")
+_MIXED = re.compile(r"^([+-]?)([0-9]+) ([0-9]+)/([0-9]+)$")
 
 
 def normalise_text(text: str) -> str:
@@ -41,8 +43,9 @@ def plain_answer(text: str) -> str:
 
     If the text contains a box, as some gold answers do, the content of the box is the answer. Math delimiters, bold
     type and punctuation around the whole are removed (`$\mathbf{p - q}$.` becomes `p - q`), and so are spaces in long
-    numbers (`11,\! 111` and `11\,111` become `11111`) and a single dollar sign. White space becomes one space, missing
-    closing braces at the end, as in two answers of DeepScaleR, are added, and a bare `pi` becomes `\pi`.
+    numbers (`11,\! 111`, `11\,111` and a whole `11 111` become `11111`) and a single dollar sign. White space becomes one
+    space, missing closing braces at the end, as in two answers of DeepScaleR, are added, a mixed number `1 1/2` becomes
+    the sum `(1+1/2)`, and a bare `pi` becomes `\pi`.
     """
     plain, before = " ".join((extract_answer(text) or text).split()), None
     plain += "}" * _depths(plain)[1]
@@ -55,7 +58,9 @@ def plain_answer(text: str) -> str:
             wrapped = wrapping.fullmatch(plain)
             if wrapped and _depths(inner := wrapped[wrapped.lastindex].strip())[0] == 0:
                 plain = inner or plain
-    return _PI.sub(r"\\pi", _GROUPS.sub("", plain))
+    if _SPACED.fullmatch(plain):
+        plain = plain.replace("\\ ", "").replace(" ", "")
+    return _PI.sub(r"\\pi", _GROUPS.sub("", _MIXED.sub(r"\1(\2+\3/\4)", plain)))
 
 
 def _depths(text: str) -> tuple[int, int]:
@@ -95,6 +100,14 @@ _NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\[
 _BARE = re.compile(_NUMBER)
 _IN_TEXT = r"\\(?:text|textrm|mathrm)\{\s*([A-Za-z]{2,}(?: [A-Za-z]{2,})*)\s*\}"
 _QUANTITY = re.compile(rf"({_NUMBER})(?:\s|\\[ ,;:~])*(?:{_IN_TEXT}|\s([A-Za-z]{{4,}}(?: [A-Za-z]{{2,}})*))")
+_MEASURED = re.compile(
+    rf"({_NUMBER})\s*(?:\\[ ,;:]|~)\s*(?:[kmµ]?g|[kcmµ]?m|m?s|h|min|m?[lL]|[km]?[NJWVA]|Hz|Pa|K|mol)"
+)
+"""A number and the symbol of a unit with a typeset space between them; without one, the letters may be variables."""
+_MONEY = r"(?:[€£¥₹]|\\(?:pounds|euro|texteuro)(?![A-Za-z]))"
+_PRICE = re.compile(rf"{_MONEY}\s*({_NUMBER})|({_NUMBER})\s*{_MONEY}")
+_SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
+_LABELLED = re.compile(rf"\([A-Za-z]\)\s*{_NUMBER}")
 _NO_UNIT = re.compile(
     r"\b(?:(?:hundred|thousand|million|billion|trillion|dozen|time|power)s?|half|halves|(?:third|quarter)s?"
     r"|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand)ths?|percent|squared|cubed|factorial|modulo|mod|remainder"
@@ -111,8 +124,13 @@ def contradicted(gold: str, answer: str) -> bool | None:
 
     Two numbers with bases (`2516_8`, `2516_{\text{nine}}`, `2516 base 8`) are equal if their digits and bases are.
     An ordered list in parentheses or brackets, such as a pair or an interval, differs from a list without them and from
-    a set. Equations (`x=1,y=2`) and vectors in other brackets are left to math-verify.
+    a set. Equations (`x=1,y=2`) and vectors in other brackets are left to math-verify. A number is not equal to two
+    numbers with "and" or "or" between them, of which math-verify reads the first, nor to one with the letter of a
+    choice (`(b)0`), which it multiplies.
     """
+    for number, other in ((gold, answer), (answer, gold)):
+        if _BARE.fullmatch(number) and (_SEVERAL.search(other) or _LABELLED.fullmatch(other)):
+            return False
     bases = [_based(text) for text in (gold, answer)]
     if None not in bases:
         return bases[0] == bases[1]
@@ -121,10 +139,10 @@ def contradicted(gold: str, answer: str) -> bool | None:
 
 
 def without_unit(gold: str, answer: str) -> tuple[str, str]:
-    r"""The two answers; if one is a bare number and the other a number with a unit in words, both without the unit.
+    r"""The two answers; if one is a bare number and the other a number with a unit, both without the unit.
 
-    The question says what is counted, so `15` equals `15 sides`, and `10` equals `10 \text{ years old}`. If both have a
-    unit, both keep it, for `3 apples` differs from `3 oranges`. Words that change a number (`5 million`, `3 squared`)
+    The question says what is counted, so `15` equals `15 sides`, `10` equals `10 \text{ years old}`, and `77` equals
+    `€77`. If both have a unit, both keep it, for `3 apples` differs from `3 oranges`. Words that change a number (`5 million`, `3 squared`)
     or add another one (`3 or four`) are not units. Short words outside `\text` may be variables (`3 xyz`) and are not
     units, either.
     """
@@ -167,6 +185,8 @@ def _ordered(text: str) -> bool | None:
 
 
 def _value(text: str) -> str | None:
-    """The number of a quantity whose unit is in words; None for any other text."""
+    """The number of a quantity whose unit is a word, a symbol or a currency; None for any other text."""
+    if found := _MEASURED.fullmatch(text) or _PRICE.fullmatch(text):
+        return found[found.lastindex]
     found = _QUANTITY.fullmatch(text)
     return None if not found or _NO_UNIT.search(found[2] or found[3]) else found[1]
