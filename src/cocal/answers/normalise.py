@@ -43,9 +43,9 @@ def plain_answer(text: str) -> str:
 
     If the text contains a box, as some gold answers do, the content of the box is the answer. Math delimiters, bold
     type and punctuation around the whole are removed (`$\mathbf{p - q}$.` becomes `p - q`), and so are spaces in long
-    numbers (`11,\! 111`, `11\,111` and a whole `11 111` become `11111`) and a single dollar sign. White space becomes one
-    space, missing closing braces at the end, as in two answers of DeepScaleR, are added, a mixed number `1 1/2` becomes
-    the sum `(1+1/2)`, and a bare `pi` becomes `\pi`.
+    numbers (`11,\! 111`, `11\,111` and a whole `11 111` become `11111`) and a single dollar sign. White space becomes
+    one space, missing closing braces at the end, as in two answers of DeepScaleR, are added, a mixed number `1 1/2`
+    becomes the sum `(1+1/2)`, and a bare `pi` becomes `\pi`.
     """
     plain, before = " ".join((extract_answer(text) or text).split()), None
     plain += "}" * _depths(plain)[1]
@@ -142,9 +142,9 @@ def without_unit(gold: str, answer: str) -> tuple[str, str]:
     r"""The two answers; if one is a bare number and the other a number with a unit, both without the unit.
 
     The question says what is counted, so `15` equals `15 sides`, `10` equals `10 \text{ years old}`, and `77` equals
-    `€77`. If both have a unit, both keep it, for `3 apples` differs from `3 oranges`. Words that change a number (`5 million`, `3 squared`)
-    or add another one (`3 or four`) are not units. Short words outside `\text` may be variables (`3 xyz`) and are not
-    units, either.
+    `€77`. If both have a unit, both keep it, for `3 apples` differs from `3 oranges`. Words that change a number
+    (`5 million`, `3 squared`) or add another one (`3 or four`) are not units. Short words outside `\text` may be
+    variables (`3 xyz`) and are units only after a typeset space (`48\,g`).
     """
     for number, quantity, swapped in ((gold, answer, False), (answer, gold, True)):
         if _BARE.fullmatch(number) and (value := _value(quantity)) is not None:
