@@ -12,7 +12,7 @@ from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.companion.supervision import check_features, read_prompts
 from cocal.errors import ContractError
-from cocal.features import extract
+from cocal.features import replay
 from cocal.features.forward import score
 from cocal.features.replay import Rescorer, StepCheckpoints, step_tables
 from cocal.features.store import open_features
@@ -97,7 +97,7 @@ def test_exact_weights_are_those_that_sampled_the_step(run, policies, rollouts, 
 
 
 def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_path, monkeypatch):
-    real, passes = extract.pooled_states, []
+    real, passes = replay.pooled_states, []
 
     def dying(*given):
         passes.append(given)
@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_pa
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(extract, "pooled_states", dying)
+    monkeypatch.setattr(replay, "pooled_states", dying)
     flags = ("--checkpoints", policies[2], policies[3])
     with pytest.raises(KeyboardInterrupt):
         run(*flags)
