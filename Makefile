@@ -6,11 +6,12 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate check test test-long wires test-vllm vllm environments mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
+	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
@@ -51,6 +52,15 @@ replicate: $(INSTALLED)
 	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
 	done
 	cocal spread $$(seq -f studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread --overwrite
+
+# Replicates run beside one another, each on one core; a stopped run goes on where it stopped. Replicates that were
+# gathered before are kept, so that `make regimes NUMBERS="4 5"` adds two to them.
+NUMBERS ?= $$(seq $(REPLICATES))
+REGIMES := studies/regimes
+regimes: $(INSTALLED)
+	for number in $(NUMBERS); do cocal regimes --number $$number --output $(REGIMES)/$$number --overwrite || exit 1; done
+	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) workflow/scripts/regimes.sh $(REGIMES)/{} results/metrics/tiny.nc
+	cocal gather $$(printf '$(REGIMES)/%s ' $(NUMBERS)) --output $(REGIMES)/gathered --overwrite
 
 PYTEST := pytest --numprocesses 2 --dist loadfile
 

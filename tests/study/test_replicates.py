@@ -13,18 +13,11 @@ from cocal.store.owner import claim
 from cocal.store.provenance import commit
 from cocal.study import digests
 from cocal.study.replicates import replicate, spread
+from flat_keys import flat
 
 FIGURE = ("figures/replications.pdf", "figures/replications.png")
 SEEDS = ("seed", "policy.seed", "generation.seed", "postcal.seed", "backbones.tiny.seed", "backbones.small.seed")
 """Keys that a replicate changes, besides its caption."""
-
-
-def flat(content, before=""):
-    """A nested mapping with dotted keys."""
-    found = {}
-    for key, value in content.items():
-        found |= flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
-    return found
 
 
 def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_path):
@@ -36,8 +29,8 @@ def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_
     assert written == replicate(study, 3)
     ours, theirs = (flat(one.model_dump(mode="json")) for one in (study, written))
     changed = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
-    assert changed == {*SEEDS, "caption", "reports.replicates"}
-    assert written.reports.replicates is None, "a replicate has no replicates of its own"
+    assert changed == {*SEEDS, "caption", "reports.replicates", "reports.regimes"}
+    assert (written.reports.replicates, written.reports.regimes) == (None, None), "a replicate has none of its own"
     assert all(theirs[key] == ours[key] + 3 for key in SEEDS)
     assert "replicate 3" in written.caption
 

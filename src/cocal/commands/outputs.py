@@ -52,6 +52,7 @@ class Kind(NamedTuple):
 
 
 FILE, FOLDER, STEPS = Kind(), Kind(folder=True), Kind(folder=True, entries="step-*")
+STUDY_FILES = Kind(folder=True, entries="*.yaml")
 
 
 def check_outputs(options: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from cocal.store.atomic import write_text
 from cocal.store.lineage import trace
 from cocal.store.owner import owner_of
 from cocal.study.digests import StudyDigests, digests_of, maker_of, verdict
+from cocal.study.regimes import write_studies
 from cocal.study.replicates import replicate, write_study
 
 
@@ -83,6 +84,15 @@ def run_replicate(options: argparse.Namespace) -> None:
         ConfigError: if the study is invalid.
     """
     write_study(replicate(load_study(options.study), options.number), options.output)
+
+
+def run_regimes(options: argparse.Namespace) -> None:
+    """Write the study of every point.
+
+    Raises:
+        ConfigError: if the file of regimes, or a study that follows from it, is invalid.
+    """
+    write_studies(options.regimes, options.number, options.output)
 
 
 def run_schema(options: argparse.Namespace) -> None:

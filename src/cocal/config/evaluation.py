@@ -272,6 +272,9 @@ class ReportSettings(Model):
     tables/conditions compares the accuracies on them, and tables/claims judges claims about them."""
     decisions: DecisionSettings = DecisionSettings()
     """Abstention in tables/decisions."""
+    regimes: str | None = None
+    """Folder of what `cocal gather` has measured under other conditions, for figures/regimes and tables/regimes, which
+    are left out without it, or if it is not there."""
     replicates: str | None = None
     """Folder of what `cocal spread` has gathered of the study's replicates, for tables/claims; without it, or if it is
     not there, replicates have no say."""

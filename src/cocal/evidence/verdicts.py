@@ -221,7 +221,8 @@ def _of_replicates(
     degenerate = (verdicts == DEGENERATE).mean(axis=1) >= 0.5 if len(verdicts.columns) else [False] * len(every)
     labels = every["margin"] if by_margin else [""]
     found = [
-        _over(one, level, label, bool(flagged)) for one, label, flagged in zip(values, labels, degenerate, strict=True)
+        over_replicates(one, level, label, bool(flagged))
+        for one, label, flagged in zip(values, labels, degenerate, strict=True)
     ]
     numbers = every["case"].to_numpy() if by_margin else np.ones(1)
     cases = [[found[place] for place in np.flatnonzero(numbers == number)] for number in dict.fromkeys(numbers)]
@@ -234,7 +235,7 @@ def _numbers(rows: pd.DataFrame) -> np.ndarray:
     return rows.filter(regex=r"^replicate_\d+$").to_numpy(dtype=np.float64)
 
 
-def _over(values: np.ndarray, level: float, label: str, degenerate: bool) -> Margin:
+def over_replicates(values: np.ndarray, level: float, label: str, degenerate: bool) -> Margin:
     """The mean of a margin over replicates, float64 [replicates], with interval and p-value of Student's t."""
     from scipy.special import stdtr, stdtrit  # slow to import, and few jobs have replicates
 

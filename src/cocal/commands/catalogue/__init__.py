@@ -25,7 +25,8 @@ _MODULES = {
     "rollouts": ("slime", "import-rollouts", "resample"),
     "score": ("score",),
     "states": ("features", "prompts", "replay"),
-    "study": ("plan", "trace", "digests", "replicate", "schema", "stages", "slurm"),
+    "regimes": ("gather",),
+    "study": ("plan", "trace", "digests", "replicate", "regimes", "schema", "stages", "slurm"),
     "train": ("train",),
 }
 """The commands of each module of `cocal.commands`. Those of one module load the same libraries."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cocal.commands import flags
 from cocal.commands.flags import Command, Either, flag, output, required
-from cocal.commands.outputs import FOLDER
+from cocal.commands.outputs import FOLDER, STUDY_FILES
 
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
 _PLAN = (
@@ -69,6 +69,20 @@ _SPREAD = (
     flags.OVERWRITE,
 )
 
+_FILE_OF_REGIMES = flag("--regimes", "file of regimes", type=Path, default=Path("config/regimes.yaml"))
+_REGIMES = (
+    _FILE_OF_REGIMES,
+    required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
+    output("--output", "folder for the study of every point, NAME.yaml", STUDY_FILES, required=True),
+    flags.OVERWRITE,
+)
+_GATHER = (
+    flag("folders", "folder of each replicate, which is called by its number", type=Path, nargs="+"),
+    _FILE_OF_REGIMES,
+    output("--output", "folder for points.csv and gathered.json: who made them", FOLDER, required=True),
+    flags.OVERWRITE,
+)
+
 STUDY = {
     "plan": Command("print jobs, GPU-hours and storage of a study before it runs", _PLAN),
     "slurm": Command(
@@ -86,6 +100,13 @@ STUDY = {
     ),
     "replicate": Command("write a study with other seeds of the policies", _REPLICATE),
     "spread": Command("gather the numbers of a study's replicates, with their spread", _SPREAD),
+    "regimes": Command("write the studies of all points at which one condition of a study is changed", _REGIMES),
+    "gather": Command(
+        "gather what was measured at the points of regimes",
+        _GATHER,
+        description="Gather what was measured at every point. Replicates that the output holds already stay there, "
+        "unless they are given again.",
+    ),
     "schema": Command("print the JSON schema of study files"),
     "stages": Command("list the commands of the workflow's stages"),
 }

@@ -176,9 +176,10 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 Files = str | Sequence[str]
 """One file, or several of one kind."""
 
-OF_REPOSITORY = PUBLISHED, LEDGER, REPLICATES = ("published", "ledger", "replicates")
+OF_REPOSITORY = PUBLISHED, LEDGER, REPLICATES, REGIMES = ("published", "ledger", "replicates", "regimes")
 """The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
-the ledger of its claims, and what replicates of the study have found, without which a study may go."""
+the ledger of its claims, what replicates of the study have found, and what was measured under other conditions. A study
+may go without the last two."""
 
 
 @dataclass(frozen=True, kw_only=True)

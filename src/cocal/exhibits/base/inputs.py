@@ -13,7 +13,7 @@ from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
 from cocal.evidence.claims import read_claims
 from cocal.evidence.published import read_published
-from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Layout
+from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REGIMES, REPLICATES, Layout
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
@@ -38,13 +38,13 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "latency": partial(read_cost, model=Latency),
     PUBLISHED: read_published,
     LEDGER: read_claims,
-    REPLICATES: partial(pd.read_csv, keep_default_na=False, na_values=["NaN"]),
+    **dict.fromkeys((REPLICATES, REGIMES), partial(pd.read_csv, keep_default_na=False, na_values=["NaN"])),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
 """By kind: metric cubes, the metrics of every resample behind them, tables of predictions and of responses, scores of
 online companions, specs in the folders of companions, inference times, the folder of the paper's numbers, the ledger of
-its claims, what `cocal spread` has gathered of a table, and the times of policy training, of PostCal's sampling, and of
-the fits of CoCal's and PostCal's companions."""
+its claims, what `cocal spread` has gathered of a table, what `cocal gather` has measured, and the times of policy
+training, of PostCal's sampling, and of the fits of CoCal's and PostCal's companions."""
 
 
 def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:

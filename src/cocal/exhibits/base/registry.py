@@ -10,7 +10,7 @@ from types import ModuleType
 from cocal.config.methods import declarations
 from cocal.config.study import Study
 from cocal.exhibits import MODULES
-from cocal.exhibits.base.exhibit import CHAPTERS, OF_REPOSITORY, REPLICATES, Exhibit, TableExhibit
+from cocal.exhibits.base.exhibit import CHAPTERS, OF_REPOSITORY, REGIMES, REPLICATES, Exhibit, TableExhibit
 from cocal.store.code import code_digest
 
 
@@ -25,14 +25,15 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
     Args:
         study: The study as its file has it, with relative paths.
         wrong: By question set, how many of its rows are known to be wrong (`cocal.questions.registry.known_wrong`).
-        repository: Path from the folder of the results to the repository, which holds the paper's numbers.
+        repository: Path from the folder of the results to the repository, which holds the paper's numbers. Exhibits of
+            regimes that it does not hold are left out.
     """
     found = [
         _placed(replace(one, module=name, name=one.name or name), Path(repository))
         for name in MODULES
         for one in module_of(name).of_study(study, wrong)
     ]
-    return sorted(found, key=attrgetter("position"))
+    return sorted((one for one in found if Path(one.inputs.get(REGIMES, "")).exists()), key=attrgetter("position"))
 
 
 def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:

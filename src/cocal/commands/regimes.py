@@ -1,0 +1,37 @@
+"""What was measured at the points of regimes."""
+
+import argparse
+import logging
+
+import pandas as pd
+
+from cocal.errors import ConfigError
+from cocal.evidence.regimes import Gathered, measured, together
+from cocal.metrics.shown import csv_text
+from cocal.store import write_text
+from cocal.study.digests import maker_of
+
+
+def run_gather(options: argparse.Namespace) -> None:
+    """Write the measured points of the given replicates, and of those that the output holds already.
+
+    Raises:
+        ConfigError: if a folder's name is no number of a replicate.
+        ContractError: if a replicate is not finished, or those of the output have other conditions.
+    """
+    for folder in options.folders:
+        if not folder.name.isdecimal():
+            raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
+    points_file, makers_file = (options.output / name for name in ("points.csv", "gathered.json"))
+    makers = {int(folder.name): maker_of(folder / "base/results") for folder in options.folders}
+    points = pd.concat([measured(options.regimes, int(one.name), one) for one in options.folders], ignore_index=True)
+    if makers_file.exists():
+        points = together(
+            points, pd.read_csv(points_file, keep_default_na=False, na_values=["NaN"], dtype={"level": str})
+        )
+        makers = Gathered.model_validate_json(makers_file.read_text()).replicates | makers
+    write_text(points_file, csv_text(points))
+    write_text(makers_file, Gathered(replicates=dict(sorted(makers.items()))).model_dump_json(indent=1) + "\n")
+    logging.info(
+        "%d replicates of %d points in %s", len(makers), points.groupby(["axis", "level"]).ngroups, points_file
+    )
