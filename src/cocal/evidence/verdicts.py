@@ -240,7 +240,7 @@ def over_replicates(values: np.ndarray, level: float, label: str, degenerate: bo
     from scipy.special import stdtr, stdtrit  # slow to import, and few jobs have replicates
 
     free, mean = len(values) - 1, float(values.mean())
-    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if free else math.nan
     half = float(stdtrit(free, (1 + level) / 2)) * error
     p = 2 * float(stdtr(free, -abs(mean) / error)) if error else float(mean == 0)
     return Margin(mean, mean - half, mean + half, p, label, degenerate)

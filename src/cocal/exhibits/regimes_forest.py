@@ -107,9 +107,9 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         if place == len(SCORES) // 2:
             below.set_xlabel("Bias of PostCal: mean confidence less accuracy")
     source = (
-        "Positive: CoCal is better. Dots: replicates; circles and bars: their mean and its interval; hollow: the study's\n"
-        f"own values; diamond: the paper. Regimes of the {layout.study} study, {layout.backbone_label}, macro average of "
-        "mathematics."
+        "Positive: CoCal is better. Dots: replicates; circles and bars: their mean and its interval; hollow: the\n"
+        f"study's own values; diamond: the paper. Regimes of the {layout.study} study, {layout.backbone_label}, macro "
+        "average of mathematics."
     )
     figure.text(0.5, 0.03 / height, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
     return figure
