@@ -272,10 +272,11 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         f"the rollouts, cut ones included, are means over the {_LAST} steps up to a stage, and those of the evaluation "
         "that they are compared with are macro averages over the mathematical sets. All other shares of rollouts are "
         "over all steps. Ratios are this study's values over the paper's. Where a match is required, the ratio has to "
-        f"lie between 2/3 and 3/2, or, as the paper states no value, {100 * _LEAST[_VALID]:g} % of the confidences have "
-        f"to be valid and {100 * _LEAST[_RIGHT]:g} % of the rollouts that are kept right; a replicate that fails one of "
-        "these takes no part. Reported values are shown without obligation. Those marked size follow from the size of "
-        "the models, their vocabularies and the training, and cannot be matched at another size. "
+        "lie between 2/3 and 3/2, or, as the paper states no value, at least "
+        f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
+        "rollouts right; a replicate that fails one of these takes no part. Reported values are shown without "
+        "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
+        "cannot be matched at another size. "
         f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in the "
         "paper.",
         label="conditions",
