@@ -9,7 +9,7 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.stepwise import OnlineCompanions, replayed
+from cocal.companion.stepwise import OnlineCompanions, replayed, summary
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features
@@ -42,7 +42,7 @@ def learner(settings: CompanionSettings = SETTINGS, **options) -> OnlineCompanio
 
 def observe(online: OnlineCompanions, step, **changes) -> pd.DataFrame | None:
     given = {name: step.labels[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")}
-    given |= {"states": step.states, "held_out": step.held_out} | changes
+    given |= {"states": step.states, "held_out": step.held_out, "questions": step.labels["question"]} | changes
     return online.observe(**given)
 
 
@@ -83,6 +83,32 @@ def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(st
         assert found.loc[member, "responses"] == PER_STEP
     assert before.spec.order == "online"
     assert before.spec.steps == 1
+
+
+def test_only_questions_asked_for_the_first_time_are_scored(steps):
+    """A question that was asked before counts as asked in whatever case and spacing; without a new one there is no
+    score, and the repeated ones are learnt from all the same."""
+    online, planted = learner(), steps[1].labels["question"].to_numpy().copy()
+    planted[8:24] = [f"  {text.upper()}" for text in steps[0].labels["question"][:16]]
+    new = ~np.isin(np.arange(PER_STEP), np.arange(8, 24))
+    observe(online, steps[0])
+    before = online.companions(5)
+    found = observe(online, steps[1], questions=planted).set_index(["target", "seed"])
+    correct = steps[1].labels["correct"].to_numpy()
+    for member, confidence in zip(before.members, before.predict(steps[1].states), strict=True):
+        expected = evaluate(confidence[new], np.ones(new.sum(), dtype=bool), correct[new])
+        assert found.loc[member, list(expected)].to_dict() == pytest.approx(expected, abs=1e-12)
+        assert found.loc[member, "responses"] == PER_STEP - 16
+    whole = learner()
+    observe(whole, steps[0])
+    observe(whole, steps[1])
+    assert same(online, whole)
+    again = observe(online, steps[0])
+    assert set(again["responses"]) == {0}
+    assert again[["accuracy", "mean_confidence", "ece", "auroc"]].isna().all(axis=None)
+    assert summary(again) == "all its questions were asked before"
+    table = again.assign(window=1, kept_bytes=0)
+    PREQUENTIAL.check(table, "scores")
 
 
 @pytest.mark.slow
@@ -223,10 +249,13 @@ def test_replayed_companions_are_scored_on_the_step_after_theirs(run, written):
     rollouts, features = run.read(), open_features(run.folder / "features.zarr")
     for steps in (1, 2):
         fitted = load_companions(written / f"fits/steps-{steps}")
+        asked = set(rollouts["question"][rollouts["step"] <= steps])
         rows = (rollouts["step"] == steps + 1).to_numpy()
+        new = ~rollouts["question"][rows].isin(asked).to_numpy()
+        assert new.sum() == {1: PER_STEP, 2: 40}[steps], "the run asks 15 of its questions again in the third step"
         states = features.read(0, len(rollouts))[rows]
-        correct = rollouts["correct"].to_numpy()[rows]
-        for member, confidence in zip(fitted.members, fitted.predict(states), strict=True):
+        correct = rollouts["correct"].to_numpy()[rows][new]
+        for member, confidence in zip(fitted.members, fitted.predict(states)[:, new], strict=True):
             expected = evaluate(confidence, np.ones(len(correct), dtype=bool), correct)
             assert found.loc[(steps, *member), list(expected)].to_dict() == pytest.approx(expected, abs=1e-12)
         assert set(found.loc[steps, "kept_bytes"]) == {steps * PER_STEP * INPUTS * 4}

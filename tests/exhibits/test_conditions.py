@@ -1,9 +1,9 @@
 """The table of the paper's conditions beside those of a study."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from cocal.config import load_study
@@ -14,12 +14,15 @@ from cocal.exhibits import conditions
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube
-from coded_inputs import coded_specs
+from cocal.metrics.shown import csv_text
+from cocal.store import write_text
+from cocal.study.replicates import refusals
+from coded_inputs import coded_questions, coded_rollouts, coded_specs
 from exhibits_by_name import exhibits_by_name
 from sample_predictions import sample_predictions
 
 ROOT = Path(__file__).resolve().parents[2]
-METHODS = ("base-verbal", "verbal", "token-probability", "rlcr", "dcpo", "cocal-binary")
+METHODS = ("base-verbal", "token-probability", "rlcr", "dcpo")
 
 
 @pytest.fixture(scope="module")
@@ -50,57 +53,115 @@ def cube(layout, published):
     return cube
 
 
-def specs(training=152_065, validation=16_968):
+def spec(training=152_065, validation=16_968):
     counts = {"training_responses": training, "validation_responses": validation}
-    return [spec.model_copy(update=counts if spec.order == "shuffled" else {}) for spec in coded_specs([120])]
+    return coded_specs([120])[1].model_copy(update=counts)
 
 
 @pytest.fixture(scope="module")
-def predictions(layout):
-    """Of RLCR's confidences on AMC24 99 of 100 lie in the outermost bins, a third of them in the lowest."""
-    sets = [one.name for domain in layout.domains.values() for one in domain]
-    frame = sample_predictions(*sets, methods=METHODS, step=layout.step)
-    places = np.tile([0.05] * 33 + [1.0] * 66 + [0.5], 1 + len(frame) // 100)[: len(frame)]
-    polarised = frame["method"].eq("rlcr") & frame["dataset"].eq("amc24")
-    repeated = pd.concat([frame[polarised]] * 5).iloc[:100].assign(confidence=places[:100])
-    return [frame[~polarised], repeated]
+def inputs(cube, published):
+    found = {"metrics": cube, "rollouts": [*coded_rollouts().values()], "questions": coded_questions()}
+    return found | {"published": published, "companions": spec()}
 
 
-def test_a_study_with_the_papers_numbers_has_its_conditions(layout, cube, predictions, published):
-    numbers = conditions.prepare(layout, cube, specs(), predictions, published)
+def test_a_study_with_the_papers_numbers_has_its_conditions(layout, inputs):
+    numbers = conditions.prepare(layout, **inputs)
     stated = numbers.dropna(subset="paper")
-    assert len(stated) == 6 + 6 + 1 + 1 + 6 + 1 + 1 + 3 + 1 + 2 + 1 + 1  # with macro averages, gaps, counts, steps
+    assert (
+        len(stated) == 6 + 6 + 1 + 1 + 6 + 1 + 1 + 1 + 2 + 1 + 4
+    )  # with macro averages, share, counts, steps, sampling
     np.testing.assert_allclose(stated["ratio"], 1, atol=1e-12)
     places = stated["place"]
     assert places.iloc[0] == "tab:main_iter119, Base + Verbal, MATH500: Acc."
     assert not places.eq("").any()
-    gaps = numbers[numbers["metric"] == "gap"].set_index("of")["value"] * 100
-    np.testing.assert_allclose(gaps[["RLCR", "DCPO"]], [-9.9, -5.0])  # section 6.1
     text = latex(conditions.grid(numbers, layout))
-    for printed in (r"MATH500 & 79.8 & 79.8", "31.2 & 31.2", "$-$9.9 & $-$9.9", "152,065 & 152,065"):
-        assert f"{printed} & 1.00" in text
+    for printed in (
+        r"MATH500 & 79.8 & 79.8 & 1.00 & reported",
+        "31.2 & 31.2 & 1.00 & required",
+        "152,065 & 1.00 & size",
+    ):
+        assert printed in text
 
 
-def test_the_outermost_bins_are_counted_by_set(layout, cube, predictions, published):
-    numbers = conditions.prepare(layout, cube, specs(), predictions, published).set_index(["condition", "of"])
-    either = numbers.loc["Stated confidences in either of the two (%)"].loc["RLCR, AMC24"]
-    assert (either["value"], either["paper"]) == (0.99, 0.99)
-    table = pd.concat(predictions)
-    sets = [one.name for one in layout.domains["macro-mathematics"]]
-    for condition, inside in (("lowest", lambda c: c <= 0.1), ("highest", lambda c: c > 0.9)):
-        of_sets = [table[table["method"].eq("rlcr") & table["dataset"].eq(name)]["confidence"] for name in sets]
-        expected = np.mean([inside(confidence).mean() for confidence in of_sets])
-        found = numbers.loc[f"Stated confidences in the {condition} bin (%)", "value"]
-        assert found["RLCR"] == pytest.approx(expected)
-        assert list(found.index) == ["Base + Verbal", "Verbal", "RLCR", "DCPO"]
-    other = layout.model_copy(update={"shown": layout.shown.model_copy(update={"name": "aime24", "label": "AIME24"})})
-    numbers = conditions.prepare(other, cube, specs(), predictions, published).set_index("of")
-    assert np.isnan(numbers.loc["RLCR, AIME24", "paper"])
+def test_what_is_required_has_bounds_and_nothing_else_has(layout, inputs):
+    """Macro averages over mathematics, and shares of which the paper states none."""
+    numbers = conditions.prepare(layout, **inputs).set_index(["condition", "of"])
+    required = numbers[numbers["matched"] == "required"]
+    bounds = {key: (row["least"], row["greatest"]) for key, row in required.iterrows()}
+    papers = {"Accuracy before training (%)": 0.473, "Accuracy after GRPO (%)": 0.638}
+    papers |= {"Stated confidence before training": 0.983, "Mean token probability after GRPO": 0.717}
+    cut = "Responses of GRPO's final policy (PostCal)"
+    expected = {(name, "Macro average"): (paper / 1.5, paper * 1.5) for name, paper in papers.items()}
+    expected["Cut at the length limit (%)", cut] = (0.31220 / 1.5, 0.31220 * 1.5)
+    expected["Valid stated confidences before training (%)", "Mathematics"] = (0.9, np.nan)
+    expected |= {
+        ("Right among the rollouts that are kept (%)", name): (0.5, np.nan) for name in ("GRPO", "RLCR", "DCPO")
+    }
+    assert bounds.keys() == expected.keys()
+    for key, pair in expected.items():
+        assert bounds[key] == pytest.approx(pair, abs=1e-5, nan_ok=True), key
+    assert numbers.loc[numbers["matched"] != "required", ["least", "greatest"]].isna().all(axis=None)
+    size = numbers.index[numbers["matched"] == "size"].get_level_values(0)
+    assert set(size) == {"Responses kept", "Sampling of the evaluation"}
 
 
-def test_conditions_stand_beside_those_of_the_set_that_they_mirror(layout, cube, predictions, published):
+def test_the_numbers_of_the_rollouts_are_counted_by_algorithm_stage_and_level(layout, inputs):
+    numbers = conditions.prepare(layout, **inputs).set_index(["condition", "of"])["value"]
+    evaluated = {"grpo": 0.638, "rlcr": 0.539, "dcpo": 0.588}
+    for name, table in coded_rollouts().items():
+        of = name.upper()
+        for stage in (40, 80, 120):
+            steps = [*range(stage - 9, stage + 1)]
+            accuracy = np.mean([table["correct"][table["step"] == step].mean() for step in steps])
+            assert numbers["Accuracy of the rollouts (%)", f"{of}, step {stage}"] == pytest.approx(accuracy)
+        gap = numbers["Accuracy of the last rollouts less that of the evaluation (points)", of]
+        assert gap == pytest.approx(accuracy - evaluated[name])
+        kept = table[~table["truncated"]]
+        assert numbers["Responses kept", of] == len(kept)
+        assert numbers["Right among the rollouts that are kept (%)", of] == pytest.approx(kept["correct"].mean())
+        assert numbers["Cut at the length limit (%)", of] == pytest.approx(1 - len(kept) / len(table))
+    of_level, grpo = coded_questions().set_index("question_id")["level"], coded_rollouts()["grpo"]
+    for level in range(1, 6):
+        rows = grpo[grpo["question_id"].isin(of_level.index[of_level == level])]
+        found = numbers["Cut at the length limit (%)", f"GRPO, level {level}"]
+        assert found == pytest.approx(rows["truncated"].mean())
+    assert ("Cut at the length limit (%)", "GRPO, level 0") not in numbers, "0 is an unknown level"
+
+
+def test_a_replicate_is_judged_by_the_table_as_it_is_written(layout, inputs, tmp_path):
+    def written(**changes):
+        write_text(tmp_path / "tables/conditions.csv", csv_text(conditions.prepare(layout, **inputs | changes)))
+        return refusals(tmp_path)
+
+    assert written() == ()
+    grpo, rlcr, dcpo = inputs["rollouts"]
+    (reason,) = written(rollouts=[grpo, rlcr, dcpo.assign(correct=dcpo["correct"] & (dcpo["step"] > 70))])
+    assert reason.startswith("Right among the rollouts that are kept, DCPO: 0.3")
+    (reason,) = written(companions=spec(training=110_000))
+    assert reason.startswith("Cut at the length limit, Responses of GRPO's final policy (PostCal): 0.48")
+
+
+def test_a_study_without_postcal_or_with_imported_policies_shows_what_it_has(layout, inputs):
+    study = load_study(ROOT / "config/paper.yaml")
+    fewer = study.estimators.model_copy(update={"methods": METHODS})
+    imported = {"imported": {name: SimpleNamespace(stages={}) for name in ("grpo", "rlcr")}}
+    main = study.backbones["qwen3-8b"].model_copy(update=imported)
+    changed = {"estimators": fewer, "backbones": {**study.backbones, "qwen3-8b": main}}
+    (found,) = conditions.of_study(study.model_copy(update=changed), {})
+    assert found.layout.algorithms == ("grpo", "dcpo")
+    assert found.inputs["rollouts"] == [f"results/rollouts/qwen3-8b/{name}" for name in ("grpo", "dcpo")]
+    assert "companions" not in found.inputs
+    shown = layout.model_copy(update={"algorithms": found.layout.algorithms})
+    given = inputs | {"rollouts": inputs["rollouts"][::2], "companions": None}
+    numbers = conditions.prepare(shown, **given)
+    assert not numbers["of"].str.contains("RLCR|PostCal").any()
+    dcpo = numbers[numbers["of"] == "DCPO"].set_index("condition")["value"]
+    assert dcpo["Responses kept"] == (~coded_rollouts()["dcpo"]["truncated"]).sum()
+
+
+def test_conditions_stand_beside_those_of_the_set_that_they_mirror(layout, inputs):
     swapped = layout.model_copy(update={"mirrors": {"aime24": "AIME25"}})
-    numbers = conditions.prepare(swapped, cube, specs(), predictions, published).set_index(["condition", "of"])
+    numbers = conditions.prepare(swapped, **inputs).set_index(["condition", "of"])
     before = numbers.loc["Accuracy before training (%)"]
     assert before.loc["AIME24", "paper"] == pytest.approx(0.187)
     assert before.loc["AIME24", "ratio"] == pytest.approx(0.25 / 0.187)
@@ -108,12 +169,12 @@ def test_conditions_stand_beside_those_of_the_set_that_they_mirror(layout, cube,
     assert before.loc["Macro average", "ratio"] == pytest.approx(1)
 
 
-def test_wrong_inputs_are_named(layout, cube, predictions, published):
+def test_wrong_inputs_are_named(layout, inputs):
     with pytest.raises(ContractError, match="retain more than the 245760 responses"):
-        conditions.prepare(layout, cube, specs(training=300_000), predictions, published)
+        conditions.prepare(layout, **inputs | {"companions": spec(training=300_000)})
     other = layout.model_copy(update={"mirrors": {"aime24": "AIME26"}})
     with pytest.raises(ContractError, match=r"config/paper/main\.csv: no value in row 'Base \+ Verbal'.*'AIME26: Acc"):
-        conditions.prepare(other, cube, specs(), predictions, published)
+        conditions.prepare(other, **inputs)
 
 
 def test_every_mirror_is_a_column_of_the_paper(published):

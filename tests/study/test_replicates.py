@@ -9,10 +9,11 @@ import pytest
 
 from cocal import cli
 from cocal.config import load_study
+from cocal.errors import ContractError
 from cocal.store.owner import claim
 from cocal.store.provenance import commit
 from cocal.study import digests
-from cocal.study.replicates import replicate, spread
+from cocal.study.replicates import refusals, replicate, spread
 from flat_keys import flat
 
 FIGURE = ("figures/replications.pdf", "figures/replications.png")
@@ -76,7 +77,7 @@ def test_the_spread_of_every_number(results, tmp_path, monkeypatch):
     files = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "spread").rglob("*.*"))
     assert files == [f"spread/{name}" for name in (*FIGURE, "gathered.json", "tables/main.csv")]
     gathered = json.loads((tmp_path / "spread/gathered.json").read_text())
-    assert (gathered["study"], gathered["replicates"]) == ("embedded", 3)
+    assert (gathered["study"], gathered["replicates"], gathered["refused"]) == ("embedded", 3, {})
     assert gathered["made_by"]["commit"] == commit()
     with (tmp_path / "spread/tables/main.csv").open() as file:
         first, second = csv.DictReader(file)
@@ -95,12 +96,67 @@ def test_the_verdicts_of_claims_are_gathered_beside_their_margins(results, tmp_p
         rows = [("a", "study", "", 0, "", 0.1 + place, 0.0, "holds"), ("a", "study", "", 1, "m", 0.2, 0.0, "holds")]
         rows[1:] = [] if place == 1 else rows[1:]
         write(folder, rows, columns, "tables/claims.csv")
-    found = spread(results)["tables/claims.csv"]
+    found = spread(dict(enumerate(results, 1)))["tables/claims.csv"]
     assert list(found.columns[:5]) == list(columns[:5])
     whole, margin = (row for _, row in found.iterrows())
     assert [whole[f"replicate_{number}"] for number in (1, 2, 3)] == [0.1, 1.1, 2.1]
     assert [margin[f"verdict_{number}"] for number in (1, 3)] == ["holds", "holds"]
     assert np.isnan(margin["replicate_2"])
+
+
+def conditions(folder, accuracy=0.6, right=0.55):
+    """Conditions of a replicate, of which two are required; the others and what methods reach have no say."""
+    columns = ("condition", "of", "metric", "value", "paper", "ratio", "matched", "least", "greatest", "place")
+    rows = [
+        ("Accuracy after GRPO (%)", "Syn-AIME24", "accuracy", 0.01, 0.473, 0.021, "reported", "NaN", "NaN", ""),
+        ("Accuracy after GRPO (%)", "Macro average", "accuracy", accuracy, 0.638, 0.9, "required", 0.425, 0.957, ""),
+        ("Right among the kept (%)", "RLCR", "share", right, "NaN", "NaN", "required", 0.5, "NaN", ""),
+        ("Responses kept", "GRPO", "count", 3.0, "NaN", "NaN", "size", "NaN", "NaN", ""),
+    ]
+    write(folder, rows, columns, "tables/conditions.csv")
+
+
+def test_a_replicate_takes_part_if_its_required_conditions_lie_between_their_bounds(results):
+    for accuracy, right, refused in (
+        (0.6, 0.55, []),
+        (0.425, 0.5, []),
+        (0.424, 0.55, ["Accuracy after GRPO, Macro average: 0.424, not in [0.425, 0.957]"]),
+        (0.958, 0.55, ["Accuracy after GRPO, Macro average: 0.958, not in [0.425, 0.957]"]),
+        (0.6, 0.499, ["Right among the kept, RLCR: 0.499, not in [0.500, inf]"]),
+        ("NaN", 0.1, ["Accuracy after GRPO, Macro average: nan", "Right among the kept, RLCR: 0.100"]),
+    ):
+        conditions(results[0], accuracy, right)
+        found = refusals(results[0])
+        assert len(found) == len(refused)
+        assert all(one.startswith(start) for one, start in zip(found, refused, strict=True)), found
+    write(results[0], [("a", "b", 0.1)], ("condition", "of", "value"), "tables/conditions.csv")
+    with pytest.raises(ContractError, match=r"conditions\.csv: does not say which conditions are required"):
+        refusals(results[0])
+
+
+def test_only_admitted_replicates_are_gathered_under_their_own_numbers(results, tmp_path, caplog, capsys):
+    """The reasons come from the conditions alone: the refused replicate has the best calibration of the three."""
+    for folder, accuracy in zip(results, (0.3, 0.5, 0.7), strict=True):
+        conditions(folder, accuracy)
+    words = ["spread", *map(str, results), "--output", str(tmp_path / "spread")]
+    assert cli.main(words) == 0
+    why = "Accuracy after GRPO, Macro average: 0.300, not in [0.425, 0.957]"
+    gathered = json.loads((tmp_path / "spread/gathered.json").read_text())
+    assert (gathered["replicates"], gathered["refused"]) == (2, {"replicate_1": [why]})
+    assert f"{results[0]} takes no part, by its conditions: {why}" in caplog.text
+    for name in ("main", "conditions"):
+        with (tmp_path / f"spread/tables/{name}.csv").open() as file:
+            first, *_ = csv.DictReader(file)
+        assert [key for key in first if key.startswith("replicate_")] == ["replicate_2", "replicate_3"], name
+    with (tmp_path / "spread/tables/main.csv").open() as file:
+        assert float(next(csv.DictReader(file))["mean"]) == pytest.approx(0.4)
+    shutil.rmtree(tmp_path / "spread")
+    conditions(results[2], 0.99)
+    assert cli.main(words) == 2
+    assert not (tmp_path / "spread").exists()
+    error = capsys.readouterr().err
+    assert "two replicates at least, and 1 of 3 have the required conditions (tables/conditions)" in error
+    assert f"replicate_1: {why}; replicate_3: Accuracy after GRPO, Macro average: 0.990" in error
 
 
 def test_what_does_not_fit_together_is_named(results, tmp_path, capsys):

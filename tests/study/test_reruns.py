@@ -120,8 +120,8 @@ EDITS = [
         ),
         {*TRAINS, "resample"},
     ),
-    ({"policy.questions_per_step": 4}, {*TRAINS, "resample", "table_conditions"}),
-    ({"policy.responses_per_question": 4}, {*TRAINS, "resample", "table_conditions", "prompts companions", "checks"}),
+    ({"policy.questions_per_step": 4}, {*TRAINS, "resample"}),
+    ({"policy.responses_per_question": 4}, {*TRAINS, "resample", "prompts companions", "checks"}),
     (
         {
             **_under("policy.trl", {"nodes": 2, "devices": 2, "reduce_dtype": "bfloat16", "moments": "host"}),
@@ -137,9 +137,10 @@ EDITS = [
     ({"policy.invalid_confidence": 0.9}, {"train_rlcr", "train_dcpo"}),
     # responses and states
     ({"generation.engine": {"kind": "transformers", "batch_size": 128}}, {*RESPONSES, "resample", "latency"}),
+    ({"generation.seed": 43}, {*RESPONSES, "latency"}),
     (
-        _under("generation", {"seed": 43, "temperature": 0.6, "top_p": 0.7, "top_k": 10, "presence_penalty": 1.0}),
-        {*RESPONSES, "latency"},
+        _under("generation", {"temperature": 0.6, "top_p": 0.7, "top_k": 10, "presence_penalty": 1.0}),
+        {*RESPONSES, "latency", "table_conditions"},
     ),
     ({"generation.pool": 5}, {*RESPONSES, "latency", "predictions", "recalibrate"}),
     ({"features.layers": "final"}, {"train_grpo", "features", *OF_LAYERS}),
@@ -183,10 +184,10 @@ EDITS = [
         _under("quality", dict.fromkeys(("valid_rate", "answered_rate", "decided_rate", "p_true_mass"), 0.3)),
         {"checks", *MAIN_TABLES, "table_ood", "table_proper_scores", "table_recalibrated"},
     ),
-    ({"metrics.bins": 15}, {*CUBES, "online", *RELIABILITY, "table_conditions"}),
+    ({"metrics.bins": 15}, {*CUBES, "online", *RELIABILITY}),
     (_under("metrics", {"resamples": 50, "level": 0.9, "seed": 43}), {*CUBES, "table_decisions"}),
     (_under("timing", {"samples": 1, "concurrent": 32, "predictions": 10, "seed": 43}), {"latency"}),
-    ({"reports.reliability_dataset": "smoke-large"}, {"figure_reliability", "table_conditions"}),
+    ({"reports.reliability_dataset": "smoke-large"}, {"figure_reliability"}),
     ({"reports.reliability_methods": ["rlcr"], "reports.reliability_seed": 137}, RELIABILITY),
     (
         {"reports.stage_methods": ["rlcr", "dcpo", "cocal-binary"]},

@@ -101,3 +101,26 @@ def coded_scores(windows, steps: int) -> pd.DataFrame:
         for seed in (42, 137, 500)
     ]
     return pd.DataFrame(rows)
+
+
+def coded_rollouts() -> dict[str, pd.DataFrame]:
+    """Rollouts of GRPO, RLCR and DCPO in the paper's number; each algorithm, step and level has shares of its own."""
+    return {name: _rollouts(place) for place, name in enumerate(("grpo", "rlcr", "dcpo"))}
+
+
+def _rollouts(place: int) -> pd.DataFrame:
+    draw = np.random.default_rng(place)
+    step, question = np.repeat(np.arange(1, 121), 2048), draw.integers(60, size=245_760)
+    return pd.DataFrame(
+        {
+            "question_id": [f"q-{number}" for number in question],
+            "step": step,
+            "truncated": draw.random(len(step)) < 0.1 + 0.04 * (question % 6) + 0.03 * place,
+            "correct": draw.random(len(step)) < 0.4 + 0.05 * place + step / 400,
+        }
+    )
+
+
+def coded_questions() -> pd.DataFrame:
+    """The questions of `coded_rollouts`; a sixth of them has no level (0)."""
+    return pd.DataFrame({"question_id": [f"q-{number}" for number in range(60)], "level": np.arange(60) % 6})

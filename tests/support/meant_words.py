@@ -14,7 +14,15 @@ from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.registry import exhibits_of, module_of
 from cocal.metrics.scores import ALL
 from cocal.study.costs import Cost, Latency, TimeToConfidence
-from coded_inputs import DOMAINS, SETS, coded_cube, coded_resamples, coded_scores, coded_specs
+from coded_inputs import (
+    DOMAINS,
+    coded_cube,
+    coded_questions,
+    coded_resamples,
+    coded_rollouts,
+    coded_scores,
+    coded_specs,
+)
 from sample_predictions import sample_predictions
 from smoke_study import ROOT
 
@@ -120,7 +128,7 @@ WORDS = {
     "time_to_confidence": said(
         dataset=DATASETS, shows={"Pre (ms)": "pre_seconds", "Post (s)": "post_seconds", "Post/Pre": "ratio"}
     ),
-    "conditions": said(shows={"Paper": "paper", "This study": "value", "Ratio": "ratio"}),
+    "conditions": said(shows={"Paper": "paper", "This study": "value", "Ratio": "ratio", "Match": "matched"}),
     "claims": {
         "Paper's numbers": {"source": "paper", "shows": "verdict"},
         "This study": {"source": "study", "shows": "verdict"},
@@ -163,9 +171,9 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         methods = [f"{rival}{after}" for after in ("", "+platt", "+isotonic") for rival in layout.rivals]
         return {"metrics": coded_cube(layout.backbone, methods)}
     if name == "conditions":
-        frame = sample_predictions(*SETS, methods=("base-verbal", "verbal", "rlcr", "dcpo"), step=120)
-        files = {"companions": coded_specs([120]), "published": read_published(ROOT / "config/paper")}
-        return {"metrics": coded_cube(layout.backbone, everything), "predictions": [frame], **files}
+        files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}
+        files |= {"rollouts": list(coded_rollouts().values()), "questions": coded_questions()}
+        return {"metrics": coded_cube(layout.backbone, everything), **files}
     if name == "decisions":
         return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
     if name in ("cost", "time_to_confidence"):

@@ -18,7 +18,7 @@ from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.store.owner import owner_of
 from cocal.study.digests import maker_of
-from cocal.study.replicates import Gathered, spread
+from cocal.study.replicates import Gathered, refusals, spread
 
 
 def run_exhibit(options: argparse.Namespace) -> None:
@@ -57,9 +57,12 @@ def run_document(options: argparse.Namespace) -> None:
 def run_spread(options: argparse.Namespace) -> None:
     """Write mean, standard deviation and range of every number of every table and figure, and draw the main table's.
 
+    Replicates take part whose required conditions lie between their bounds (`refusals`).
+
     Raises:
         ConfigError: if there are fewer than two replicates.
-        ContractError: if a replicate is not finished, or is of another study than the first.
+        ContractError: if a replicate is not finished, or is of another study than the first, or if fewer than two take
+            part.
     """
     if len(options.results) < 2:
         raise ConfigError("a spread needs the results of two replicates at least")
@@ -68,9 +71,21 @@ def run_spread(options: argparse.Namespace) -> None:
     for folder, study in studies.items():
         if study != studies[first]:
             raise ContractError(f"{folder}: holds study {study}, but {first} holds study {studies[first]}")
+    admitted, refused = {}, {}
+    for number, folder in enumerate(options.results, 1):
+        if reasons := refusals(folder):
+            refused[f"replicate_{number}"] = reasons
+            logging.warning("%s takes no part, by its conditions: %s", folder, "; ".join(reasons))
+        else:
+            admitted[number] = folder
+    if len(admitted) < 2:
+        raise ContractError(
+            f"a spread needs two replicates at least, and {len(admitted)} of {len(options.results)} have the required "
+            f"conditions (tables/conditions): {'; '.join(f'{name}: {why[0]}' for name, why in refused.items())}"
+        )
     # before anything is written: the gathered numbers may be tracked, and would count as changes since the commit
-    gathered = Gathered(study=studies[first], replicates=len(studies), made_by=maker_of(first))
-    found = spread(options.results)
+    gathered = Gathered(study=studies[first], replicates=len(admitted), refused=refused, made_by=maker_of(first))
+    found = spread(admitted)
     for name, numbers in found.items():
         write_text(options.output / name, csv_text(numbers))
     if "tables/main.csv" in found:
@@ -78,4 +93,4 @@ def run_spread(options: argparse.Namespace) -> None:
         with paper_style():
             save_figure(draw_replicates(found["tables/main.csv"], MATHEMATICS), figure, {"study": studies[first]})
     write_text(options.output / "gathered.json", gathered.model_dump_json(indent=1) + "\n")
-    logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(studies), options.output)
+    logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(admitted), options.output)

@@ -3,6 +3,8 @@
 The paper draws the companion so, and replays stored states instead "for implementation convenience". Here every rollout
 step is scored before it is learnt from, which measures the companions on responses that they have not seen, without a
 held-out set (prequential evaluation), and the step's states are forgotten, at the latest after a window of some steps.
+Only responses to questions that are asked for the first time are scored: what was learnt from an earlier answer to a
+question would help on it again.
 """
 
 from collections import deque
@@ -25,6 +27,7 @@ from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, NumberFormat, decoded, encoded
 from cocal.metrics.calibration import evaluate
+from cocal.questions.build import normalised
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path
@@ -73,6 +76,7 @@ class OnlineCompanions:
         self._training = Training(self._model, settings)
         self._recent: deque[tuple[Tensor, Tensor]] = deque()
         self._counts = {"training": 0, "validation": 0, "right": 0}
+        self._asked: set[str] = set()
         self._scores: list[pd.DataFrame] = []
 
     @property
@@ -87,8 +91,10 @@ class OnlineCompanions:
         group_accuracy: np.ndarray,
         truncated: np.ndarray,
         held_out: np.ndarray,
+        questions: Iterable[str],
     ) -> pd.DataFrame | None:
-        """Score all responses of the next rollout step, then learn from the complete ones of training questions.
+        """Score the responses of the next rollout step to questions that no earlier step has asked, then learn from all
+        complete ones of training questions.
 
         Args:
             states: float32 (n, inputs), pooled states of all responses of the step.
@@ -96,6 +102,7 @@ class OnlineCompanions:
             group_accuracy: float64 (n,), accuracy of each response's whole group.
             truncated: bool (n,), which responses were cut at the length limit.
             held_out: bool (n,), which responses answer validation questions (`in_validation` of `supervision`).
+            questions: Text of each response's question.
 
         Returns:
             A row for each member (`cocal.companion.stepwise.scores`); None for the first step, before which nothing
@@ -115,10 +122,13 @@ class OnlineCompanions:
             before = torch.cat(parts, dim=1).double().numpy()
             self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
         self._counts["validation"] += int((~truncated & held_out).sum())
+        texts = [normalised(text) for text in questions]
+        new = np.array([text not in self._asked for text in texts])
+        self._asked.update(texts)
         self.steps += 1
         if self.steps == 1:
             return None
-        found = scores(companion_members(self.settings), before, correct, self._bins, self.steps - 1)
+        found = scores(companion_members(self.settings), before[:, new], correct[new], self._bins, self.steps - 1)
         self._scores.append(found)
         return found
 
@@ -174,6 +184,7 @@ class OnlineCompanions:
             "steps": self.steps,
             "kept_bytes": self.kept_bytes,
             "counts": self._counts,
+            "asked": sorted(self._asked),
             "model": self._model.state_dict(),
             "training": self._training.state(),
             "recent": [*self._recent],
@@ -193,6 +204,7 @@ class OnlineCompanions:
             self._model.load_state_dict(state["model"])
             self._training.restore(state["training"])
             self._recent.extend(state["recent"])
+            self._asked.update(state["asked"])
         except (OSError, KeyError, RuntimeError, ValueError, UnpicklingError) as error:
             raise ContractError(unreadable(path, "state of these online companions", error)) from None
         self.steps, self.kept_bytes, self._counts = state["steps"], state["kept_bytes"], state["counts"]
@@ -221,7 +233,7 @@ def learn_online(
         start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
         states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
         labels = [rows[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
-        found = [learner.observe(states, *labels, held_out[start:stop]) for learner in learners]
+        found = [learner.observe(states, *labels, held_out[start:stop], rows["question"]) for learner in learners]
         progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
         yield int(step)
 
@@ -233,7 +245,7 @@ COLUMNS = ("source_step", "step", "target", "seed", "responses", "accuracy", "me
 def scores(
     members: Sequence[tuple[Target, int]], confidence: np.ndarray, correct: np.ndarray, bins: int, source_step: int
 ) -> pd.DataFrame:
-    """Score confidences in the responses of the rollout step that follows those learnt from, truncated ones included.
+    """Score confidences in responses of the rollout step that follows those learnt from, truncated ones included.
 
     Args:
         members: Target and seed of each member.
@@ -244,7 +256,8 @@ def scores(
 
     Returns:
         One row for each member, with the columns source_step, step (of the responses), target, seed, responses,
-        accuracy, mean_confidence, ece and auroc; the AUROC is NaN where all responses are correct or all are wrong.
+        accuracy, mean_confidence, ece and auroc; the AUROC is NaN where all responses are correct or all are wrong, and
+        all four are where there are none.
     """
     valid = np.ones(len(correct), dtype=bool)
     rows = [
@@ -257,6 +270,8 @@ def scores(
 
 def summary(found: pd.DataFrame) -> str:
     """Return the `scores` of the first target on one step in words, for a line of progress."""
+    if not found["responses"].iloc[0]:
+        return "all its questions were asked before"
     means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
     return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
 
@@ -264,17 +279,19 @@ def summary(found: pd.DataFrame) -> str:
 def replayed(
     fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
 ) -> Iterator[pd.DataFrame]:
-    """Score replayed companions on the rollouts of the step after their own; see `scores`.
+    """Score replayed companions on the rollouts of the step after their own that `OnlineCompanions.observe` scores.
 
     The column kept_bytes says how large the states are that replaying keeps: those of all their responses.
     Companions of the last step have no next one, and are passed over.
     """
     steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
+    first_asked = rollouts["step"].groupby(rollouts["question"].map(normalised)).transform("min").to_numpy()
     for one in fits:
         spec = one.spec
         if spec.steps >= last:
             continue
         start, stop = np.searchsorted(steps, [spec.steps + 1, spec.steps + 2]).tolist()
         confidence = one.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
-        found = scores(one.members, confidence, rollouts["correct"].to_numpy()[start:stop], bins, spec.steps)
+        new, correct = first_asked[start:stop] > spec.steps, rollouts["correct"].to_numpy()[start:stop]
+        found = scores(one.members, confidence[:, new], correct[new], bins, spec.steps)
         yield found.assign(kept_bytes=start * spec.inputs * features.itemsize)

@@ -1,8 +1,9 @@
 """The paper's conditions beside those of this study (beyond the paper).
 
 Conditions are what the comparison of the methods starts from: accuracies, stated confidences before training, entropy
-of the text, truncation and lengths of training, what the coupled methods cost in accuracy, and how polarised stated
-confidences are. Whether a study resembles the paper's shows here; no method's calibration does.
+of the text, accuracy, truncation and size of the training, and the sampling of the evaluation. Whether a study
+resembles the paper's shows here. Calibration, differences in accuracy between policies and the polarisation of stated
+confidences are outcomes, and do not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,8 @@ import pandas as pd
 
 from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Name
-from cocal.config.methods import METHODS, MethodName
+from cocal.config.methods import METHODS
+from cocal.config.policy import Algorithm
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.evidence.published import MACRO, METRICS, Published
@@ -22,22 +24,33 @@ from cocal.exhibits.base.exhibit import (
     BackboneLayout,
     Labelled,
     Labels,
+    Steps,
     TableExhibit,
     labelled,
     of_main,
 )
 from cocal.exhibits.base.inputs import Cube, mean_cell
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.metrics.calibration import bin_index
 from cocal.metrics.cells import read_cell
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.study.plan import Prefix, final_methods, final_predictions, has_methods, macro_averages
-from cocal.study.results import companion_folder, metrics_file
+from cocal.study.plan import Prefix, has_methods, macro_averages, trainer_of
+from cocal.study.replicates import REQUIRED
+from cocal.study.results import companion_folder, metrics_file, questions_file, rollouts_folder
 
-_GAPS = "Accuracy less that of GRPO's policy (points)"
-"""The condition with which the second half of the table begins; every study has the gap of the pre-RL model."""
-_POLARISED = "lowest or highest bin"
-"""Words with which the paper says, of AMC24, how many of RLCR's confidences fall into the outermost bins."""
+_REPORTED, _SIZE = "reported", "size"
+"""What is asked of a value beside `REQUIRED`: nothing, or nothing since it follows from the size of the study."""
+_FACTOR = 1.5
+"""A required value is at most so many times the paper's, and the paper's so many times it."""
+_VALID = "Valid stated confidences before training (%)"
+_RIGHT = "Right among the rollouts that are kept (%)"
+_LEAST = {_VALID: 0.9, _RIGHT: 0.5}
+"""Least required values of conditions of which the paper states no value."""
+_TRAINED = "Accuracy of the rollouts (%)"
+"""The condition with which the second half of the table begins."""
+_LAST = 10
+"""Number of rollout steps up to a stage over which the accuracy of the rollouts averages."""
+_EVALUATED = {"grpo": "token-probability", "rlcr": "rlcr", "dcpo": "dcpo"}
+"""The method whose responses are those of each algorithm's policy."""
 _CONDITIONS = {
     MATHEMATICS: {
         "Accuracy before training (%)": ("main", "base-verbal", "accuracy"),
@@ -60,170 +73,175 @@ class Layout(BackboneLayout):
 
     step: Count
     """Last step of the training."""
+    stages: Steps
+    """Steps at which the accuracy of the rollouts is shown."""
+    algorithms: tuple[Algorithm, ...]
+    """Algorithms whose rollouts the study has, in the order of its inputs."""
     domains: dict[Name, Labels]
     """Evaluation sets of each macro average, in the order of the study."""
-    responses: Count
-    """Responses that a whole training samples, before any is left out."""
-    stated: tuple[MethodName, ...]
-    """Methods whose responses state a confidence, in the order of the study."""
-    shown: Labelled
-    """Evaluation set on which the paper speaks of the share of confidences in the outermost bins."""
-    bins: Count
-    """Number of bins of equal width between 0 and 1."""
+    sampling: dict[str, float]
+    """Sampling of the evaluation, by the paper's words for each setting."""
     mirrors: dict[Name, str]
     """The paper's title of the set that each evaluation set stands for."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone, where the study has the methods whose numbers are conditions."""
-    if not has_methods(study, "base-verbal", "token-probability", "cocal-binary"):
+    if not has_methods(study, "base-verbal", "token-probability"):
         return
-    backbone, step = study.main_backbone, study.policy.steps
-    experiences = ("rollouts", "resampled") if has_methods(study, "postcal-binary") else ("rollouts",)
-    folders = [companion_folder(backbone, experience) for experience in experiences]
+    backbone, step, generation = study.main_backbone, study.policy.steps, study.generation
+    algorithms = [
+        name
+        for name in study.policy.algorithms
+        if has_methods(study, _EVALUATED[name])
+        and (name == "grpo" or trainer_of(study, backbone, name) != "imported")  # whose rollouts are GRPO's alone
+    ]
+    inputs = {
+        "metrics": metrics_file(backbone),
+        "rollouts": [rollouts_folder(backbone, name) for name in algorithms],
+        "questions": questions_file(study.policy.dataset),
+        PUBLISHED: "config/paper",
+    }
+    products = {}
+    if has_methods(study, "postcal-binary"):
+        products["companions"] = companion_folder(backbone, "resampled")
+        inputs["companions"] = f"{products['companions']}/{Prefix(step, step).folder}"
     yield TableExhibit(
         title="Conditions of the study",
         chapter="Study",
         position=40.5,
         caption="The conditions of the paper beside those of this study: accuracies, stated confidences before "
-        "training, the probability of the sampled tokens, which tells the entropy of the text, what other policies "
-        "differ in accuracy, the shares of stated confidences in the outermost bins, and the responses that companions "
-        "retain and that reach the length limit. They describe what the methods are compared on, not how well they do.",
+        "training, the probability of the sampled tokens, which tells the entropy of the text, the accuracy of the "
+        "rollouts and its gap to that of the evaluation, the shares of rollouts that reach the length limit and of "
+        "right ones among the others, and the sampling of the evaluation. They describe what the methods are compared "
+        "on, not how well they do, and say which of them have to be near the paper's.",
         layout=Layout(
             **of_main(study),
+            stages=study.policy.stages,
+            algorithms=algorithms,
             domains={name: labelled(study, sets) for name, sets in macro_averages(study, backbone).items()},
-            stated=tuple(
-                name
-                for name in final_methods(study, backbone)
-                if METHODS[name].prompt_format != "answer" and METHODS[name].experience is None
-            ),
-            shown=labelled(study, [study.reports.reliability_dataset])[0],
-            bins=study.metrics.bins,
-            responses=step * study.policy.questions_per_step * study.policy.responses_per_question,
+            sampling={
+                "Sampling temperature": generation.temperature,
+                "Top-p": generation.top_p,
+                "Top-k": generation.top_k,
+                "Presence penalty": generation.presence_penalty,
+            },
             mirrors=study.reports.mirrors,
         ),
-        inputs={
-            "metrics": metrics_file(backbone),
-            "companions": [f"{folder}/{Prefix(step, step).folder}" for folder in folders],
-            "predictions": final_predictions(study, backbone),
-            PUBLISHED: "config/paper",
-        },
-        products={"companions": folders},
+        inputs=inputs,
+        products=products,
     )
 
 
 def prepare(
     layout: Layout,
     metrics: Cube,
-    companions: Sequence[CompanionSpec],
-    predictions: Sequence[pd.DataFrame],
+    rollouts: Sequence[pd.DataFrame],
+    questions: pd.DataFrame,
     published: Published,
+    companions: CompanionSpec | None = None,
 ) -> pd.DataFrame:
     """The conditions, one per row.
 
     Args:
         metrics: Metric cube (`cocal.metrics.cube`) of the backbone.
-        companions: Specs of the last step's companions of CoCal and, where the study has it, of PostCal.
-        predictions: Predictions at the end of training and of the pre-RL model.
+        rollouts: Rollouts of each of the layout's algorithms.
+        questions: Questions that they answer.
         published: The paper's numbers.
+        companions: Spec of the last step's companions of PostCal, where the study has it.
 
     Returns:
-        Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap" or "count"), value
-        (the study's), paper (NaN where the paper states none), ratio (value / paper), and place (table, row and column
-        of the paper, or its section). Accuracies and shares lie in [0, 1].
+        Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
+        "setting"), value (the study's), paper (NaN where the paper states none), ratio (value / paper), matched
+        ("required", "reported" or "size"), least and greatest (the bounds of a required value; NaN without one), and
+        place (table, row and column of the paper, or its section). Accuracies and shares lie in [0, 1].
 
     Raises:
         ContractError: if the cube lacks a method on a set, or companions retain more responses than there were.
     """
+    tables = dict(zip(layout.algorithms, rollouts, strict=True))
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
-    rows += _gaps(layout, metrics, published)
-    rows += _outermost(layout, predictions, published)
-    rows += _retained(layout, companions, published)
+    rows += _trained(layout, tables, metrics)
+    rows += _kept(tables, questions, companions, published)
     steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
-    rows.append(("Training", "Rollout steps", "count", steps, layout.step, place))
-    frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "paper", "value", "place"])
+    rows.append(("Training", "Rollout steps", "count", _REPORTED, steps, layout.step, place))
+    for name, value in layout.sampling.items():
+        paper, place = published.cell("hyperparameters", f"Evaluation: {name}", "Value")
+        rows.append(("Sampling of the evaluation", name, "setting", _SIZE, paper, value, place))
+    frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
     frame["ratio"] = frame["value"] / frame["paper"]
-    return frame[["condition", "of", "metric", "value", "paper", "ratio", "place"]]
+    required = frame["matched"] == REQUIRED
+    frame["least"] = frame["condition"].map(_LEAST).fillna(frame["paper"] / _FACTOR).where(required)
+    frame["greatest"] = (frame["paper"] * _FACTOR).where(required)
+    return frame[["condition", "of", "metric", "value", "paper", "ratio", "matched", "least", "greatest", "place"]]
 
 
-def _value(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> float:
+def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> pd.Series:
     cell = mean_cell(layout.backbone, method, layout.step, dataset)
-    return read_cell(metrics, cell, [metric])["value"].item()
+    return read_cell(metrics, cell, [metric]).iloc[0]
 
 
 def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) -> Iterator[tuple]:
+    """Metrics of methods, of which the macro averages over mathematics are required."""
     titles = {metric: title for title, metric in METRICS.items()}
+    macro = Labelled(name=domain, label="Macro average")
+    asked = REQUIRED if domain == MATHEMATICS else _REPORTED
     for title, (table, method, metric) in _CONDITIONS[domain].items():
-        sets = layout.domains[domain] if metric == "accuracy" else ()
-        for one in (*sets, Labelled(name=domain, label="Macro average")):
-            mirrored = MACRO if one.name == domain else layout.mirrors.get(one.name)
+        for one in (*(layout.domains[domain] if metric == "accuracy" else ()), macro):
+            mirrored = MACRO if one is macro else layout.mirrors.get(one.name)
             paper, place = float("nan"), ""
             if mirrored:
                 paper, place = published.cell(table, METHODS[method].label, f"{mirrored}: {titles[metric]}")
                 paper /= 100 if metric == "accuracy" else 1
-            yield title, one.label, metric, paper, _value(layout, metrics, method, one.name, metric), place
+            value = _read(layout, metrics, method, one.name, metric)["value"]
+            yield title, one.label, metric, asked if one is macro else _REPORTED, paper, value, place
+    of = "Mathematics" if domain == MATHEMATICS else "Factual"
+    value = _read(layout, metrics, "base-verbal", domain, "mean_confidence")["valid_rate"]
+    yield _VALID, of, "share", asked, float("nan"), value, ""
 
 
-def _retained(layout: Layout, companions: Sequence[CompanionSpec], published: Published) -> Iterator[tuple]:
-    """Numbers of responses that companions learnt from, and shares of responses that reached the length limit."""
-    stated = published.numbers("PostCal retains")
-    cut = 1 - sum(stated) / published.numbers("-response raw budget")[0]
-    shares = []
-    for spec in companions:
-        name, *paper = ("PostCal", *stated, cut) if spec.order == "shuffled" else ("CoCal", *[float("nan")] * 3)
-        place = 'appendix B.2, "PostCal retains"' if name == "PostCal" else ""
-        counts = spec.training_responses, spec.validation_responses
-        for part, count, published_count in zip(("training", "validation"), counts, paper, strict=False):
-            yield "Responses retained", f"{name}, {part}", "count", published_count, count, place
-        share = 1 - sum(counts) / layout.responses
-        if share < 0:
+def _trained(layout: Layout, tables: Mapping[str, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
+    """Accuracies of the rollouts up to each stage, and how much greater the last ones are than in the evaluation."""
+    gaps, less = [], "Accuracy of the last rollouts less that of the evaluation (points)"
+    for name, table in tables.items():
+        for stage in layout.stages:
+            value = table["correct"][table["step"].between(stage - _LAST + 1, stage)].mean()
+            yield _TRAINED, f"{name.upper()}, step {stage}", "share", _REPORTED, float("nan"), value, ""
+        gap = value - _read(layout, metrics, _EVALUATED[name], MATHEMATICS, "accuracy")["value"]
+        gaps.append((less, name.upper(), "gap", _REPORTED, float("nan"), gap, ""))
+    yield from gaps
+
+
+def _kept(
+    tables: Mapping[str, pd.DataFrame], questions: pd.DataFrame, companions: CompanionSpec | None, published: Published
+) -> Iterator[tuple]:
+    """Shares of responses that reached the length limit, and shares of right ones and numbers of the others."""
+    kept = {name: table["correct"][~table["truncated"]] for name, table in tables.items()}
+    shares = {name.upper(): table["truncated"].mean() for name, table in tables.items()}
+    levels = tables["grpo"]["question_id"].map(questions.set_index("question_id")["level"])
+    by_level = tables["grpo"]["truncated"].groupby(levels).mean()
+    shares |= {f"GRPO, level {level}": value for level, value in by_level.items() if level}  # 0: unknown
+    cut = "Cut at the length limit (%)"
+    for of, value in shares.items():
+        yield cut, of, "share", _REPORTED, float("nan"), value, ""
+    retained = []
+    if companions:
+        stated, place = published.numbers("PostCal retains"), 'appendix B.2, "PostCal retains"'
+        counts, whole = (companions.training_responses, companions.validation_responses), len(tables["grpo"])
+        if sum(counts) > whole:
             raise ContractError(
-                f"companions: they retain more than the {layout.responses} responses of the training; rerun their fit"
+                f"companions: they retain more than the {whole} responses of the training; rerun their fit"
             )
-        of = "Responses of the final policy (PostCal)" if name == "PostCal" else "Rollouts of GRPO (CoCal)"
-        shares.append(("Cut at the length limit (%)", of, "share", paper[-1], share, place))
-    yield from shares
-
-
-def _gaps(layout: Layout, metrics: Cube, published: Published) -> Iterator[tuple]:
-    """Accuracies of other policies less that of GRPO's, as macro averages over mathematics."""
-
-    def accuracy(method: str) -> tuple[float, float]:
-        paper, _ = published.cell("main", METHODS[method].label, f"{MACRO}: Acc.")
-        return _value(layout, metrics, method, MATHEMATICS, "accuracy"), paper / 100
-
-    ours, paper = accuracy("cocal-binary")
-    for method in layout.stated:
-        if METHODS[method].policy != "grpo":
-            value, stated = accuracy(method)
-            of = "Before training" if METHODS[method].policy == "base" else METHODS[method].label
-            place = f"{published.tables['main'].label}, {METHODS[method].label} less CoCal (binary)"
-            yield _GAPS, of, "gap", stated - paper, value - ours, place
-
-
-def _outermost(layout: Layout, predictions: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
-    """Shares of the stated confidences in the lowest and in the highest bin of the calibration error."""
-    table = pd.concat([one[one["method"].isin(layout.stated) & one["valid"]] for one in predictions])
-    table = table.assign(bin=bin_index(table["confidence"].to_numpy(dtype="float64"), layout.bins))
-    bins = dict(iter(table.groupby(["method", "dataset"])["bin"]))
-
-    def share(method: str, dataset: str, *places: int) -> float:
-        found = bins.get((method, dataset))
-        return float("nan") if found is None else float(found.isin(places).mean())
-
-    sets = [one.name for one in layout.domains[MATHEMATICS]]
-    last = layout.bins - 1
-    for name, place in (("lowest", 0), ("highest", last)):
-        for method in layout.stated:
-            value = sum(share(method, dataset, place) for dataset in sets) / len(sets)
-            yield f"Stated confidences in the {name} bin (%)", METHODS[method].label, "share", float("nan"), value, ""
-    if "rlcr" in layout.stated:
-        mirrored = layout.mirrors.get(layout.shown.name) == "AMC24"
-        paper = published.numbers(_POLARISED)[0] / 100 if mirrored else float("nan")
-        of = f"{METHODS['rlcr'].label}, {layout.shown.label}"
-        where = f'section 6.1, "{_POLARISED}" (more than)' if mirrored else ""
-        value = share("rlcr", layout.shown.name, 0, last)
-        yield "Stated confidences in either of the two (%)", of, "share", paper, value, where
+        paper = 1 - sum(stated) / published.numbers("-response raw budget")[0]
+        value = 1 - sum(counts) / whole
+        yield cut, "Responses of GRPO's final policy (PostCal)", "share", REQUIRED, paper, value, place
+        for part, one, count in zip(("training", "validation"), stated, counts, strict=True):
+            retained.append(("Responses kept", f"PostCal, {part}", "count", _SIZE, one, count, place))
+    for name, correct in kept.items():
+        yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), correct.mean(), ""
+    for name, correct in kept.items():
+        yield "Responses kept", name.upper(), "count", _SIZE, float("nan"), len(correct), ""
+    yield from retained
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
@@ -232,30 +250,38 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     def text(metric: str, value: float) -> str:
         if pd.isna(value):
             return UNDEFINED
-        if metric in ("gap", "count", "ratio"):
-            return {"gap": f"{100 * value:+z.1f}", "count": f"{value:,.0f}", "ratio": f"{value:.2f}"}[metric]
+        if metric in ("gap", "count", "ratio", "setting"):
+            formats = {"gap": f"{100 * value:+z.1f}", "count": f"{value:,.0f}", "ratio": f"{value:.2f}"}
+            return formats.get(metric, f"{value:g}")
         return metric_text("accuracy" if metric == "share" else metric, value)
 
     def cells(row) -> tuple[Cell, ...]:
-        return Cell(text(row.metric, row.paper)), Cell(text(row.metric, row.value)), Cell(text("ratio", row.ratio))
+        numbers = text(row.metric, row.paper), text(row.metric, row.value), text("ratio", row.ratio)
+        return (*map(Cell, numbers), Cell(row.matched))
 
     groups = [
         Group(tuple(Row(str(row.of), cells(row)) for row in part.itertuples()), str(condition))
         for condition, part in numbers.groupby("condition", sort=False)
     ]
-    gaps = [group.title for group in groups].index(_GAPS)
+    second = [group.title for group in groups].index(_TRAINED)
+    heads = (tuple(map(Head, ("Paper", "This study", "Ratio", "Match"))),)
     return Grid(
         title=f"Conditions, {layout.backbone_label}",
         caption=f"Conditions of the comparison: the paper's, with Qwen3-8B, beside those of {layout.backbone_label}. "
-        f"{layout.caption} Mean token probabilities are those of TokenProb on the evaluated responses. Accuracy gaps "
-        "and shares of stated confidences are macro averages over the mathematical sets, and the lowest and the "
-        f"highest bin are those of {layout.bins} bins of equal width. Ratios are "
-        f"this study's values over the paper's; {UNDEFINED} stands where the paper states no value. The CSV beside "
-        "it names the place of each value in the paper.",
+        f"{layout.caption} Mean token probabilities are those of TokenProb on the evaluated responses. Accuracies of "
+        f"the rollouts, cut ones included, are means over the {_LAST} steps up to a stage, and those of the evaluation "
+        "that they are compared with are macro averages over the mathematical sets. All other shares of rollouts are "
+        "over all steps. Ratios are this study's values over the paper's. Where a match is required, the ratio has to "
+        "lie between 2/3 and 3/2, or, as the paper states no value, at least "
+        f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
+        "rollouts right; a replicate that fails one of these takes no part. Reported values are shown without "
+        "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
+        "cannot be matched at another size. "
+        f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in the "
+        "paper.",
         label="conditions",
         blocks=tuple(
-            Block(corner="Condition", heads=((Head("Paper"), Head("This study"), Head("Ratio")),), groups=tuple(part))
-            for part in (groups[:gaps], groups[gaps:])
+            Block(corner="Condition", heads=heads, groups=tuple(part)) for part in (groups[:second], groups[second:])
         ),
         size="footnotesize",
         apart=True,

@@ -38,7 +38,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             chapter="Analysis",
             position=64,
             caption="ECE and AUROC of companions on the rollouts of the step that follows those that they have learnt "
-            "from, before they learn from it. Online companions learn from every rollout step when it is produced, "
+            "from, before they learn from it. Only responses to questions that no earlier step has asked are scored, "
+            "since the others are not held out. Online companions learn from every rollout step when it is produced, "
             "either from this step alone, so that no states are kept, or from the last few steps again. Replayed "
             "companions (section 4.1, practical implementation) learn in several passes from all states, which are "
             "kept, and stand at the steps at which the study has fitted them. Thin lines and marks are single steps, "

@@ -39,6 +39,7 @@ class OnlineLearner:
             questions["question"], questions["question"], companion.validation_share, companion.split_seed
         )
         self._held_out = dict(zip(questions["question_id"], held_out, strict=True))
+        self._texts = dict(zip(questions["question_id"], questions["question"], strict=True))
         self._layer = layer
         options = {"number_format": number_format, "window": settings.window, "bins": settings.bins}
         self._learner = OnlineCompanions(companion, len(RESPONSE_POOLINGS) * hidden, **options)
@@ -46,7 +47,7 @@ class OnlineLearner:
         """Scores of the last step in words, for the progress line; empty after the first step."""
 
     def learn(self, frame: pd.DataFrame, states: np.ndarray) -> None:
-        """Score the rollouts of a step, then learn from them.
+        """Score the rollouts of a step (`OnlineCompanions.observe`), then learn from them.
 
         Args:
             frame: Rollouts of one step in the contract of cocal.store.contracts.RESPONSES.
@@ -58,6 +59,7 @@ class OnlineLearner:
             frame["group_accuracy"].to_numpy(),
             frame["truncated"].to_numpy(),
             frame["question_id"].map(self._held_out).to_numpy(dtype=bool),
+            frame["question_id"].map(self._texts),
         )
         self.summary = "" if found is None else summary(found)
 

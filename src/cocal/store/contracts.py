@@ -274,10 +274,10 @@ PREQUENTIAL = _contract(
         "step": _integer(2),
         "target": _text(),
         "seed": _integer(0),
-        "responses": _integer(1),
-        "accuracy": _share(),
-        "mean_confidence": _share(),
-        "ece": _share(),
+        "responses": _integer(0),
+        "accuracy": _share(nullable=True),
+        "mean_confidence": _share(nullable=True),
+        "ece": _share(nullable=True),
         "auroc": _share(nullable=True),
         "kept_bytes": _integer(0),
     },
@@ -292,6 +292,7 @@ PREQUENTIAL = _contract(
 )
 """Each row scores one companion on the rollouts of the step after those that it has learnt from (`source_step`).
 
+Only `responses` to questions that no earlier step has asked are scored; where there are none, all scores are null.
 `window` is the number of rollout steps that an online companion learns from together, or 0 for a companion that was
 fitted by replaying stored states. `kept_bytes` is the size of the states that this way of learning keeps."""
 

@@ -1,6 +1,6 @@
 """Replicates of a study: the same study with other seeds of the policies, and the spread of its numbers over them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 EXHIBITS = ("tables/*.csv", "figures/*.csv")
 """Patterns of the numbers of tables and figures within the results."""
+CONDITIONS = "tables/conditions.csv"
+"""The conditions that decide, beforehand, which replicates are gathered."""
+REQUIRED = "required"
+"""The word by which the conditions mark a value that must lie between its bounds, in the column `matched`."""
 _VALUE, _VERDICT = "value", "verdict"
 """Columns of an exhibit's numbers and, of claims, their verdicts; the columns before the value tell its rows apart, and
 those behind it describe it."""
@@ -28,7 +32,9 @@ class Gathered(Model):
 
     study: str | None
     replicates: int
-    """Number of the replicates."""
+    """Number of the replicates that take part."""
+    refused: dict[str, tuple[str, ...]]
+    """Those that do not, such as replicate_3, and which of their conditions were out of bounds."""
     made_by: Maker
     """Who gathered them, which is who ran them where `make replicate` does both."""
 
@@ -62,11 +68,36 @@ def write_study(study: Study, path: Path) -> None:
     write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
 
 
-def spread(results: Sequence[Path]) -> "dict[str, pd.DataFrame]":
+def refusals(results: Path) -> tuple[str, ...]:
+    """Say why a replicate takes no part in what is gathered: which of its required conditions are out of bounds.
+
+    Nothing but its tables/conditions is read, so that no method's result has a say. A study that has no such table
+    requires nothing.
+
+    Raises:
+        ContractError: if the table is of an earlier version, which required nothing.
+    """
+    import pandas as pd
+
+    path = results / CONDITIONS
+    if not path.exists():
+        return ()
+    frame = pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
+    if "matched" not in frame:
+        raise ContractError(f"{path}: does not say which conditions are required; make it with this version of CoCal")
+    rows = frame[frame["matched"] == REQUIRED].fillna({"least": float("-inf"), "greatest": float("inf")})
+    out = rows[~rows[_VALUE].between(rows["least"], rows["greatest"])]
+    return tuple(
+        f"{one.condition.removesuffix(' (%)')}, {one.of}: {one.value:.3f}, not in [{one.least:.3f}, {one.greatest:.3f}]"
+        for one in out.itertuples()
+    )
+
+
+def spread(results: Mapping[int, Path]) -> "dict[str, pd.DataFrame]":
     """The numbers of every table and figure over replicates.
 
     Args:
-        results: The folder of results of each replicate, in order.
+        results: The folder of results of each replicate, by its number.
 
     Returns:
         By path within the results: the columns that tell the rows apart, then mean, sd (with n - 1 in the denominator),
@@ -81,15 +112,14 @@ def spread(results: Sequence[Path]) -> "dict[str, pd.DataFrame]":
 
     found = {}
     for name in sorted(
-        {str(path.relative_to(folder)) for folder in results for p in EXHIBITS for path in folder.glob(p)}
+        {str(path.relative_to(folder)) for folder in results.values() for p in EXHIBITS for path in folder.glob(p)}
     ):
-        frames = [_numbers(folder / name) for folder in results]
+        frames = [_numbers(folder / name) for folder in results.values()]
         if any(frame is None for frame in frames):
             continue
-        numbers = range(1, len(frames) + 1)
-        table = pd.concat([frame[_VALUE] for frame in frames], axis=1, keys=[f"replicate_{n}" for n in numbers])
+        table = pd.concat([frame[_VALUE] for frame in frames], axis=1, keys=[f"replicate_{n}" for n in results])
         judged = all(_VERDICT in frame for frame in frames)
-        for folder, frame in zip(results, frames, strict=True):
+        for folder, frame in zip(results.values(), frames, strict=True):
             if not judged and len(missing := table.index.difference(frame.index)):
                 raise ContractError(
                     f"{folder / name}: lacks the row {missing[0]} that another replicate has; run all replicates with "
@@ -100,7 +130,7 @@ def spread(results: Sequence[Path]) -> "dict[str, pd.DataFrame]":
         parts = [over, table]
         if judged:
             verdicts = [frame[_VERDICT] for frame in frames]
-            parts.append(pd.concat(verdicts, axis=1, keys=[f"verdict_{n}" for n in numbers]).reindex(table.index))
+            parts.append(pd.concat(verdicts, axis=1, keys=[f"verdict_{n}" for n in results]).reindex(table.index))
         found[name] = pd.concat(parts, axis=1).loc[frames[0].index.union(table.index, sort=False)].reset_index()
     return found
 

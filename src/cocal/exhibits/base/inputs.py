@@ -18,7 +18,7 @@ from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
 from cocal.store import read_dataset, read_frame
-from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, RESPONSES
+from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS, RESPONSES
 from cocal.store.lineage import Product, Source, descent, trace
 from cocal.study.costs import Cost, Latency, read_cost
 
@@ -33,6 +33,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "resamples": read_resamples,
     "predictions": partial(read_frame, contract=PREDICTIONS),
     "responses": partial(read_frame, contract=RESPONSES, columns=CHOSEN_FROM),
+    "rollouts": partial(read_frame, contract=RESPONSES, columns=("question_id", "step", "truncated", "correct")),
+    "questions": partial(read_frame, contract=QUESTIONS, columns=("question_id", "level")),
     "scores": partial(read_frame, contract=PREQUENTIAL),
     "companions": read_spec,
     "latency": partial(read_cost, model=Latency),
@@ -41,10 +43,11 @@ READERS: dict[str, Callable[[Path], Any]] = {
     **dict.fromkeys((REPLICATES, REGIMES), partial(pd.read_csv, keep_default_na=False, na_values=["NaN"])),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
-"""By kind: metric cubes, the metrics of every resample behind them, tables of predictions and of responses, scores of
-online companions, specs in the folders of companions, inference times, the folder of the paper's numbers, the ledger of
-its claims, what `cocal spread` has gathered of a table, what `cocal gather` has measured, and the times of policy
-training, of PostCal's sampling, and of the fits of CoCal's and PostCal's companions."""
+"""By kind: metric cubes, the metrics of every resample behind them, tables of predictions, of responses, of rollouts
+and of questions, scores of online companions, specs in the folders of companions, inference times, the folder of the
+paper's numbers, the ledger of its claims, what `cocal spread` has gathered of a table, what `cocal gather` has
+measured, and the times of policy training, of PostCal's sampling, and of the fits of CoCal's and PostCal's
+companions."""
 
 
 def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:
