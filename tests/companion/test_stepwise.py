@@ -106,7 +106,7 @@ def test_only_questions_asked_for_the_first_time_are_scored(steps):
     again = observe(online, steps[0])
     assert set(again["responses"]) == {0}
     assert again[["accuracy", "mean_confidence", "ece", "auroc"]].isna().all(axis=None)
-    assert summary(again) == "all its questions were asked before"
+    assert summary(again) == "before learning from it: no new question"
     table = again.assign(window=1, kept_bytes=0)
     PREQUENTIAL.check(table, "scores")
 

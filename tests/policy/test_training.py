@@ -199,7 +199,7 @@ def test_a_companion_that_learns_inside_needs_no_stored_states(command, processe
     if processes == 2:
         pytest.skip("the states of several processes are gathered in the same way with and without a store")
     said = started.said(command(tmp_path, states=False))
-    assert re.search(r"step 5/5, reward .*; companion before learning from it: ECE 0\.\d+, AUROC", said)
+    assert re.search(r"step 5/5, reward .*; companion before learning from it: no new question", said)
     assert not (tmp_path / "rollouts.zarr").exists()
     for name in ("history.csv", "companions.safetensors"):
         assert (tmp_path / "online" / name).read_bytes() == (trained / "online" / name).read_bytes()

@@ -271,7 +271,7 @@ def scores(
 def summary(found: pd.DataFrame) -> str:
     """Return the `scores` of the first target on one step in words, for a line of progress."""
     if not found["responses"].iloc[0]:
-        return "all its questions were asked before"
+        return "before learning from it: no new question"
     means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
     return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
 
