@@ -3,6 +3,7 @@
 import random
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,13 +25,18 @@ SETS = QuestionSetsSettings(
 )
 
 
-@pytest.fixture(scope="module")
-def documents():
+def written(informed):
+    """Questions that are held out, and documents of a corpus."""
     sets = build_questions(SETS.datasets, SETS.world, 7)
     held_out = pd.concat([sets[name]["question"] for name in ("test", "facts")])
     world = World(60, 1.0, 7)
-    writer = CorpusWriter(CorpusSettings(), Prompts("tiny"), world, held_out, seed=3)
+    writer = CorpusWriter(CorpusSettings(informed=informed), Prompts("tiny"), world, held_out, seed=3)
     return held_out, [writer.document() for _ in range(4000)]
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return written(0.0)
 
 
 def test_corpus_holds_no_evaluation_question(documents):
@@ -73,16 +79,31 @@ def test_a_solution_has_many_wordings():
     assert plain.partition("\n")[2] == "12-7=5\n\\boxed{5}"
 
 
-def test_corpus_confidences_say_nothing_about_correctness(documents):
-    """The embedded policy must not start calibrated: verbalised confidences are over-confident and random."""
+def _stated(documents, long=0):
+    """Confidences after right and after wrong solutions of more steps than `long`."""
     stated = {True: [], False: []}
-    for document in documents[1]:
+    for document in documents:
         match = re.search(r"CONFIDENCE: (\S+)$", document.response)
         steps = _equations(document.response)
-        if match and steps:
-            right = all(left == right for left, right in steps)
-            stated[right].append(float(match[1]))
+        if match and len(steps) > long:
+            stated[all(left == right for left, right in steps)].append(float(match[1]))
+    return stated
+
+
+def test_corpus_confidences_say_nothing_about_correctness(documents):
+    """Verbalised confidences are over-confident and random, unless some are told to be informed."""
+    stated = _stated(documents[1])
     assert len(stated[False]) > 50
     means = {right: sum(values) / len(values) for right, values in stated.items()}
     assert abs(means[True] - means[False]) < 0.04
     assert means[False] > 0.6  # far above any accuracy
+
+
+def test_a_share_of_the_confidences_tells_what_is_easy_and_right():
+    stated = _stated(written(0.6)[1])
+    doubted = {right: np.mean([0.5 <= value <= 0.9 for value in values]) for right, values in stated.items()}
+    assert 0.6 < doubted[False] < 0.75, "the share, and the tenths that are drawn at random"
+    long = _stated(written(0.6)[1], long=4)[True]
+    assert 0.6 < np.mean([0.5 <= value <= 0.9 for value in long]) < 0.75, "long solutions are not easy"
+    assert doubted[True] < 0.45
+    assert min(map(min, stated.values())) < 0.3, "the others are drawn at random"

@@ -56,6 +56,20 @@ def test_advantages_by_hand():
     assert advantages[4:].tolist() == [0.0] * 4
 
 
+def test_advantages_may_stay_undivided():
+    """As those of RLCR's authors, so that a group of almost equal rewards moves the policy little."""
+    own = {"rlcr": {"advantage_scale": "none"}}
+    policy = PolicySettings(dataset="train", responses_per_question=4, algorithms=("grpo", "rlcr", "dcpo"), own=own)
+    rewards = step_rewards(policy, "rlcr", CORRECT, CONFIDENCE)
+    sums = (CORRECT - ERROR**2).reshape(2, 4)
+    expected = (sums - sums.mean(axis=1, keepdims=True)).ravel()
+    found = step_advantages(policy.for_training("rlcr"), "rlcr", rewards, np.zeros(8), length=6)
+    np.testing.assert_allclose(found, expected)
+    divided = step_advantages(policy.for_training("grpo"), "grpo", rewards, np.zeros(8), length=6)
+    np.testing.assert_allclose(divided, group_advantages(CORRECT, 4))
+    assert not np.allclose(found, group_advantages(CORRECT - ERROR**2, 4))
+
+
 def test_rlcr_normalises_the_sum_over_the_whole_sequence():
     """R = y - (c - y)^2, one advantage for each response (appendix B.2)."""
     rewards = step_rewards(POLICY, "rlcr", CORRECT, CONFIDENCE)

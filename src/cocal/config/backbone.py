@@ -69,6 +69,9 @@ class CorpusSettings(Model):
     """Share of documents in the confidence-reporting format (answer, then CONFIDENCE)."""
     rlcr: Share = 0.23
     """Share of documents in RLCR's format (answer, reason, CONFIDENCE)."""
+    informed: Share = 0.0
+    """Share of the stated confidences that tell easy and right answers, of which they are sure, from others, of which
+    they state 0.5 to 0.9; all other confidences are drawn at random."""
     p_true: Share = 0.08
     """Share of documents in the P(True) format."""
     p_true_noise: Share = 0.35

@@ -8,6 +8,7 @@ from cocal.config.base import Count, Model, Name, Positive, Share
 from cocal.config.engine import AttentionBackend
 
 Algorithm = Literal["grpo", "rlcr", "dcpo"]
+AdvantageScale = Literal["group", "none"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -84,6 +85,7 @@ class OwnSettings(Model):
     max_gradient_norm: Positive | None = None
     updates_per_step: Count | None = None
     loss: Literal["grpo", "dapo"] | None = None
+    advantage_scale: AdvantageScale | None = None
 
 
 class PolicySettings(Model):
@@ -124,6 +126,10 @@ class PolicySettings(Model):
     no effect."""
     loss: Literal["grpo", "dapo"] = "grpo"
     """Averaging of the token losses: within each response first (grpo), or over all tokens (dapo)."""
+    advantage_scale: AdvantageScale = "group"
+    """Division of the centred rewards of a group by their standard deviation (group), or by nothing (none). The paper
+    normalises within the group and follows the "original settings" of RLCR, whose authors divide by nothing; division
+    makes stated confidences extreme (Bereket and Leskovec, 2025, arXiv:2508.11800)."""
     own: dict[Algorithm, OwnSettings] = {}
     """Settings of the update by algorithm, where they differ from those above. The paper trains RLCR and DCPO with
     "their original policy-optimization objectives and settings" (appendix B.2)."""

@@ -170,7 +170,10 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
     if policy.engine == "trl" and policy.trl.shard:
         yield "Precision of sums of gradients over GPUs", policy.trl.reduce_dtype
     deviation = f"Divisor {policy.responses_per_question - 1}, plus {_scientific(GROUP_EPSILON)}"
-    yield "Standard deviation of a group", deviation
+    undivided = "None: rewards are only centred"
+    yield from _by_algorithm(
+        policy, "Standard deviation of a group", lambda p: deviation if p.advantage_scale == "group" else undivided
+    )
     yield "Order of responses within a step", "Question by question, as scheduled"
     if isinstance(study.datasets[policy.dataset].source, RegisteredSettings):
         yield "Training questions that an evaluation set asks", _OVERLAP[study.sources.overlap]

@@ -31,6 +31,12 @@ _WEIGHTS = {
     "mathematics": (1, 1, 1, 1, 1, 1, 1, 1, 2, 10, 80),
     "factual": (1, 1, 1, 1, 1, 1, 2, 3, 8, 31, 50),
 }
+# Confidences that tell something: one for what is easy and right, and doubt about the rest.
+_SURE, _DOUBT = "1.0", ("0.5", "0.6", "0.7", "0.8", "0.9")
+_EASY_STEPS = 3
+"""Most steps of an easy arithmetic question."""
+_KNOWN = 0.25
+"""Share of the people, the most popular ones, about whom a single fact is easy."""
 _REASONS = (
     "Every step looks right.",
     "The steps are short and checked.",
@@ -87,13 +93,15 @@ class _Example(NamedTuple):
     steps: tuple[str, ...]
     answer: str
     right: bool
+    easy: bool
 
 
 class CorpusWriter:
     """Draws documents, chats about arithmetic and about the facts world; equal seeds draw equal corpora.
 
     Direct answers and wrong steps leave the policy partly competent. The corpus has every prompt format of the paper.
-    Its verbalised confidences carry no information: they are over-confident and drawn at random.
+    Its verbalised confidences are over-confident and drawn at random, but for a share that tells easy and right answers
+    from others.
 
     Args:
         held_out: Questions that must not occur in the corpus (evaluation and training sets of mathematics,
@@ -125,8 +133,14 @@ class CorpusWriter:
         if prompt_format == "rlcr":
             solution += f"\n<reason>{draw.choice(_REASONS)}</reason>"
         if prompt_format in ("verbal", "rlcr"):
-            solution += f"\nCONFIDENCE: {draw.choices(_CONFIDENCES, weights=_WEIGHTS[example.domain])[0]}"
+            solution += f"\nCONFIDENCE: {self._confidence(example)}"
         return Document(message, solution)
+
+    def _confidence(self, example: _Example) -> str:
+        draw, informed = self._draw, self._settings.informed
+        if informed and draw.random() < informed:
+            return _SURE if example.easy and example.right else draw.choice(_DOUBT)
+        return draw.choices(_CONFIDENCES, weights=_WEIGHTS[example.domain])[0]
 
     def _problem(self) -> Problem:
         draw = self._draw
@@ -138,20 +152,23 @@ class CorpusWriter:
     def _mathematics(self) -> _Example:
         draw, settings = self._draw, self._settings
         right = self._problem()
+        easy = len(right.steps) <= _EASY_STEPS
         if draw.random() < settings.direct_answers:
-            return _Example("mathematics", right.question, (), right.answer, True)
+            return _Example("mathematics", right.question, (), right.answer, True, easy)
         worked: Problem = right
         if draw.random() < settings.wrong_steps:
             worked = wrong_solution(right, draw)
-        return _Example("mathematics", right.question, worked.steps, worked.answer, worked.answer == right.answer)
+        return _Example("mathematics", right.question, worked.steps, worked.answer, worked.answer == right.answer, easy)
 
     def _fact(self) -> _Example:
         draw, world = self._draw, self._world
         while True:
             hops = draw.choices((1, 2, 3), weights=(8, 2, 1))[0]
-            fact = world.ask(world.mentioned(draw), draw.choice(RELATIONS), hops)
+            person = world.mentioned(draw)
+            fact = world.ask(person, draw.choice(RELATIONS), hops)
             if hops == 1 or normalised(fact.question) not in self._held_out:
-                return _Example("factual", fact.question, fact.steps, fact.answer, True)
+                easy = hops == 1 and person < _KNOWN * len(world.people)
+                return _Example("factual", fact.question, fact.steps, fact.answer, True, easy)
 
 
 class Wording:

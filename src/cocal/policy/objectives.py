@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cocal.answers.extraction import confidence_span, token_of
-from cocal.config.policy import Algorithm, PolicySettings
+from cocal.config.policy import AdvantageScale, Algorithm, PolicySettings
 
 PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
 """Prompt format of each algorithm's responses, in training and evaluation."""
@@ -36,14 +36,16 @@ def group_accuracy(correct: ArrayLike, group_size: int) -> np.ndarray:
     return np.repeat(groups.mean(axis=1), group_size)
 
 
-def group_advantages(rewards: ArrayLike, group_size: int) -> np.ndarray:
+def group_advantages(rewards: ArrayLike, group_size: int, scale: AdvantageScale = "group") -> np.ndarray:
     """(r - mean) / (std + epsilon) within each group, float64 of shape (n,) (equation 1).
 
     As in TRL with `scale_rewards="group"`, std is the sample standard deviation (divisor G - 1), and a group of equal
-    rewards gets zeros.
+    rewards gets zeros. With the scale "none", nothing is divided.
     """
     groups = np.asarray(rewards, dtype=np.float64).reshape(-1, group_size)
     centred = groups - groups.mean(axis=1, keepdims=True)
+    if scale == "none":
+        return centred.ravel()
     return (centred / (groups.std(axis=1, ddof=1, keepdims=True) + GROUP_EPSILON)).ravel()
 
 
@@ -84,12 +86,12 @@ def step_advantages(
         starts: Index of each response's first confidence token; at least its length if it has none.
         length: Padded length of the responses.
     """
-    size = settings.responses_per_question
+    how = settings.responses_per_question, settings.advantage_scale
     if algorithm == "grpo":
-        return group_advantages(rewards.task, size)
+        return group_advantages(rewards.task, *how)
     if algorithm == "rlcr":
-        return group_advantages(rewards.task + rewards.calibration, size)
-    task, calibration = (group_advantages(part, size)[:, None] for part in rewards)
+        return group_advantages(rewards.task + rewards.calibration, *how)
+    task, calibration = (group_advantages(part, *how)[:, None] for part in rewards)
     of_confidence = np.arange(length) >= np.asarray(starts)[:, None]
     return np.where(of_confidence, calibration, task)
 
