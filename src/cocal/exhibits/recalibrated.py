@@ -1,6 +1,7 @@
 """Rivals on equal footing: scores that learn from the same responses as the companions (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import pandas as pd
 
@@ -36,8 +37,6 @@ _BASES: dict[Basis, str] = {
 }
 _TITLES = {"raw": "As they are"}
 _TITLES |= {name: f"{_KINDS[kind]}, {_BASES[basis]}" for name, (kind, basis) in CALIBRATIONS.items()}
-_FIRST = 3
-"""Number of groups of rows in the first part of the table, which is longer than a page."""
 
 
 class Layout(BackboneLayout):
@@ -109,18 +108,18 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
-    """Set the table in two parts, with a group of rows for each calibration; each part ranks its own values."""
+    """Set the table, with a group of rows for each calibration, and a part, which ranks its values, for each basis."""
     short = short_rates(numbers, layout.quality, layout.domains)
     domains = [Labelled(name=name, label=DOMAINS[name]) for name in layout.domains]
 
     def part(calibrations: Sequence[str]) -> Block:
         shown = numbers[numbers["dataset"].isin(layout.domains) & numbers["calibration"].isin(calibrations)]
-        rows = {how: {named(name, how): _LABELS[name] for name in layout.rivals[how]} for how in calibrations}
-        groups = [(_TITLES[how], labels) for how, labels in rows.items()]
+        groups = [
+            (_TITLES[how], {named(name, how): _LABELS[name] for name in layout.rivals[how]}) for how in calibrations
+        ]
         return metric_block("Score", domains, PAIR, groups, ranked_cells(shown, short=short))
 
-    order = list(layout.rivals)
-    blocks = tuple(part(one) for one in (order[:_FIRST], order[_FIRST:]) if one)
+    parts = groupby(layout.rivals, lambda how: how.partition("-")[2])
     sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
     chosen = [RIVALS[name] for name in layout.rivals["raw"]]
     readers = {one.reader for one in chosen}
@@ -131,10 +130,10 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             layout.caption,
             "Calibrators learn from responses to the training questions alone, from those that the companion is "
             "trained on, or from its held-out questions where a score reads hidden states.",
-            f"The last stage has steps {layout.last_stage} to {layout.step}." if "platt-last" in order else "",
+            f"The last stage has steps {layout.last_stage} to {layout.step}." if "platt-last" in layout.rivals else "",
             "PostCal, and CoCal recalibrated on PostCal's responses, need as many responses of the final policy again "
-            "as training has rollouts; all other rows need none beyond these."
-            if "platt-resampled" in order
+            "as training has rollouts, and are compared at equal sampling cost; all other rows need no more."
+            if "platt-resampled" in layout.rivals
             else "",
             "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "
             "read CoCal's states and learn its targets."
@@ -148,11 +147,11 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             if any(one.ranks_only for one in chosen)
             else "",
             BOLD_AND_UNDERLINED,
-            "Each part of the table has its own." if len(blocks) > 1 else "",
+            "Each part of the table has its own.",
             doubts(short, layout.quality),
         ),
         label="recalibrated",
-        blocks=blocks,
+        blocks=tuple(part(list(calibrations)) for _, calibrations in parts),
         size="footnotesize",
         apart=True,
     )
