@@ -131,8 +131,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             "Calibrators learn from responses to the training questions alone, from those that the companion is "
             "trained on, or from its held-out questions where a score reads hidden states.",
             f"The last stage has steps {layout.last_stage} to {layout.step}." if "platt-last" in layout.rivals else "",
-            "PostCal, and CoCal recalibrated on PostCal's responses, need as many responses of the final policy again "
-            "as training has rollouts, and are compared at equal sampling cost; all other rows need no more."
+            "PostCal needs as many responses of the final policy again as training has rollouts. CoCal recalibrated "
+            "on PostCal's responses may use the same, at equal sampling cost, and reads those to held-out questions "
+            "alone. All other rows need no further responses."
             if "platt-resampled" in layout.rivals
             else "",
             "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "
