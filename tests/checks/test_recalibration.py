@@ -22,11 +22,15 @@ def done(tmp_path_factory):
     return made
 
 
-def _unseen(done, rollouts=None, evaluated=None, fits=None):
-    place = done.run.folder
+def _table(run):
+    return read_table(run.folder / "rollouts", run.folder / "questions.parquet")
+
+
+def _unseen(done, evaluated=None, fits=None, **tables):
+    place, rollouts = done.run.folder, _table(done.run)
     return check_unseen(
         fits or read_fits(done.folder / "calibrators.json"),
-        read_table(place / "rollouts", place / "questions.parquet") if rollouts is None else rollouts,
+        {"all": rollouts, "last": rollouts, "resampled": _table(done.resampled)} | tables,
         question_texts(place / "questions.parquet"),
         SETTINGS,
         questions_of(done.responses) if evaluated is None else evaluated,
@@ -36,19 +40,19 @@ def _unseen(done, rollouts=None, evaluated=None, fits=None):
 
 def test_calibrators_of_the_companions_rollouts_pass(done):
     found = _unseen(done)
-    assert found["training"]["responses"] > found["held_out"]["responses"] > 0
-    assert found["scores"] == 5 + 2 + 2 * 2 * len(SETTINGS.seeds)
+    read = {basis: found[basis] for basis in ("all", "last", "resampled")}
+    assert [(one["first"], one["last"]) for one in read.values()] == [(1, 3), (3, 3), (1, 3)]
+    assert [one["parts"]["held out"]["responses"] for one in read.values()] == [41, 14, 44]
+    assert found["fits"] == 2 * 5 + 2 * 2 + 2 * (2 + 3 + 1) * len(SETTINGS.seeds)
 
 
 def test_calibrators_of_other_responses_are_refused(done):
-    place = done.run.folder
-    rollouts = read_table(place / "rollouts", place / "questions.parquet")
-    other = rollouts.assign(truncated=False, finish_reason="stop")
-    with pytest.raises(ContractError, match="training part has"):
-        _unseen(done, rollouts=other)
-    moved = rollouts.assign(response_id=rollouts["response_id"] + 1)
-    with pytest.raises(ContractError, match="recalibrate anew"):
-        _unseen(done, rollouts=moved)
+    for basis, run in (("all", done.run), ("last", done.run), ("resampled", done.resampled)):
+        table = _table(run)
+        with pytest.raises(ContractError, match=f"of {basis}, the training part has .* recalibrate anew"):
+            _unseen(done, **{basis: table.assign(truncated=False, finish_reason="stop")})
+        with pytest.raises(ContractError, match="recalibrate anew"):
+            _unseen(done, **{basis: table.assign(response_id=table["response_id"] + 1)})
 
 
 def test_an_evaluation_question_among_those_of_a_fit_is_refused(done):
@@ -69,7 +73,8 @@ def test_a_calibrator_of_a_learnt_score_may_not_learn_where_the_score_did(done):
 
 def _methods(table):
     """Predictions of the methods of the registry, whose raw rivals have their scores."""
-    parts = [table[table["method"] == name] for name in ("token-probability", "cocal-group", "cocal-binary")]
+    companions = [f"{name}-{target}" for name in ("cocal", "postcal") for target in ("group", "binary")]
+    parts = [table[table["method"] == name] for name in ("token-probability", *companions)]
     pooled = parts[0].assign(method="self-consistency", confidence=0.5)
     return [pd.concat([*parts, pooled], ignore_index=True)]
 
@@ -80,14 +85,17 @@ def _agree(done, table, methods=None):
 
 
 def test_confidences_that_agree_pass(done):
-    assert _agree(done, done.predictions())["rivals"] == 11
+    assert _agree(done, done.predictions())["rivals"] == 13
 
 
 @pytest.mark.parametrize(
     ("method", "column", "message"),
     [
-        ("token-probability+platt", "confidence", "platt has other confidences than its calibrator gives"),
-        ("semantic-entropy+isotonic", "confidence", "isotonic has other confidences"),
+        ("token-probability+platt-all", "confidence", "platt-all has other confidences than its calibrator gives"),
+        ("semantic-entropy+isotonic-last", "confidence", "isotonic-last has other confidences"),
+        ("cocal-group+platt-resampled", "confidence", "platt-resampled has other confidences"),
+        ("postcal-binary+isotonic-resampled", "confidence", "isotonic-resampled has other confidences"),
+        ("postcal-group", "confidence", "has other confidences than in its predictions"),
         ("cocal-binary", "confidence", "has other confidences than in its predictions"),
         ("length", "correct", "is not evaluated on the responses of token-probability"),
     ],

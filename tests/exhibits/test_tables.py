@@ -1,5 +1,6 @@
 """Tables of ECE and AUROC: recalibrated rivals, pooled states, and before against after the response."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def layout(study):
 
 @pytest.fixture(scope="module")
 def cube(layout):
-    methods = [named(rival, calibration) for rival in RIVALS for calibration in CALIBRATIONS]
+    methods = [named(rival, calibration) for rival in RIVALS for calibration in ("raw", *CALIBRATIONS)]
     return coded_cube("tiny-a", methods)
 
 
@@ -44,7 +45,12 @@ def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
     assert numbers[(numbers["rival"] == "length") & (numbers["metric"] == "auroc")]["value"].notna().all()
     text = latex(recalibrated.grid(numbers, layout, metrics=cube))
     assert r"Length (shorter is surer) & --" in text
-    assert text.count(r"\multicolumn{5}{l}") == len(CALIBRATIONS)
+    parts = text.split(r"\caption{Continued.}")
+    of_basis = ["all rollouts", "rollouts of the last stage", "PostCal's responses"]
+    titles = [[f"Platt scaling, {basis}", f"Isotonic regression, {basis}"] for basis in of_basis]
+    assert [re.findall(r"textit\{(.*)\}\}", part) for part in parts] == [["As they are"], *titles]
+    assert [part.count("\nPostCal (group) &") for part in parts] == [1, 0, 0, 2]
+    assert [part.count("\nCoCal (group) &") for part in parts] == [1, 2, 2, 2]
 
 
 def test_a_study_has_the_rivals_of_its_methods(study):
@@ -58,11 +64,28 @@ def test_a_study_has_the_rivals_of_its_methods(study):
     assert names(study) == list(RIVALS)
     assert {"self-consistency-loo", "semantic-entropy"}.isdisjoint(names(without("self-consistency")))
     assert rivals.recalibrated_algorithms(without("rlcr")) == ["grpo", "dcpo"]
-    plain = without("cocal-group", "cocal-binary")
-    assert not rivals.reads_states(plain, "grpo")
-    assert rivals.reader_folders(plain) == {}
+    postcal, cocal = ("postcal-group", "postcal-binary"), ("cocal-group", "cocal-binary")
+    assert rivals.reader_folders(without(*postcal, *cocal), "grpo") == {}
+    assert rivals.reader_folders(study, "rlcr") == {}
+    assert set(rivals.reader_folders(without(*cocal), "grpo")) == {"resampled"}
+    assert set(rivals.reader_folders(without(*postcal), "grpo")) == {"rollouts", "one-layer"}
     nothing = without(*(rival.method for rival in RIVALS.values()))
     assert "recalibrated" not in exhibits_by_name(nothing)
+
+
+def test_a_study_has_the_calibrations_of_its_stages_and_of_postcal(study):
+    def kept(changed):
+        return {how.partition("-")[2]: names for how, names in rivals.calibrated(changed).items()}
+
+    found = kept(study)
+    assert list(found) == ["", "all", "last", "resampled"]
+    assert found["all"] == found["last"] == [name for name in RIVALS if not name.startswith("postcal")]
+    assert found["resampled"] == ["cocal-group", "cocal-binary", "postcal-group", "postcal-binary"]
+    left = tuple(name for name in study.estimators.methods if not name.startswith("postcal"))
+    without = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": left})})
+    assert list(kept(without)) == ["", "all", "last"]
+    alone = study.policy.model_copy(update={"stages": study.policy.stages[-1:]})
+    assert list(kept(study.model_copy(update={"policy": alone}))) == ["", "all", "resampled"]
 
 
 def test_the_one_layer_companion_differs_in_its_depth_alone(study):

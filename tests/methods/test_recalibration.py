@@ -20,12 +20,14 @@ from cocal.methods.recalibration.fits import PENALTIES, Isotonic, LinearProbe, P
 from cocal.methods.responses import Estimator, function
 from cocal.store import read_provenance
 from cocal.store.lineage import PARENTS
-from cocal.study.rivals import CALIBRATIONS, RIVALS, named
+from cocal.study.rivals import RIVALS, named
 from companion_run import GROUP, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
-from recalibrated_study import OF_GRPO, questions_of, small_study
+from recalibrated_study import OF_GRPO, PREVIOUS, questions_of, small_study
 
 NAN = float("nan")
+KINDS = {"platt": Platt, "isotonic": Isotonic}
+OURS, POSTCAL = ("cocal-group", "cocal-binary"), ("postcal-group", "postcal-binary")
 
 
 def score(rival, table, **settings):
@@ -168,13 +170,14 @@ def test_the_parts_are_those_of_the_companions(done, rollouts):
     np.testing.assert_array_equal(rollouts["part"] == "truncated", ~complete)
     np.testing.assert_array_equal(rollouts["part"] == "held out", done.run.held_out(rollouts) & complete)
     fits = read_fits(done.folder / "calibrators.json")
-    spec = json.loads((done.folder / f"rollouts/steps-{STEPS}/spec.json").read_text())["spec"]
-    assert fits.parts["training"].responses == spec["training_responses"]
-    assert fits.parts["held out"].responses == spec["validation_responses"]
+    for basis, folder in (("all", "rollouts"), ("resampled", "resampled")):
+        spec = json.loads((done.folder / folder / f"steps-{STEPS}/spec.json").read_text())["spec"]
+        assert fits.learnt[basis].parts["training"].responses == spec["training_responses"]
+        assert fits.learnt[basis].parts["held out"].responses == spec["validation_responses"]
     for fit in fits.fits:
-        learnt = fit.rival.startswith(("cocal", "one-layer", "linear"))
+        learnt = fit.rival.startswith(("cocal", "one-layer", "linear", "postcal"))
         assert fit.part == ("held out" if learnt else "training"), fit.rival
-        assert fit.responses == fits.parts[fit.part].responses
+        assert fit.responses == fits.learnt[fit.basis].parts[fit.part].responses
 
 
 def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
@@ -188,13 +191,14 @@ def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
     np.testing.assert_allclose(scores[right.index], (len(right) - 1) / (GROUP - 1))
     flipped = rollouts["correct"].where(~rollouts["truncated"], ~rollouts["correct"])
     given = {Estimator("self-consistency-loo"): scores}
-    assert fit_rivals(rollouts, given) == fit_rivals(rollouts.assign(correct=flipped), given)
+    first, second = ((rollouts.assign(correct=labels), given) for labels in (rollouts["correct"], flipped))
+    assert fit_rivals({"all": first}) == fit_rivals({"all": second})
 
 
 def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
     scores = {Estimator("token-probability"): score("token-probability", rollouts)}
     fits = [
-        fit_rivals(rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)
+        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)})
         for part in ("nothing", "held out", "training")
     ]
     assert fits[0] == fits[1] != fits[2]
@@ -210,9 +214,9 @@ def test_an_evaluation_question_among_the_training_questions_is_refused(done, te
 
 
 def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
-    fits = fit_rivals(rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})
+    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})})
     assert fits.fits == ()
-    assert np.isnan(fits.apply("rlcr", -1, "platt", np.array([0.5]))).all()
+    assert np.isnan(fits.apply("rlcr", -1, "platt-all", np.array([0.5]))).all()
 
 
 # The command
@@ -221,7 +225,10 @@ def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts
 def test_every_score_is_that_of_its_name(done, rollouts):
     table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
     evaluated = done.responses[done.responses["sample"] < SAMPLES]
-    assert set(table["method"]) == {named(rival, how) for rival in OF_GRPO for how in CALIBRATIONS}
+    bases = dict.fromkeys(OF_GRPO, ("all", "last")) | dict.fromkeys(OURS, ("all", "last", "resampled"))
+    bases |= dict.fromkeys(POSTCAL, ("resampled",))
+    calibrated = {f"{name}+{kind}-{basis}" for name in OF_GRPO for kind in KINDS for basis in bases[name]}
+    assert set(table["method"]) == {*OF_GRPO, *calibrated}
     assert table["valid"].all()
     assert evaluated["truncated"].any(), "truncated responses stay in evaluation"
     raw = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
@@ -229,7 +236,7 @@ def test_every_score_is_that_of_its_name(done, rollouts):
     np.testing.assert_allclose(raw["length", -1], 1 / evaluated["length"])
     np.testing.assert_allclose(raw["least-token-probability", -1], [np.exp(one.min()) for one in evaluated["logprobs"]])
     reader, rows = open_features(done.folder / "states/sums.zarr"), np.arange(len(evaluated))
-    for name, folder in (("cocal", "rollouts"), ("one-layer", "one-layer")):
+    for name, folder in (("cocal", "rollouts"), ("one-layer", "one-layer"), ("postcal", "resampled")):
         companions = load_companions(done.folder / folder / f"steps-{STEPS}")
         (scores,) = score_rows([companions], reader, rows)
         for (target, seed), values in zip(companions.members, scores, strict=True):
@@ -248,16 +255,47 @@ def test_every_score_is_that_of_its_name(done, rollouts):
 def test_calibrated_confidences_are_what_fits_on_the_rivals_part_give(done, rollouts):
     table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
     by_method = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
-    states, correct = final_features(done.run), rollouts["correct"].to_numpy()
     probe = next(one for one in fits.linear if one.target == "binary")
+    last, training, held_out = (
+        rollouts["step"] > PREVIOUS,
+        rollouts["part"] == "training",
+        rollouts["part"] == "held out",
+    )
+    resampled = done.resampled.read()
+    theirs = done.resampled.held_out(resampled) & ~resampled["truncated"]
+    tokens, linear = np.exp(rollouts["mean_logprob"].to_numpy()), probe.apply(final_features(done.run))
+    ours = companion_scores(done, "rollouts", done.run)
     learnt = {
-        "token-probability": (rollouts["part"] == "training", np.exp(rollouts["mean_logprob"].to_numpy())),
-        "linear-binary": (rollouts["part"] == "held out", probe.apply(states)),
+        ("token-probability", -1, "all"): (rollouts, training, tokens),
+        ("token-probability", -1, "last"): (rollouts, training & last, tokens),
+        ("linear-binary", -1, "all"): (rollouts, held_out, linear),
+        ("linear-binary", -1, "last"): (rollouts, held_out & last, linear),
+        ("cocal-binary", 137, "all"): (rollouts, held_out, ours),
+        ("cocal-binary", 137, "last"): (rollouts, held_out & last, ours),
+        ("cocal-binary", 137, "resampled"): (resampled, theirs, companion_scores(done, "rollouts", done.resampled)),
+        ("postcal-binary", 137, "resampled"): (resampled, theirs, companion_scores(done, "resampled", done.resampled)),
     }
-    for rival, (rows, scores) in learnt.items():
-        for name, kind in (("platt", Platt), ("isotonic", Isotonic)):
-            expected = kind.fit(scores[rows], correct[rows]).apply(by_method[rival, -1])
-            np.testing.assert_allclose(by_method[f"{rival}+{name}", -1], expected, rtol=1e-6)
+    for (rival, seed, basis), (responses, rows, scores) in learnt.items():
+        for name, kind in KINDS.items():
+            fitted = kind.fit(scores[rows], responses["correct"].to_numpy()[rows])
+            found = by_method[named(rival, f"{name}-{basis}"), seed]
+            np.testing.assert_allclose(found, fitted.apply(by_method[rival, seed]), rtol=1e-4)
+    platt = [by_method[f"cocal-binary+platt-{basis}", 137] for basis in ("all", "last", "resampled")]
+    assert not any(np.allclose(platt[a], platt[b], atol=1e-3) for a, b in ((0, 1), (0, 2), (1, 2)))
+
+
+def companion_scores(study, folder, run):
+    """Scores of the companion of the binary target and seed 137 for all responses of a run."""
+    companions = load_companions(study.folder / folder / f"steps-{STEPS}")
+    reader = open_features(run.folder / "features.zarr")
+    (scores,) = score_rows([companions], reader, np.arange(len(reader)))
+    return scores[companions.members.index(("binary", 137))]
+
+
+def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):
+    words = [word for word in done.command(rivals=OF_GRPO[:3]) if not word.startswith("--previous")]
+    assert main([*words, f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]) == 0
+    assert read_fits(tmp_path / "fits.json").learnt.keys() == {"all"}
 
 
 def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
@@ -266,8 +304,9 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
     assert main(done.command()) == 0
     assert [file.read_bytes() for file in files] == first
     parents = json.loads(read_provenance(files[1])[PARENTS])
-    names = {"sums.parquet", "rollouts", "questions.parquet", "sums.zarr", "features.zarr", f"steps-{STEPS}"}
-    assert {place.rpartition("/")[2] for place in parents} == names
+    names = {"sums.parquet", "answer/sums.parquet", "states/sums.zarr", "run/questions.parquet"}
+    names |= {f"{run}/{file}" for run in ("run", "postcal") for file in ("rollouts", "features.zarr")}
+    assert set(parents) == names | {f"{kind}/steps-{STEPS}" for kind in ("rollouts", "one-layer", "resampled")}
 
 
 @pytest.mark.parametrize(
@@ -278,8 +317,14 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
         (["--companions", "rollouts=x"], "need one folder of each of one-layer, rollouts"),
         (["--split", SETTINGS.model_copy(update={"split_seed": 1}).model_dump_json()], "split_seed 42"),
         (["--pool", "4"], "self-consistency needs a pool of 4"),
+        (["--previous-stage", "3"], "no step up to 3 is after step 3"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(done, capsys, flags, message):
     assert main(done.command(*flags)) == 2
     assert message in capsys.readouterr().err
+
+
+def test_postcal_without_its_responses_is_refused(done, capsys):
+    assert main([word for word in done.command() if not word.startswith("--resampled")]) == 2
+    assert "--resampled and --resampled-features go together; PostCal needs them" in capsys.readouterr().err

@@ -275,6 +275,29 @@ def test_companions_learn_in_the_order_of_their_experience(study, each):
                 assert how[variant].items() <= job.settings.items()
 
 
+def test_rivals_learn_from_the_rollouts_after_the_last_stage_but_one(study, each):
+    begins = {job.settings["previous-stage"] for job in each if job.rule == "recalibrate"}
+    assert begins == {{"smoke": 2, "paper": 80}[study]}
+
+
+@pytest.mark.parametrize(
+    ("stages", "methods", "given"),
+    [
+        ([4], ["token-probability"], set()),
+        ([2, 4], ["cocal-binary"], {"previous-stage", "features", "companions", "rollout-features"}),
+        ([4], ["postcal-binary"], {"features", "companions", "resampled", "resampled-features"}),
+    ],
+)
+def test_rivals_are_given_what_their_study_has(stages, methods, given):
+    shape = {"policy": {"stages": stages, "algorithms": ["grpo"]}, "reports": {"early_steps": [1, stages[0]]}}
+    jobs = jobs_of(study_of("smoke", **shape, estimators={"methods": methods}))
+    told = jobs["results/recalibration/smoke/grpo/step-4.json"].settings
+    known = {"previous-stage", "features", "companions", "rollout-features", "resampled", "resampled-features"}
+    assert told.keys() & known == given
+    assert ("results/companions/smoke/one-layer" in jobs) == (methods == ["cocal-binary"])
+    assert ("results/companions/smoke/postcal" in jobs) == (methods == ["postcal-binary"])
+
+
 def test_metrics_have_the_macro_averages_seeds_and_bins_of_the_paper(study, each):
     values = _values(study)
     sets = {f"macro-{name.lower()}": {Path(f).stem for f in values[name]} for name in ("MATHEMATICS", "FACTUAL")}

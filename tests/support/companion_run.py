@@ -69,9 +69,9 @@ class Run:
         return ["companions", "--settings", settings, *inputs, "--steps", "2", f"--output={output}", *flags]
 
 
-def small_run(folder: Path) -> Run:
+def small_run(folder: Path, seed: int = 0) -> Run:
     """Rollouts whose correctness shows in the features; not yet written."""
-    draw = np.random.default_rng(0)
+    draw = np.random.default_rng(seed)
     count = STEPS * PER_STEP
     correct = draw.random(count) < np.repeat(draw.random(count // GROUP), GROUP)
     # At most four of a group are truncated and wrong, so that filtering them changes its accuracy.

@@ -37,6 +37,16 @@ METHODS |= named(*(f"{kind} ({target})" for kind in ("CoCal", "PostCal") for tar
 METHODS |= {"SelfConsis": "self-consistency", "TokenProb": "token-probability", "P(True)": "p-true"}
 METHODS |= {"Base + Verbal": "base-verbal"}
 RIVALS = named("RLCR", "DCPO", "CoCal (group)", "CoCal (binary)", "Least token probability", "Semantic entropy")
+RIVALS |= named("PostCal (group)", "PostCal (binary)")
+CALIBRATIONS = {
+    f"{kind}, {basis}": f"{name}-{word}"
+    for kind, name in (("Platt scaling", "platt"), ("Isotonic regression", "isotonic"))
+    for basis, word in (
+        ("all rollouts", "all"),
+        ("rollouts of the last stage", "last"),
+        ("PostCal's responses", "resampled"),
+    )
+}
 RIVALS |= {"TokenProb": "token-probability", "SelfConsis (leave-one-out)": "self-consistency-loo"}
 RIVALS |= {"Linear probe (group)": "linear-group", "Linear probe (binary)": "linear-binary"}
 RIVALS |= {"One-layer MLP (group)": "one-layer-group", "One-layer MLP (binary)": "one-layer-binary"}
@@ -83,7 +93,7 @@ WORDS = {
     | {corner: {"method": method, "shows": "value lower upper"} for corner, method in OURS.items()},
     "recalibrated": said(
         rival=RIVALS,
-        calibration={"As they are": "raw", "Platt scaling": "platt", "Isotonic regression": "isotonic"},
+        calibration={"As they are": "raw"} | CALIBRATIONS,
         dataset={"Mathematics": "macro-mathematics", "Factual QA": "macro-factual"},
         metric=HEADS,
     ),
@@ -168,7 +178,8 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         cube["value"].loc[{"metric": "accuracy"}] = 0.583  # all methods score the same responses
         return {"metrics": cube, "companions": coded_specs(layout.steps)}
     if name == "recalibrated":
-        methods = [f"{rival}{after}" for after in ("", "+platt", "+isotonic") for rival in layout.rivals]
+        afters = ("", *(f"+{name}" for name in CALIBRATIONS.values()))
+        methods = [f"{rival}{after}" for after in afters for rival in layout.rivals["raw"]]
         return {"metrics": coded_cube(layout.backbone, methods)}
     if name == "conditions":
         files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}

@@ -16,6 +16,8 @@ from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, 
 from evaluated_study import POOL, SAMPLES, responses
 
 ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
+PREVIOUS = 2
+"""Step after which the last stage begins."""
 OF_GRPO = [name for name, rival in RIVALS.items() if rival.method not in ("rlcr", "dcpo")]
 
 
@@ -25,14 +27,17 @@ class Recalibrated:
 
     folder: Path
     run: Run
+    resampled: Run
     responses: pd.DataFrame
 
     def write(self) -> "Recalibrated":
-        """Write rollouts, companions, the evaluation set, its responses and their states."""
-        self.run.write()
-        for name, settings in (("rollouts", SETTINGS), ("one-layer", ONE_LAYER)):
-            flags = ["--settings", settings.model_dump_json(), "--steps", str(STEPS)]
-            assert main([*self.run.command(self.folder / name), *flags]) == 0
+        """Write rollouts, PostCal's responses, companions, the evaluation set, its responses and their states."""
+        for name, run, flags in (
+            ("rollouts", self.run.write(), []),
+            ("one-layer", self.run, ["--settings", ONE_LAYER.model_dump_json()]),
+            ("resampled", self.resampled.write(), ["--order=shuffled", "--shuffle-seed=42"]),
+        ):
+            assert main([*run.command(self.folder / name), "--steps", str(STEPS), *flags]) == 0
         write_frame(self.folder / "sums.parquet", questions_of(self.responses), QUESTIONS, {})
         write_frame(self.folder / "answer/sums.parquet", self.responses, RESPONSES, {})
         evaluated = self.responses[self.responses["sample"] < SAMPLES]
@@ -55,7 +60,10 @@ class Recalibrated:
         words += [f'{{"sums": {SAMPLES}}}', f"--pool={POOL}", "--backbone=tiny", "--algorithm=grpo", f"--step={STEPS}"]
         words += [f"--rollouts={place / 'rollouts'}", f"--questions={place / 'questions.parquet'}"]
         words += [f"--evaluated={folder / 'sums.parquet'}", f"--responses={folder / 'answer'}"]
+        words += [f"--previous-stage={PREVIOUS}"]
         if any(RIVALS[name].reader for name in rivals):
+            other = self.resampled.folder
+            words += [f"--resampled={other / 'rollouts'}", f"--resampled-features={other / 'features.zarr'}"]
             words += [f"--features={folder / 'states'}", f"--rollout-features={place / 'features.zarr'}"]
             kinds = dict.fromkeys(RIVALS[name].reader for name in rivals)
             words += ["--companions", *(f"{k}={folder / k}/steps-{STEPS}" for k in kinds if k not in (None, "linear"))]
@@ -76,7 +84,8 @@ def questions_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def small_study(folder: Path) -> Recalibrated:
-    """Rollouts whose token probabilities, answers and stated confidences tell something; not yet written."""
+    """Rollouts whose token probabilities, answers and stated confidences tell something, and PostCal's responses; not
+    yet written."""
     run, draw = small_run(folder / "run"), np.random.default_rng(3)
     rollouts = run.responses
     correct = rollouts["correct"].to_numpy()
@@ -88,4 +97,4 @@ def small_study(folder: Path) -> Recalibrated:
     wrong = draw.integers(2, 9, len(rollouts)).astype(str)
     rollouts["answer"] = np.where(rollouts["truncated"], None, np.where(correct, "1", wrong))
     rollouts["confidence"] = np.where(draw.random(len(rollouts)) < 0.1, np.nan, (0.3 + 0.4 * correct).round(1))
-    return Recalibrated(folder, run, responses().assign(step=STEPS))
+    return Recalibrated(folder, run, small_run(folder / "postcal", seed=4), responses().assign(step=STEPS))

@@ -17,7 +17,7 @@ rule predictions:
         "CUDA_VISIBLE_DEVICES= cocal predictions {params.settings:q} --output {output} > {log} 2>&1"
 
 
-# Rivals that learn from the same rollouts as the companions: Platt scaling and isotonic regression of the scores on one
+# Rivals that learn from the same responses as the companions: Platt scaling and isotonic regression of the scores on one
 # policy, and their confidences in its evaluation responses.
 rule recalibrate:
     input:

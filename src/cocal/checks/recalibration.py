@@ -1,6 +1,6 @@
 """Checks of recalibrated rivals: what their calibrators learnt from, and that the files agree with one another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from cocal.errors import ContractError
 from cocal.methods.recalibration.confidences import parts_of, refuse_evaluated
 from cocal.methods.recalibration.fits import Fits, Responses, part_of
 from cocal.methods.responses import Estimator
-from cocal.study.rivals import CALIBRATIONS, RIVALS, named
+from cocal.study.rivals import CALIBRATIONS, RIVALS, Basis, calibrations_of, named
 
 _POLICY = ["backbone", "algorithm", "step"]
 _RESPONSE = ["dataset", "response_id"]
@@ -29,52 +29,50 @@ def read_recalibrated(path: Path, backbone: str) -> pd.DataFrame:
     Raises:
         ContractError: if the file breaks its contract, belongs to another backbone, or has an unknown rival.
     """
-    return read_predictions(path, backbone, [named(rival, how) for rival in RIVALS for how in CALIBRATIONS])
+    return read_predictions(path, backbone, [named(rival, how) for rival in RIVALS for how in ("raw", *CALIBRATIONS)])
 
 
 def check_unseen(
     fits: Fits,
-    rollouts: pd.DataFrame,
+    tables: Mapping[Basis, pd.DataFrame],
     questions: Sequence[str],
     settings: CompanionSettings,
     evaluated: pd.DataFrame,
     source: str | Path,
 ) -> dict[str, object]:
-    """Check that the calibrators learnt from exactly the rollouts of the companions, and from no evaluation question.
+    """Check that the calibrators learnt from exactly the responses of the companions, and from no evaluation question.
 
     Args:
         fits: Calibrators of one policy's rivals.
-        rollouts: Rollouts of that policy, from `cocal.checks.training.read_table`.
+        tables: Responses of that policy, from `cocal.checks.training.read_table`, among which those of each basis are.
         questions: Texts of all training questions.
         settings: Settings of the companions, whose split of the questions is taken.
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
 
     Returns:
-        The numbers of steps and calibrators, and of responses and questions of each part.
+        The number of fits, and for each basis its steps and the numbers of responses and questions of each part.
     """
-    prefix = rollouts[rollouts["step"] <= fits.steps]
-    parts = parts_of(prefix, questions, settings)
-    for part, stated in fits.parts.items():
-        rows = prefix[parts == part]
-        found = Responses.of(rows)
-        if found != stated:
-            raise ContractError(
-                f"{source}: the {part} part has {stated.responses} responses (digest {stated.digest}), but the "
-                f"rollouts of steps 1 to {fits.steps} have {found.responses} ({found.digest}); recalibrate anew"
-            )
+    found: dict[str, object] = {"fits": len(fits.fits)}
+    for basis, learnt in fits.learnt.items():
+        rows = tables[basis][tables[basis]["step"].between(learnt.first, learnt.last)]
+        parts = parts_of(rows, questions, settings)
+        for part, stated in learnt.parts.items():
+            if (one := Responses.of(rows[parts == part])) != stated:
+                raise ContractError(
+                    f"{source}: of {basis}, the {part} part has {stated.responses} responses (digest {stated.digest}), "
+                    f"but steps {learnt.first} to {learnt.last} have {one.responses} ({one.digest}); recalibrate anew"
+                )
         refuse_evaluated(rows["question"].unique(), evaluated, source)
+        found[basis] = learnt.model_dump(exclude={"parts": {part: {"digest"} for part in learnt.parts}})
     for fit in fits.fits:
         allowed = part_of(fit.rival)
-        if fit.part != allowed or fit.responses > fits.parts[allowed].responses:
+        count = fits.learnt[fit.basis].parts[allowed].responses
+        if fit.part != allowed or fit.responses > count:
             raise ContractError(
                 f"{source}: {fit.rival} (seed {fit.seed}) learnt from {fit.responses} responses of the {fit.part} "
-                f"part, but its {allowed} part has {fits.parts[allowed].responses}; recalibrate anew"
+                f"part of {fit.basis}, but its {allowed} part has {count}; recalibrate anew"
             )
-    return {
-        "steps": fits.steps,
-        "scores": len(fits.fits),
-        **{part.replace(" ", "_"): one.model_dump(exclude={"digest"}) for part, one in fits.parts.items()},
-    }
+    return found
 
 
 def check_confidences(
@@ -107,7 +105,7 @@ def check_confidences(
         scores = rows["confidence"].to_numpy()
         if rival in own and not _equal(own[rival], scores, _ROUNDING):
             raise ContractError(f"{words} has other confidences than in its predictions; recalibrate anew")
-        for calibration in CALIBRATIONS[1:]:
+        for calibration in calibrations_of(rival.method, fits.learnt):
             found = tables.get(rival._replace(method=named(rival.method, calibration)))
             wanted = fits.apply(rival.method, rival.seed, calibration, scores)
             if found is None or not _equal(found, wanted, _TOLERANCE):

@@ -17,9 +17,10 @@ from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import check_features, prompts_of, question_texts
 from cocal.config import parse_settings
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings, QualitySettings, VerifierSettings
+from cocal.config.method import Reader, Rival
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
-from cocal.features.store import open_features
+from cocal.features.store import FeatureReader, open_features
 from cocal.methods.predictions import Checkpoint, predict
 from cocal.methods.recalibration.confidences import (
     Scorer,
@@ -27,7 +28,7 @@ from cocal.methods.recalibration.confidences import (
     fit_linear,
     predict_rivals,
     read_experience,
-    scores_of_rollouts,
+    scores_to_learn_from,
     with_classes,
 )
 from cocal.methods.recalibration.fits import fit_rivals, read_fits
@@ -37,7 +38,7 @@ from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
 from cocal.store.lineage import Source, descent, trace
 from cocal.study.comparisons import PlannedFiles
-from cocal.study.rivals import RIVALS
+from cocal.study.rivals import RIVALS, Basis
 
 
 def run_predictions(options: argparse.Namespace) -> None:
@@ -100,33 +101,25 @@ def run_recalibrate(options: argparse.Namespace) -> None:
     if unknown := [name for name in options.rivals if name not in RIVALS]:
         raise ConfigError(f"--rivals: there is no {unknown[0]!r}; there are {', '.join(RIVALS)}")
     rivals = [RIVALS[name] for name in options.rivals]
-    kinds = list(dict.fromkeys(rival.reader for rival in rivals if rival.reader not in (None, "linear")))
-    given = named_folders("--companions", options.companions, ["rollouts", "one-layer"])
-    if set(given) != set(kinds) or any(len(paths) > 1 for paths in given.values()):
-        raise ConfigError(f"--companions: these rivals need one folder of each of {', '.join(kinds) or 'no kind'}")
-    reads = any(rival.reader for rival in rivals)
-    if reads != (options.features is not None) or reads != (options.rollout_features is not None):
-        raise ConfigError("--features and --rollout-features belong to rivals that read states; give both or none")
-    folders = {kind: given[kind][0] for kind in kinds}
+    folders = _reader_folders(options, rivals)
     # all must be of the same backbone, policy and step
     prompt_format = METHODS[rivals[0].method].prompt_format
     sources = [*map(Source, (options.rollouts, options.questions, *options.evaluated))]
     sources += [
         Source(options.responses / f"{name}.parquet", prompt_format=prompt_format, dataset=name) for name in samples
     ]
-    if reads:
-        sources.append(Source(options.rollout_features))
-        sources += [Source(options.features / f"{name}.zarr", dataset=name) for name in samples]
-    sources += [Source(folder, experience="rollouts") for folder in folders.values()]
+    sources += [Source(options.features / f"{name}.zarr", dataset=name) for name in samples if options.features]
+    sources += [Source(path) for path in [options.rollout_features] if path]
+    resampled = (options.resampled, options.resampled_features)
+    sources += [Source(path, experience="resampled") for path in resampled if path]
+    sources += [
+        Source(folder, experience="rollouts" if kind == "one-layer" else kind) for kind, folder in folders.items()
+    ]
     cell = {"backbone": options.backbone, "algorithm": options.algorithm, "step": options.step}
     depends_on = {"rivals": options.rivals, "estimators": settings, "split": split, "samples": samples}
-    depends_on |= {"pool": options.pool, "verifier": bounds}
+    depends_on |= {"pool": options.pool, "verifier": bounds, "previous_stage": options.previous_stage}
 
-    evaluated = pd.concat([read_frame(path, QUESTIONS) for path in options.evaluated], ignore_index=True)
-    rollouts = read_experience(options.rollouts, options.questions, options.step, split, evaluated)
-    if any(METHODS[rival.method].needs_pool for rival in rivals):
-        with Verifier(bounds) as judge:
-            rollouts = with_classes(rollouts, judge)
+    bases = _bases(options, rivals, split, bounds)
     companions = {}
     if folders:
         from cocal.companion.companions import load_companions  # loads torch
@@ -134,20 +127,66 @@ def run_recalibrate(options: argparse.Namespace) -> None:
         fix_threads()
         companions = {kind: load_companions(folder) for kind, folder in folders.items()}
     check_companions(companions, split, options.step, folders)
-    states, linear = None, []
-    if reads:
-        states = open_features(options.rollout_features)
-        check_features(rollouts, states)
-        linear = fit_linear(options.rivals, rollouts, states)
+    rollouts, states = bases["all"]
+    linear = [] if states is None else fit_linear(options.rivals, rollouts, states)
     scorer = Scorer(options.rivals, settings, companions, linear, options.pool)
-    fits = fit_rivals(rollouts, scores_of_rollouts(scorer, rollouts, states), linear)
+    experience = {
+        basis: (table, scores_to_learn_from(scorer.on(basis), table, states))
+        for basis, (table, states) in bases.items()
+    }
+    fits = fit_rivals(experience, linear)
     table = predict_rivals(scorer, fits, samples, options.responses, options.features, Checkpoint(**cell))
     for path, write, content in (
         (options.output_calibrators, write_document, [fits.model_dump(mode="json")]),
         (options.output, write_frame, [table, PREDICTIONS]),
     ):
         write(path, *content, descent(path, "recalibrate", depends_on, sources, **cell))
-    logging.info("%s: %d rows of %d scores", options.output, len(table), len(fits.fits))
+    logging.info("%s: %d rows of %d fits", options.output, len(table), len(fits.fits))
+
+
+def _reader_folders(options: argparse.Namespace, rivals: list[Rival]) -> dict[Reader, Path]:
+    """Folders of the companions that score the rivals, by their kind; the flags must be those that the rivals need."""
+    readers = {rival.reader for rival in rivals} - {None}
+    kinds = list(dict.fromkeys(rival.reader for rival in rivals if rival.reader not in (None, "linear")))
+    given = named_folders("--companions", options.companions, ["rollouts", "resampled", "one-layer"])
+    if set(given) != set(kinds) or any(len(paths) > 1 for paths in given.values()):
+        raise ConfigError(f"--companions: these rivals need one folder of each of {', '.join(kinds) or 'no kind'}")
+    wanted = (bool(readers), bool(readers - {"resampled"}))
+    if (options.features is not None, options.rollout_features is not None) != wanted:
+        raise ConfigError(
+            "--features and --rollout-features belong to rivals that read states; PostCal needs the first"
+        )
+    resampled = (options.resampled is not None, options.resampled_features is not None)
+    if len({*resampled}) > 1 or ("resampled" in readers and not all(resampled)):
+        raise ConfigError("--resampled and --resampled-features go together; PostCal needs them")
+    if options.previous_stage and options.previous_stage >= options.step:
+        raise ConfigError(f"--previous-stage: no step up to {options.step} is after step {options.previous_stage}")
+    return {kind: given[kind][0] for kind in kinds}
+
+
+def _bases(
+    options: argparse.Namespace, rivals: list[Rival], split: CompanionSettings, bounds: VerifierSettings
+) -> dict[Basis, tuple[pd.DataFrame, FeatureReader | None]]:
+    """The responses of each basis, and their states where a rival reads them."""
+    evaluated = pd.concat([read_frame(path, QUESTIONS) for path in options.evaluated], ignore_index=True)
+
+    def read(folder: Path, features: Path | None) -> tuple[pd.DataFrame, FeatureReader | None]:
+        table = read_experience(folder, options.questions, options.step, split, evaluated)
+        states = features and open_features(features)
+        if states is not None:
+            check_features(table, states)
+        return table, states
+
+    rollouts, states = read(options.rollouts, options.rollout_features)
+    if any(METHODS[rival.method].needs_pool for rival in rivals):
+        with Verifier(bounds) as judge:
+            rollouts = with_classes(rollouts, judge)
+    bases: dict[Basis, tuple[pd.DataFrame, FeatureReader | None]] = {"all": (rollouts, states)}
+    if options.previous_stage:
+        bases["last"] = rollouts[rollouts["step"] > options.previous_stage], states
+    if options.resampled:
+        bases["resampled"] = read(options.resampled, options.resampled_features)
+    return bases
 
 
 def run_checks(options: argparse.Namespace) -> None:
@@ -173,7 +212,7 @@ def run_checks(options: argparse.Namespace) -> None:
     quality = parse_settings(QualitySettings, options.quality, "--quality")
     planned = parse_settings(PlannedFiles, options.planned, "--planned").root
     checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions, quality, planned)
-    checks |= _rivals(options, tables["rollouts"], settings, predictions)
+    checks |= _rivals(options, tables, settings, predictions)
     recalibrated = [Path(word.partition("=")[2]) for word in (*options.calibrators, *options.recalibrated)]
     traced = [product for _, product in trace(*predictions, *recalibrated, *(fit.folder for fit in fits))]
     checks["ancestors_unchanged"] = dict(sorted(Counter(one.facts.get("stage", "given") for one in traced).items()))
@@ -186,8 +225,9 @@ def run_checks(options: argparse.Namespace) -> None:
     logging.info("%s: %d checks of %d fits and %d files hold", options.output, len(checks), len(fits), len(predictions))
 
 
-def _rivals(options: argparse.Namespace, rollouts, settings, predictions) -> dict[str, object]:
-    """The checks of the recalibrated rivals of every policy, given GRPO's rollouts; none where there are no rivals."""
+def _rivals(options: argparse.Namespace, tables, settings, predictions) -> dict[str, object]:
+    """The checks of the recalibrated rivals of every policy, given GRPO's rollouts and PostCal's responses; none where
+    there are no rivals."""
     algorithms = ("grpo", "rlcr", "dcpo")
     calibrators = named_folders("--calibrators", options.calibrators, algorithms)
     recalibrated = named_folders("--recalibrated", options.recalibrated, algorithms)
@@ -203,8 +243,11 @@ def _rivals(options: argparse.Namespace, rollouts, settings, predictions) -> dic
     learnt, applied = {}, {}
     for algorithm, (path,) in calibrators.items():
         fits, (file,) = read_fits(path), recalibrated[algorithm]
-        theirs = read_table(coupled[algorithm][0], options.questions) if algorithm in coupled else rollouts
-        learnt[str(path)] = check_unseen(fits, theirs, training, settings, evaluated, path)
+        if "resampled" in fits.learnt and not options.resampled:
+            raise ConfigError(f"{path}: rivals learnt from PostCal's responses; give these with --resampled")
+        theirs = read_table(coupled[algorithm][0], options.questions) if algorithm in coupled else tables["rollouts"]
+        given = {"all": theirs, "last": theirs, "resampled": tables.get("resampled")}
+        learnt[str(path)] = check_unseen(fits, given, training, settings, evaluated, path)
         applied[str(file)] = check_confidences(
             read_recalibrated(file, options.backbone), fits, list(predictions.values()), file
         )

@@ -11,8 +11,9 @@ PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
 Target = Literal["group", "binary", "question"]
 Experience = Literal["rollouts", "resampled", "prompts", "online"]
-Reader = Literal["linear", "one-layer", "rollouts"]
-"""The models that score hidden states: a logistic regression, companions of one hidden layer, or CoCal's own."""
+Reader = Literal["linear", "one-layer", "rollouts", "resampled"]
+"""The models that score hidden states: a logistic regression, companions of one hidden layer, CoCal's own, or those of
+PostCal."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""Rivals on equal footing: scores that learn from the same rollouts as the companions (beyond the paper)."""
+"""Rivals on equal footing: scores that learn from the same responses as the companions (beyond the paper)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import pandas as pd
 
@@ -10,13 +11,13 @@ from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import BackboneLayout, Labelled, Names, TableExhibit, of_main
 from cocal.exhibits.base.inputs import Cube, mean_cell, seeds_of
-from cocal.exhibits.typesetting.grid import PAIR, Grid, doubts, metric_block, ranked_cells, short_rates
+from cocal.exhibits.typesetting.grid import PAIR, Block, Grid, doubts, metric_block, ranked_cells, short_rates
 from cocal.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
 from cocal.metrics.cells import read_cells
 from cocal.metrics.shown import UNDEFINED
 from cocal.study.plan import macro_averages
 from cocal.study.results import metrics_file
-from cocal.study.rivals import CALIBRATIONS, RIVALS, Calibration, all_rivals, named
+from cocal.study.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named
 
 _LABELS = {name: METHODS[name].label for name in RIVALS if name in METHODS} | {
     "least-token-probability": "Least token probability",
@@ -28,7 +29,14 @@ _LABELS = {name: METHODS[name].label for name in RIVALS if name in METHODS} | {
     "one-layer-group": "One-layer MLP (group)",
     "one-layer-binary": "One-layer MLP (binary)",
 }
-_TITLES: dict[Calibration, str] = {"raw": "As they are", "platt": "Platt scaling", "isotonic": "Isotonic regression"}
+_KINDS: dict[Kind, str] = {"platt": "Platt scaling", "isotonic": "Isotonic regression"}
+_BASES: dict[Basis, str] = {
+    "all": "all rollouts",
+    "last": "rollouts of the last stage",
+    "resampled": "PostCal's responses",
+}
+_TITLES = {"raw": "As they are"}
+_TITLES |= {name: f"{_KINDS[kind]}, {_BASES[basis]}" for name, (kind, basis) in CALIBRATIONS.items()}
 
 
 class Layout(BackboneLayout):
@@ -36,8 +44,10 @@ class Layout(BackboneLayout):
 
     step: Count
     """Policy step whose responses are scored, and last step of the rollouts from which the rivals learn."""
-    rivals: Names
-    """Names of the rivals, in the order of the rows."""
+    last_stage: Count
+    """First step of the last stage."""
+    rivals: dict[Name, Names]
+    """Names of the rivals, in the order of the rows, by their calibrations."""
     domains: dict[Name, tuple[Name, ...]]
     """Evaluation sets of each macro average, in the order of the study."""
     quality: QualitySettings = QualitySettings()
@@ -46,7 +56,8 @@ class Layout(BackboneLayout):
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has a rival."""
-    if rivals := all_rivals(study):
+    rivals = {how: tuple(names) for how, names in calibrated(study).items()}
+    if rivals["raw"]:
         yield TableExhibit(
             title="Rivals that learn from the same rollouts",
             chapter="Main results",
@@ -54,10 +65,13 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             caption="Would simpler rivals do as well if they also learnt from the rollouts of training? Scores without "
             "a companion, the stated confidences of RLCR and DCPO, and probes of the same hidden states, each as it is "
             "and after Platt scaling and isotonic regression on rollouts of the training questions, beside CoCal "
-            "treated alike. The CSV beside it has every set and 95 % intervals of a bootstrap over questions.",
+            "treated alike. The policy changes while it trains, so the same is done with the rollouts of the last "
+            "stage alone, and with PostCal's responses of the final policy, which CoCal and PostCal may use at equal "
+            "sampling cost. The CSV beside it has every set and 95 % intervals of a bootstrap over questions.",
             layout=Layout(
                 **of_main(study),
-                rivals=tuple(one.name for one in rivals),
+                last_stage=(0, *study.policy.stages)[-2] + 1,
+                rivals=rivals,
                 domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
                 quality=study.quality,
             ),
@@ -81,38 +95,52 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """
     cells = {}
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):
-        for calibration in CALIBRATIONS:
-            for rival in layout.rivals:
+        for calibration, rivals in layout.rivals.items():
+            for rival in rivals:
                 method = named(rival, calibration)
                 cell = mean_cell(layout.backbone, RIVALS[rival].method, layout.step, dataset)
                 cells[dataset, method, rival, calibration] = cell | {"method": method}
     numbers = read_cells(metrics, cells, ["dataset", "method", "rival", "calibration"], PAIR)
-    ranks = [name for name in layout.rivals if RIVALS[name].ranks_only]
+    ranks = [name for name in layout.rivals["raw"] if RIVALS[name].ranks_only]
     meaningless = numbers["rival"].isin(ranks) & (numbers["calibration"] == "raw") & (numbers["metric"] == "ece")
     numbers.loc[meaningless, ["value", "lower", "upper", "seed_sd"]] = float("nan")
     return numbers
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
-    """Set the table, with a group of rows for each calibration."""
+    """Set the table, with a group of rows for each calibration, and a part, which ranks its values, for each basis."""
     short = short_rates(numbers, layout.quality, layout.domains)
-    cells = ranked_cells(numbers[numbers["dataset"].isin(layout.domains)], short=short)
     domains = [Labelled(name=name, label=DOMAINS[name]) for name in layout.domains]
-    groups = [(title, {named(name, how): _LABELS[name] for name in layout.rivals}) for how, title in _TITLES.items()]
+
+    def part(calibrations: Sequence[str]) -> Block:
+        shown = numbers[numbers["dataset"].isin(layout.domains) & numbers["calibration"].isin(calibrations)]
+        groups = [
+            (_TITLES[how], {named(name, how): _LABELS[name] for name in layout.rivals[how]}) for how in calibrations
+        ]
+        return metric_block("Score", domains, PAIR, groups, ranked_cells(shown, short=short))
+
+    parts = groupby(layout.rivals, lambda how: how.partition("-")[2])
     sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
-    chosen = [RIVALS[name] for name in layout.rivals]
-    of_readers = (
-        "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "
-        f"read CoCal's states and learn its targets. {averaged(seeds_of(metrics))}"
-    )
+    chosen = [RIVALS[name] for name in layout.rivals["raw"]]
+    readers = {one.reader for one in chosen}
     return Grid(
         title=f"Rivals that learn from the same rollouts, {layout.backbone_label}, step {layout.step}",
         caption=said(
             f"Macro averages over {sets} using {layout.backbone_label} after {layout.step} training steps.",
             layout.caption,
-            "Calibrators learn from the rollouts of the training questions alone, from those that the companion is "
+            "Calibrators learn from responses to the training questions alone, from those that the companion is "
             "trained on, or from its held-out questions where a score reads hidden states.",
-            of_readers if any(one.reader for one in chosen) else "",
+            f"The last stage has steps {layout.last_stage} to {layout.step}." if "platt-last" in layout.rivals else "",
+            "PostCal needs as many responses of the final policy again as training has rollouts. CoCal recalibrated "
+            "on PostCal's responses may use the same, at equal sampling cost, and reads those to held-out questions "
+            "alone. All other rows need no further responses."
+            if "platt-resampled" in layout.rivals
+            else "",
+            "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "
+            "read CoCal's states and learn its targets."
+            if "linear" in readers
+            else "",
+            averaged(seeds_of(metrics)) if readers - {None} else "",
             "RLCR and DCPO have policies, rollouts and responses of their own."
             if any(METHODS[one.method].policy != "grpo" for one in chosen)
             else "",
@@ -120,9 +148,11 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             if any(one.ranks_only for one in chosen)
             else "",
             BOLD_AND_UNDERLINED,
+            "Each part of the table has its own.",
             doubts(short, layout.quality),
         ),
         label="recalibrated",
-        blocks=(metric_block("Score", domains, PAIR, groups, cells),),
+        blocks=tuple(part(list(calibrations)) for _, calibrations in parts),
         size="footnotesize",
+        apart=True,
     )

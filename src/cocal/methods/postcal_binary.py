@@ -3,7 +3,7 @@
 It scores the hidden states of the evaluated responses (equation 6), as CoCal's companions do.
 """
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 METHOD = Method(
     name="postcal-binary",
@@ -15,6 +15,7 @@ METHOD = Method(
     estimate="cocal.methods.companion_scores:estimate",
     experience="resampled",
     target="binary",
+    rivals=(Rival(name="postcal-binary", position=150, reader="resampled"),),
     colour="#126f2c",
     marker="D",
 )

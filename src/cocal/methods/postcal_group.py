@@ -3,7 +3,7 @@
 It scores the hidden states of the evaluated responses (equation 6), as CoCal's companions do.
 """
 
-from cocal.config.method import Method
+from cocal.config.method import Method, Rival
 
 METHOD = Method(
     name="postcal-group",
@@ -15,6 +15,7 @@ METHOD = Method(
     estimate="cocal.methods.companion_scores:estimate",
     experience="resampled",
     target="group",
+    rivals=(Rival(name="postcal-group", position=140, reader="resampled"),),
     colour="#96bf7a",
     marker="d",
 )

@@ -268,7 +268,7 @@ class _Backbone:
                 yield self._fits("companions", steps, len(study.companion.targets), 2)
         states = len(plan.ablation_states(study, self._name))
         yield self._fits("companions", [study.policy.steps] * states, 1, 2)
-        if self._name == study.main_backbone and rivals.reads_states(study, "grpo"):
+        if self._name == study.main_backbone and rivals.ONE_LAYER in rivals.reader_folders(study, "grpo"):
             # as long as a whole companion, for the time of one of its layers is not known
             yield self._fits("companions", [study.policy.steps], len(study.companion.targets), 2)
         if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):

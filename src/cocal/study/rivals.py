@@ -1,8 +1,9 @@
 """The rivals of tables/recalibrated: scores that may learn from the same rollouts as the companions.
 
-Each rival is shown as it is, and after Platt scaling and isotonic regression on rollouts of the training questions.
+Each rival is shown as it is, and after Platt scaling and isotonic regression on responses to the training questions.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -15,18 +16,34 @@ from cocal.study.results import companion_folder, variant_folder
 
 ONE_LAYER = "one-layer"
 """Name of the companions of one hidden layer, as a reader and as a variant."""
-Calibration = Literal["raw", "platt", "isotonic"]
-CALIBRATIONS: tuple[Calibration, ...] = get_args(Calibration)
-"""The treatments of a score: none, Platt scaling, or isotonic regression."""
+Kind = Literal["platt", "isotonic"]
+"""The calibrators: Platt scaling and isotonic regression."""
+Basis = Literal["all", "last", "resampled"]
+"""What calibrators learn from: all rollouts, those of the last stage, or PostCal's responses of the final policy."""
+CALIBRATIONS: dict[str, tuple[Kind, Basis]] = {
+    f"{kind}-{basis}": (kind, basis) for basis in get_args(Basis) for kind in get_args(Kind)
+}
+"""The calibrations by name; a score as it is has the name "raw" in their place."""
 
 _DECLARED = [replace(rival, method=method.name) for method in METHODS.values() for rival in method.rivals]
 RIVALS = {rival.name: rival for rival in sorted(_DECLARED, key=lambda rival: rival.position)}
 """All rivals by name, in the order of the table. Methods declare them (`cocal.config.method.Method.rivals`)."""
 
 
-def named(rival: str, calibration: Calibration) -> str:
-    """Name of a rival's confidences in tables of predictions and in metric cubes, such as "rlcr+platt"."""
+def named(rival: str, calibration: str) -> str:
+    """Name of a rival's confidences in tables of predictions and in metric cubes, such as "rlcr+platt-all"."""
     return rival if calibration == "raw" else f"{rival}+{calibration}"
+
+
+def learns_from(rival: str, basis: Basis) -> bool:
+    """True if a rival has calibrators on a basis: all but PostCal on rollouts, and CoCal and PostCal on the other."""
+    reader = RIVALS[rival].reader
+    return reader in ("rollouts", "resampled") if basis == "resampled" else reader != "resampled"
+
+
+def calibrations_of(rival: str, bases: Collection[Basis]) -> list[str]:
+    """Names of the calibrations of a rival on these bases."""
+    return [name for name, (_, basis) in CALIBRATIONS.items() if basis in bases and learns_from(rival, basis)]
 
 
 def rivals_of(study: Study, algorithm: str) -> list[Rival]:
@@ -50,9 +67,13 @@ def all_rivals(study: Study) -> list[Rival]:
     return [one for one in RIVALS.values() if one.name in found]
 
 
-def reads_states(study: Study, algorithm: str) -> bool:
-    """True if a rival on the policy of an algorithm reads hidden states."""
-    return any(one.reader for one in rivals_of(study, algorithm))
+def calibrated(study: Study) -> dict[str, list[str]]:
+    """Names of a study's rivals by the calibrations that they have, "raw" first, in the order of the table."""
+    names = [one.name for one in all_rivals(study)]
+    bases = ["all"] + ["last"] * (len(study.policy.stages) > 1)
+    bases += ["resampled"] * ("resampled" in reader_folders(study, "grpo"))
+    found = {how: [name for name in names if how in calibrations_of(name, bases)] for how in CALIBRATIONS}
+    return {"raw": names} | {how: some for how, some in found.items() if some}
 
 
 def one_layer_companion(study: Study) -> CompanionSettings:
@@ -61,10 +82,11 @@ def one_layer_companion(study: Study) -> CompanionSettings:
     return study.companion.model_copy(update=first)
 
 
-def reader_folders(study: Study) -> dict[Reader, str]:
-    """Folders of the companions of all steps that score rivals, by their kind; none where no rival reads states."""
-    if not reads_states(study, "grpo"):
-        return {}
+def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
+    """Folders of the companions of all steps that score rivals on the policy of an algorithm, by their kind; none where
+    no rival reads states."""
     backbone, steps = study.main_backbone, restricted(study.policy.steps).folder
-    own = companion_folder(backbone, "rollouts")
-    return {"one-layer": f"{variant_folder(backbone, ONE_LAYER)}/{steps}", "rollouts": f"{own}/{steps}"}
+    folders = {name: companion_folder(backbone, name) for name in ("rollouts", "resampled")}
+    folders[ONE_LAYER] = variant_folder(backbone, ONE_LAYER)
+    kinds = {one.reader for one in rivals_of(study, algorithm)}
+    return {kind: f"{folder}/{steps}" for kind, folder in folders.items() if kind in kinds}

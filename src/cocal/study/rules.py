@@ -145,7 +145,8 @@ class Plan(PolicyRules):
         return Job(inputs=inputs, settings=settings, code=f"{code} {declared}")
 
     def _recalibrate(self, backbone: str, algorithm: str) -> Job:
-        """Platt scaling and isotonic regression of the rivals on one policy, fitted on its rollouts."""
+        """Platt scaling and isotonic regression of the rivals on one policy, fitted on its rollouts, all of them and
+        those of the last stage, and on PostCal's responses where the study has PostCal."""
         study, cell = self.study, (backbone, algorithm, self._final)
         compared = rivals.rivals_of(study, algorithm)
         methods = list(dict.fromkeys(rival.method for rival in compared))
@@ -169,19 +170,18 @@ class Plan(PolicyRules):
             "step": self._final,
             "responses": results.responses_folder(*cell, prompt_format),
         }
-        if rivals.reads_states(study, algorithm):
-            states = results.states_file(backbone, "grpo")
-            inputs |= {
-                "states": [results.features_file(*cell, prompt_format, name) for name in samples],
-                "rollout_states": states,
-                "companions": results.companion_folder(backbone, "rollouts"),
-                "one_layer": results.variant_folder(backbone, rivals.ONE_LAYER),
-            }
-            settings |= {
-                "features": results.features_folder(*cell, prompt_format),
-                "rollout-features": states,
-                "companions": [f"{kind}={folder}" for kind, folder in rivals.reader_folders(study).items()],
-            }
+        if earlier := study.policy.stages[:-1]:
+            settings["previous-stage"] = earlier[-1]
+        if readers := rivals.reader_folders(study, algorithm):
+            inputs["states"] = [results.features_file(*cell, prompt_format, name) for name in samples]
+            settings["features"] = results.features_folder(*cell, prompt_format)
+            inputs["companions"] = [folder.rpartition("/")[0] for folder in readers.values()]
+            settings["companions"] = [f"{kind}={folder}" for kind, folder in readers.items()]
+        if "rollouts" in readers:
+            inputs["rollout_states"] = settings["rollout-features"] = results.states_file(backbone, "grpo")
+        if "resampled" in readers:
+            inputs["resampled"] = settings["resampled"] = results.rollouts_folder(backbone, "postcal")
+            inputs["resampled_states"] = settings["resampled-features"] = results.states_file(backbone, "postcal")
         # the scores are imported by name; of the declarations of rivals, only what is computed from counts
         code = self._code(
             "cocal.commands.confidences:run_recalibrate", *sorted({one.score for one in compared if one.score})
@@ -266,7 +266,7 @@ class Plan(PolicyRules):
             of_rivals, flags = self._checked_rivals(backbone, files)
             inputs |= of_rivals
             settings |= flags
-            if folder := rivals.reader_folders(study).get("one-layer"):
+            if folder := rivals.reader_folders(study, "grpo").get(rivals.ONE_LAYER):
                 inputs["one_layer"] = results.variant_folder(backbone, rivals.ONE_LAYER)
                 companions.append(f"one-layer={folder}")
         if main and plan.has_methods(study, "cocal-binary"):

@@ -255,11 +255,17 @@ _RECALIBRATE = (
     flags.TRAINING_SET,
     required("--evaluated FILE", "evaluation sets, never to learn from", nargs="+", type=Path),
     required("--responses", "folder of {set}.parquet, to score", type=Path),
+    flag(
+        "--previous-stage", "step after which the last stage begins, to learn from its rollouts too", type=flags.COUNT
+    ),
     flag("--rollout-features", "feature store of the rollouts, for rivals that read states", type=Path),
+    flag("--resampled", "folder of PostCal's responses, for PostCal and CoCal to learn from", type=Path),
+    flag("--resampled-features", "feature store of PostCal's responses", type=Path),
     flag("--features", "folder of {set}.zarr, for rivals that read states", type=Path),
     several(
         "--companions KIND=FOLDER",
-        "folders of fitted companions: rollouts=FOLDER (CoCal), one-layer=FOLDER (of one hidden layer)",
+        "folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), one-layer=FOLDER (of one "
+        "hidden layer)",
     ),
     output("--output-calibrators FILE.json", "fitted calibrators", required=True),
     output("--output", "table of predictions to write", required=True),

@@ -1,10 +1,10 @@
-"""The data of recalibration: the rollouts to learn from, the rivals' scores, and their confidences.
+"""The data of recalibration: the responses to learn from, the rivals' scores, and their confidences.
 
 Calibrators learn from the rows of the companions, and never from an evaluation question.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import Judge
+from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import groups_of, in_validation, question_texts, read_rollouts
 from cocal.config.evaluation import CompanionSettings, EstimatorSettings
 from cocal.config.method import Reader
@@ -26,7 +27,7 @@ from cocal.methods.token_probability import least_token_probability
 from cocal.questions.overlap import fingerprint
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.study.rivals import CALIBRATIONS, RIVALS, named
+from cocal.study.rivals import RIVALS, Basis, calibrations_of, learns_from, named
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 def read_experience(
     folder: Path, questions: Path, steps: int, companion: CompanionSettings, evaluated: pd.DataFrame
 ) -> pd.DataFrame:
-    """Read the rollouts of steps 1 to `steps` with what the scores need of them. All fits learn from this table alone.
+    """Read the responses of steps 1 to `steps` with what scores need of them. All fits learn from such tables alone.
 
     Args:
-        folder: Folder of rollout tables (`cocal.store.contracts.RESPONSES`).
+        folder: Folder of tables of rollouts, or of PostCal's responses (`cocal.store.contracts.RESPONSES`).
         questions: Table of all training questions (`cocal.store.contracts.QUESTIONS`).
         steps: Last step to read.
         companion: Settings of the companions, whose split of the questions is taken.
@@ -125,6 +126,10 @@ class Scorer:
     linear: Sequence[LinearProbe]
     pool: int
 
+    def on(self, basis: Basis) -> "Scorer":
+        """What gives the rivals that have calibrators on a basis their scores."""
+        return replace(self, rivals=[name for name in self.rivals if learns_from(name, basis)])
+
     def of_table(self, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read no hidden states in a table (`Score`), float64 (n,) each."""
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].reader is None]
@@ -135,16 +140,18 @@ class Scorer:
         from cocal.methods.companion_scores import score_rows
 
         readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
-        scored = score_rows(list(self.companions.values()), reader, rows)
+        given = {kind: one for kind, one in self.companions.items() if kind in {known for known, _ in readers}}
+        linear = [one for one in self.linear if ("linear", one.target) in readers]
+        scored = score_rows(list(given.values()), reader, rows)
         found = {}
-        for (kind, companions), scores in zip(self.companions.items(), scored, strict=True):
+        for (kind, companions), scores in zip(given.items(), scored, strict=True):
             spec = companions.spec
             for (target, seed), values in zip(companions.members, scores, strict=True):
                 if name := readers.get((kind, target)):
                     found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
-        if self.linear:
+        if linear:
             states = states_of(reader, rows)
-            found |= {Estimator(readers["linear", one.target]): one.apply(states) for one in self.linear}
+            found |= {Estimator(readers["linear", one.target]): one.apply(states) for one in linear}
         return found
 
 
@@ -189,26 +196,28 @@ def check_companions(
     for kind, one in companions.items():
         theirs = (one.spec.steps, one.spec.settings.split_seed, one.spec.settings.validation_share)
         ours = (steps, split.split_seed, split.validation_share)
-        if theirs != ours or one.spec.order != "chronological":
+        order = ORDERS.get(kind, "chronological")
+        if theirs != ours or one.spec.order != order:
             raise ContractError(
                 f"{folders[kind]}: learnt from {theirs[0]} steps in {one.spec.order} order with split_seed {theirs[1]} "
                 f"and validation_share {theirs[2]:g}, but the rivals are recalibrated on {ours[0]} steps in "
-                f"chronological order with {ours[1]} and {ours[2]:g}; give the companions of this study"
+                f"{order} order with {ours[1]} and {ours[2]:g}; give the companions of this study"
             )
 
 
-def scores_of_rollouts(
-    scorer: Scorer, rollouts: pd.DataFrame, features: FeatureReader | None
+def scores_to_learn_from(
+    scorer: Scorer, table: pd.DataFrame, features: FeatureReader | None
 ) -> dict[Estimator, np.ndarray]:
-    """Scores of the rollouts of `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
-    held-out part. Row k of the features, if a rival reads them, belongs to rollout k; answer_class is there if needed.
+    """Scores of rows of a table from `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
+    held-out part. Row k of the features, if a rival reads them, belongs to label k of the index; answer_class is there
+    if needed.
     """
-    found = scorer.of_table(rollouts)
+    found = scorer.of_table(table)
     if features is not None:
-        rows = np.flatnonzero(rollouts["part"] == "held out")
-        for rival, values in scorer.of_states(features, rows).items():
-            found[rival] = np.full(len(rollouts), np.nan)
-            found[rival][rows] = values
+        held_out = (table["part"] == "held out").to_numpy()
+        for rival, values in scorer.of_states(features, table.index[held_out].to_numpy()).items():
+            found[rival] = np.full(len(table), np.nan)
+            found[rival][held_out] = values
     return found
 
 
@@ -243,9 +252,9 @@ def predict_rivals(
             columns = ["mean_logprob", "logprobs", "confidence", "answer_class"]
             given = read_responses(responses, dataset, count, checkpoint.step, columns)
             for rival, scores in _scores(scorer, given, count, features).items():
-                for calibration in CALIBRATIONS:
-                    raw = calibration == "raw"
-                    values = scores if raw else fits.apply(rival.method, rival.seed, calibration, scores)
+                yield given, rival, scores
+                for calibration in calibrations_of(rival.method, fits.learnt):
+                    values = fits.apply(rival.method, rival.seed, calibration, scores)
                     yield given, rival._replace(method=named(rival.method, calibration)), values
 
     return predictions_of(estimated(), checkpoint)

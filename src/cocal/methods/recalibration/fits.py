@@ -20,7 +20,7 @@ from cocal.errors import ContractError
 from cocal.methods.responses import Estimator
 from cocal.store import digest, read_document
 from cocal.store.damage import remedy
-from cocal.study.rivals import RIVALS, Calibration
+from cocal.study.rivals import CALIBRATIONS, RIVALS, Basis, Kind
 
 Part = Literal["training", "held out", "truncated"]
 """The rows on which companions are trained, those that choose their best pass, and those that they leave out."""
@@ -113,7 +113,7 @@ class Isotonic(Model):
 Calibrator = Annotated[Platt | Isotonic, Field(discriminator="kind")]
 
 FITS = {"platt": Platt.fit, "isotonic": Isotonic.fit}
-"""The function that fits each calibration."""
+"""The function that fits each calibrator."""
 
 
 PENALTIES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
@@ -194,39 +194,55 @@ class Responses(Model):
         return cls(responses=len(ids), questions=rollouts["question"].nunique(), digest=digest(ids))
 
 
+class Learnt(Model):
+    """The responses of one basis."""
+
+    first: Count
+    """First step of the responses."""
+    last: Count
+    """Last step of the responses."""
+    parts: dict[Part, Responses]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> "Learnt":
+        """Those of a table with the columns step, response_id, question and part."""
+        parts = {name: Responses.of(table[table["part"] == name]) for name in ("training", "held out")}
+        return cls(first=int(table["step"].min()), last=int(table["step"].max()), parts=parts)
+
+
 class Fit(Model):
-    """The calibrators of one rival and companion's seed."""
+    """The calibrators of one rival and companion's seed on one basis."""
 
     rival: str
     seed: int
     """The companion's training seed; -1 without a companion."""
+    basis: Basis
     part: Part
-    """Part of the rollouts that they learnt from."""
+    """Part of its responses that they learnt from."""
     responses: Count
-    """Number of its responses that have a score."""
+    """Number of the part's responses that have a score."""
     correct: Share
     """Share of correct responses among them."""
-    calibrators: dict[Calibration, Calibrator]
+    calibrators: dict[Kind, Calibrator]
 
 
 class Fits(Model):
     """All calibrators of the rivals on one policy."""
 
-    steps: Count
-    """Last rollout step of the responses."""
     linear: tuple[LinearProbe, ...] = ()
     """The linear probes among the rivals."""
-    parts: dict[Part, Responses]
+    learnt: dict[Basis, Learnt]
     fits: tuple[Fit, ...]
 
-    def apply(self, rival: str, seed: int, calibration: Calibration, scores: np.ndarray) -> np.ndarray:
+    def apply(self, rival: str, seed: int, calibration: str, scores: np.ndarray) -> np.ndarray:
         """The calibrated confidences of scores, float64 (n,); NaN if no response had a score to learn from."""
-        fits = [fit for fit in self.fits if (fit.rival, fit.seed) == (rival, seed)]
-        return fits[0].calibrators[calibration].apply(scores) if fits else np.full(len(scores), np.nan)
+        kind, basis = CALIBRATIONS[calibration]
+        fits = [fit for fit in self.fits if (fit.rival, fit.seed, fit.basis) == (rival, seed, basis)]
+        return fits[0].calibrators[kind].apply(scores) if fits else np.full(len(scores), np.nan)
 
 
 def part_of(rival: str) -> Part:
-    """The part of the rollouts that a rival's calibrators learn from.
+    """The part of a basis that a rival's calibrators learn from.
 
     That is the training part, unless the score itself was learnt there: then it is the held-out part, whose labels a
     companion or probe has seen only to choose its best pass or penalty.
@@ -235,38 +251,35 @@ def part_of(rival: str) -> Part:
 
 
 def fit_rivals(
-    rollouts: pd.DataFrame, scores: Mapping[Estimator, np.ndarray], linear: Sequence[LinearProbe] = ()
+    experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]], linear: Sequence[LinearProbe] = ()
 ) -> Fits:
-    """Fit the calibrators of all scores, each on its `part_of` the rollouts.
+    """Fit the calibrators of all scores, each on its `part_of` a basis.
 
     Args:
-        rollouts: Table from `cocal.methods.recalibration.confidences.read_experience`.
-        scores: float64 (n,) for each rival and companion: the scores of the rollouts, NaN where there is none.
+        experience: For each basis rows of a table from `cocal.methods.recalibration.confidences.read_experience`, and
+            float64 (n,) for each rival and companion: the scores of these rows, NaN where there is none.
         linear: The linear probes that gave scores.
     """
-    parts = {name: Responses.of(rollouts[rollouts["part"] == name]) for name in ("training", "held out")}
     fits = []
-    for rival, values in scores.items():
-        part = part_of(rival.method)
-        rows = (rollouts["part"] == part).to_numpy() & ~np.isnan(values)
-        if rows.any():
-            known, correct = values[rows], rollouts["correct"].to_numpy()[rows]
-            fits.append(
-                Fit(
-                    rival=rival.method,
-                    seed=rival.seed,
-                    part=part,
-                    responses=int(rows.sum()),
-                    correct=float(correct.mean()),
-                    calibrators={name: fit(known, correct) for name, fit in FITS.items()},
+    for basis, (table, scores) in experience.items():
+        for rival, values in scores.items():
+            part = part_of(rival.method)
+            rows = (table["part"] == part).to_numpy() & ~np.isnan(values)
+            if rows.any():
+                known, correct = values[rows], table["correct"].to_numpy()[rows]
+                fits.append(
+                    Fit(
+                        rival=rival.method,
+                        seed=rival.seed,
+                        basis=basis,
+                        part=part,
+                        responses=int(rows.sum()),
+                        correct=float(correct.mean()),
+                        calibrators={name: fit(known, correct) for name, fit in FITS.items()},
+                    )
                 )
-            )
-    return Fits(
-        steps=int(rollouts["step"].max()),
-        linear=tuple(linear),
-        parts=parts,
-        fits=tuple(fits),
-    )
+    learnt = {basis: Learnt.of(table) for basis, (table, _) in experience.items()}
+    return Fits(linear=tuple(linear), learnt=learnt, fits=tuple(fits))
 
 
 def read_fits(path: str | Path) -> Fits:
