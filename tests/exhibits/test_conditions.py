@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cocal.config import load_study
@@ -16,6 +17,7 @@ from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
+from cocal.study.regimes import read_regimes
 from cocal.study.replicates import refusals
 from coded_inputs import coded_questions, coded_rollouts, coded_specs
 from exhibits_by_name import exhibits_by_name
@@ -187,3 +189,22 @@ def test_every_mirror_is_a_column_of_the_paper(published):
         assert all(f"{title}: Acc." in columns for title in study.reports.mirrors.values())
     assert MACRO in {column.partition(":")[0] for column in columns}
     assert METRICS["Acc."] == "accuracy"
+
+
+def test_the_accuracy_under_each_sampling_is_that_of_the_regimes(layout, inputs):
+    """A mean over replicates of one policy's accuracy, whatever the number of its methods."""
+    axis = next(one for one in read_regimes(ROOT / "config/regimes.yaml").axes if one.name == conditions.SAMPLING)
+    rows = [
+        (name, level.name, replicate, method, 0.5 + 0.1 * place + 0.02 * replicate**2)
+        for name in (conditions.SAMPLING, "Companion")
+        for place, level in enumerate(axis.levels)
+        for replicate in (1, 2)
+        for method in ("cocal-binary", "postcal-binary")[: 3 - replicate]
+    ]
+    regimes = pd.DataFrame(rows, columns=["axis", "level", "replicate", "method", "accuracy"])
+    numbers = conditions.prepare(layout, **inputs, regimes=regimes)
+    shown = numbers[(numbers["condition"] == conditions.SAMPLING) & (numbers["metric"] == "share")]
+    assert dict(zip(shown["of"], shown["value"], strict=True)) == pytest.approx(
+        {"Accuracy (%), as rollouts": 0.55, "Accuracy (%), without penalty": 0.65, "Accuracy (%), the paper's": 0.75}
+    )
+    assert not conditions.prepare(layout, **inputs)["of"].str.startswith("Accuracy (%),").any()

@@ -21,6 +21,7 @@ from cocal.exhibits.base.exhibit import (
     FACTUAL,
     MATHEMATICS,
     PUBLISHED,
+    REGIMES,
     BackboneLayout,
     Labelled,
     Labels,
@@ -47,6 +48,8 @@ _LEAST = {_VALID: 0.9, _RIGHT: 0.5}
 """Least required values of conditions of which the paper states no value."""
 _TRAINED = "Accuracy of the rollouts (%)"
 """The condition with which the second half of the table begins."""
+SAMPLING = "Sampling of the evaluation"
+"""The condition whose settings the table shows, and the name of its axis in the regimes."""
 _LAST = 10
 """Number of rollout steps up to a stage over which the accuracy of the rollouts averages."""
 _EVALUATED = {"grpo": "token-probability", "rlcr": "rlcr", "dcpo": "dcpo"}
@@ -102,6 +105,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         "questions": questions_file(study.policy.dataset),
         PUBLISHED: "config/paper",
     }
+    if study.reports.regimes:
+        inputs[REGIMES] = f"{study.reports.regimes}/points.csv"
     products = {}
     if has_methods(study, "postcal-binary"):
         products["companions"] = companion_folder(backbone, "resampled")
@@ -140,6 +145,7 @@ def prepare(
     questions: pd.DataFrame,
     published: Published,
     companions: CompanionSpec | None = None,
+    regimes: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The conditions, one per row.
 
@@ -149,6 +155,7 @@ def prepare(
         questions: Questions that they answer.
         published: The paper's numbers.
         companions: Spec of the last step's companions of PostCal, where the study has it.
+        regimes: What was measured under other conditions (`cocal.evidence.regimes.COLUMNS`), if it was.
 
     Returns:
         Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
@@ -167,13 +174,22 @@ def prepare(
     rows.append(("Training", "Rollout steps", "count", _REPORTED, steps, layout.step, place))
     for name, value in layout.sampling.items():
         paper, place = published.cell("hyperparameters", f"Evaluation: {name}", "Value")
-        rows.append(("Sampling of the evaluation", name, "setting", _SIZE, paper, value, place))
+        rows.append((SAMPLING, name, "setting", _SIZE, paper, value, place))
+    if regimes is not None:
+        rows += _by_sampling(regimes)
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
     frame["ratio"] = frame["value"] / frame["paper"]
     required = frame["matched"] == REQUIRED
     frame["least"] = frame["condition"].map(_LEAST).fillna(frame["paper"] / _FACTOR).where(required)
     frame["greatest"] = (frame["paper"] * _FACTOR).where(required)
     return frame[["condition", "of", "metric", "value", "paper", "ratio", "matched", "least", "greatest", "place"]]
+
+
+def _by_sampling(regimes: pd.DataFrame) -> Iterator[tuple]:
+    """Accuracies of GRPO's policy on the same questions under each sampling of the evaluation, over replicates."""
+    points = regimes[regimes["axis"] == SAMPLING].drop_duplicates(["level", "replicate"])
+    for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
+        yield SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""
 
 
 def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> pd.Series:
@@ -271,14 +287,14 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         f"{layout.caption} Mean token probabilities are those of TokenProb on the evaluated responses. Accuracies of "
         f"the rollouts, cut ones included, are means over the {_LAST} steps up to a stage, and those of the evaluation "
         "that they are compared with are macro averages over the mathematical sets. All other shares of rollouts are "
-        "over all steps. Ratios are this study's values over the paper's. Where a match is required, the ratio has to "
-        "lie between 2/3 and 3/2, or, as the paper states no value, at least "
+        "over all steps. Accuracies by the sampling of the evaluation, where they were gathered, are those of GRPO's "
+        "policy on the same questions, over replicates. Ratios are this study's values over the paper's. Where a match "
+        "is required, the ratio has to lie between 2/3 and 3/2, or, as the paper states no value, at least "
         f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
         "rollouts right; a replicate that fails one of these takes no part. Reported values are shown without "
         "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
-        "cannot be matched at another size. "
-        f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in the "
-        "paper.",
+        f"cannot be matched at another size. {UNDEFINED} stands where the paper states no value. The CSV beside it names "
+        "the place of each value in the paper.",
         label="conditions",
         blocks=tuple(
             Block(corner="Condition", heads=heads, groups=tuple(part)) for part in (groups[:second], groups[second:])

@@ -40,6 +40,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "CSV has the p-values.",
             layout=layout_of(study),
             inputs={REGIMES: f"{study.reports.regimes}/points.csv"},
+            needs=(REGIMES,),
         )
 
 

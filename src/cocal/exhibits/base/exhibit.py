@@ -193,6 +193,7 @@ class Exhibit:
         caption: Its text in the report, in whole sentences.
         layout: What it shows; None for a diagram, which shows no numbers.
         inputs: The files that it reads, by kind (`cocal.exhibits.base.inputs`).
+        needs: Kinds of input without which there is no such exhibit, of those that may not have been gathered.
         products: The outputs of other rules that hold these files, where they are folders; the files themselves
             by default.
         name: Its file name without the ending, which also names its rule; that of its module by default.
@@ -205,6 +206,7 @@ class Exhibit:
     caption: str
     layout: Layout | None = None
     inputs: Mapping[str, Files] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
     products: Mapping[str, Files] = field(default_factory=dict)
     name: str = ""
     module: str = ""

@@ -33,18 +33,19 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
         for name in MODULES
         for one in module_of(name).of_study(study, wrong)
     ]
-    return sorted((one for one in found if Path(one.inputs.get(REGIMES, "")).exists()), key=attrgetter("position"))
+    return sorted((one for one in found if {*one.needs} <= {*one.inputs}), key=attrgetter("position"))
 
 
 def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
-    """The exhibit, with the paths from the folder of the results to what lies in the repository; replicates that have
-    not been gathered are left out."""
+    """The exhibit, with the paths from the folder of the results to what lies in the repository; replicates and regimes
+    that have not been gathered are left out."""
     inputs = dict(exhibit.inputs)
     for kind in OF_REPOSITORY:
         if kind in inputs:
             inputs[kind] = str(repository / inputs[kind])
-    if REPLICATES in inputs and not Path(inputs[REPLICATES]).is_file():
-        del inputs[REPLICATES]
+    for kind in (REPLICATES, REGIMES):
+        if kind in inputs and not Path(inputs[kind]).is_file():
+            del inputs[kind]
     return replace(exhibit, inputs=inputs)
 
 
