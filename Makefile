@@ -44,19 +44,22 @@ reproduce: $(INSTALLED)
 	$(BIN)/cocal digests --compare config/digests/embedded.json
 	@echo "One page of all tables and figures: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
 
-# Each replicate is a study of its own in studies/replicates; a stopped run goes on where it stopped.
+NUMBERS ?= $$(seq $(REPLICATES))
+REPLICAS := studies/replicates
+REGIMES := studies/regimes
+
+# Each replicate is a study of its own; a stopped run goes on where it stopped. Where conditions refuse one, another number
+# takes its place: `make replicate NUMBERS="1 2 4 5 6"`.
 replicate: $(INSTALLED)
-	for number in $$(seq $(REPLICATES)); do \
-	  folder=studies/replicates/$$number; \
+	for number in $(NUMBERS); do \
+	  folder=$(REPLICAS)/$$number; \
 	  cocal replicate --number $$number --output $$folder/study.yaml --overwrite && \
 	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
 	done
-	cocal spread $$(seq -f studies/replicates/%g/results $(REPLICATES)) --output studies/replicates/spread --overwrite
+	cocal spread $$(printf '$(REPLICAS)/%s/results ' $(NUMBERS)) --output $(REPLICAS)/spread --overwrite
 
 # Replicates run beside one another, each on one core; a stopped run goes on where it stopped. Replicates that were
 # gathered before are kept, so that `make regimes NUMBERS="4 5"` adds two to them.
-NUMBERS ?= $$(seq $(REPLICATES))
-REGIMES := studies/regimes
 regimes: $(INSTALLED)
 	for number in $(NUMBERS); do cocal regimes --number $$number --output $(REGIMES)/$$number --overwrite || exit 1; done
 	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) workflow/scripts/regimes.sh $(REGIMES)/{} results/metrics/tiny.nc

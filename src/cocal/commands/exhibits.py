@@ -57,7 +57,8 @@ def run_document(options: argparse.Namespace) -> None:
 def run_spread(options: argparse.Namespace) -> None:
     """Write mean, standard deviation and range of every number of every table and figure, and draw the main table's.
 
-    Replicates take part whose required conditions lie between their bounds (`refusals`).
+    Replicates take part whose required conditions lie between their bounds (`refusals`). Their numbers are those of the
+    folders that hold their results, or else their places.
 
     Raises:
         ConfigError: if there are fewer than two replicates.
@@ -71,8 +72,10 @@ def run_spread(options: argparse.Namespace) -> None:
     for folder, study in studies.items():
         if study != studies[first]:
             raise ContractError(f"{folder}: holds study {study}, but {first} holds study {studies[first]}")
+    names = [folder.resolve().parent.name for folder in options.results]
+    numbers = map(int, names) if all(name.isdecimal() for name in names) else range(1, len(names) + 1)
     admitted, refused = {}, {}
-    for number, folder in enumerate(options.results, 1):
+    for number, folder in zip(numbers, options.results, strict=True):
         if reasons := refusals(folder):
             refused[f"replicate_{number}"] = reasons
             logging.warning("%s takes no part, by its conditions: %s", folder, "; ".join(reasons))

@@ -293,8 +293,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
         "rollouts right; a replicate that fails one of these takes no part. Reported values are shown without "
         "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
-        f"cannot be matched at another size. {UNDEFINED} stands where the paper states no value. The CSV beside it names "
-        "the place of each value in the paper.",
+        f"cannot be matched at another size. {UNDEFINED} stands where the paper states no value. The CSV beside it "
+        "names the place of each value in the paper.",
         label="conditions",
         blocks=tuple(
             Block(corner="Condition", heads=heads, groups=tuple(part)) for part in (groups[:second], groups[second:])
