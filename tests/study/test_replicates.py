@@ -77,8 +77,8 @@ def test_the_spread_of_every_number(results, tmp_path, monkeypatch):
     files = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "spread").rglob("*.*"))
     assert files == [f"spread/{name}" for name in (*FIGURE, "gathered.json", "tables/main.csv")]
     gathered = json.loads((tmp_path / "spread/gathered.json").read_text())
-    assert (gathered["study"], gathered["replicates"], gathered["refused"]) == ("embedded", 3, {})
-    assert gathered["made_by"]["commit"] == commit()
+    assert (gathered["study"], list(gathered["replicates"]), gathered["refused"]) == ("embedded", ["1", "2", "5"], {})
+    assert {one["commit"] for one in gathered["replicates"].values()} == {commit()}
     with (tmp_path / "spread/tables/main.csv").open() as file:
         first, second = csv.DictReader(file)
     assert [first[key] for key in ("dataset", "method", "metric")] == ["macro-mathematics", "verbal", "ece"]
@@ -142,7 +142,7 @@ def test_only_admitted_replicates_are_gathered_under_their_own_numbers(results, 
     assert cli.main(words) == 0
     why = "Accuracy after GRPO, Macro average: 0.300, not in [0.425, 0.957]"
     gathered = json.loads((tmp_path / "spread/gathered.json").read_text())
-    assert (gathered["replicates"], gathered["refused"]) == (2, {"replicate_1": [why]})
+    assert (list(gathered["replicates"]), gathered["refused"]) == (["2", "5"], {"1": [why]})
     assert f"{results[0]} takes no part, by its conditions: {why}" in caplog.text
     for name in ("main", "conditions"):
         with (tmp_path / f"spread/tables/{name}.csv").open() as file:
@@ -155,8 +155,35 @@ def test_only_admitted_replicates_are_gathered_under_their_own_numbers(results, 
     assert cli.main(words) == 2
     assert not (tmp_path / "spread").exists()
     error = capsys.readouterr().err
-    assert "two replicates at least, and 1 of 3 have the required conditions (tables/conditions)" in error
-    assert f"replicate_1: {why}; replicate_5: Accuracy after GRPO, Macro average: 0.990" in error
+    assert "two replicates at least that have the required conditions (tables/conditions), and there are 1" in error
+    assert f"replicate 1: {why}; replicate 5: Accuracy after GRPO, Macro average: 0.990" in error
+
+
+def test_replicates_join_those_that_were_gathered_before(results, tmp_path):
+    """As if all had been gathered at once; one that is given again takes its own place, or leaves it."""
+    columns = ("claim", "source", "score", "case", "margin", "value", "lower", "verdict")
+    for place, folder in enumerate(results):
+        rows = [("a", "study", "", 0, "", 0.1 * place, 0.0, "holds"), ("a", "study", "", 1, "m", 0.2, 0.0, "holds")]
+        write(folder, rows[: 1 + (place != 1)], columns, "tables/claims.csv")
+        conditions(folder)
+
+    def gather(folder, *given):
+        words = ["spread", *map(str, given), "--output", str(tmp_path / folder), "--overwrite"]
+        assert cli.main(words) == 0
+        names = ("tables/claims.csv", "tables/main.csv", "gathered.json")
+        return [(tmp_path / folder / name).read_text() for name in names]
+
+    at_once = gather("once", *results)
+    gather("later", results[0], results[2])
+    assert gather("later", results[1]) == at_once
+    assert gather("later", results[0]) == at_once
+    conditions(results[2], 0.1)
+    *_, gathered = gather("later", results[2])
+    assert list(json.loads(gathered)["replicates"]) == ["1", "2"]
+    with (tmp_path / "later/tables/main.csv").open() as file:
+        assert [name for name in next(csv.reader(file)) if name.startswith("rep")] == ["replicate_1", "replicate_2"]
+    shutil.rmtree(tmp_path / "later/tables")
+    assert cli.main(["spread", str(results[0]), "--output", str(tmp_path / "later"), "--overwrite"]) == 2
 
 
 def test_what_does_not_fit_together_is_named(results, tmp_path, capsys):
@@ -172,6 +199,7 @@ def test_what_does_not_fit_together_is_named(results, tmp_path, capsys):
     (results[1] / "study.json").unlink()
     claim(results[1], "embedded", "config.yaml")
     write(results[1], [("macro-mathematics", "verbal", "ece", 0.2, 0.0)])
-    assert f"{results[1]}/tables/main.csv: lacks the row ('macro-mathematics', 'verbal', 'auroc')" in refusal(*results)
+    lacks = "main.csv: replicate 2 lacks the row ('macro-mathematics', 'verbal', 'auroc')"
+    assert f"{results[1]}/tables/{lacks}" in refusal(*results)
     shutil.rmtree(results[2] / "tables")
     assert f"{results[2]}/tables/cost.csv: there is no such file" in refusal(*results)

@@ -58,42 +58,49 @@ def run_spread(options: argparse.Namespace) -> None:
     """Write mean, standard deviation and range of every number of every table and figure, and draw the main table's.
 
     Replicates take part whose required conditions lie between their bounds (`refusals`). Their numbers are those of the
-    folders that hold their results, or else their places.
+    folders that hold their results, or else their places. Replicates that the output holds already stay there, unless
+    they are given again.
 
     Raises:
-        ConfigError: if there are fewer than two replicates.
         ContractError: if a replicate is not finished, or is of another study than the first, or if fewer than two take
             part.
     """
-    if len(options.results) < 2:
-        raise ConfigError("a spread needs the results of two replicates at least")
     studies = {folder: owner_of(folder) for folder in options.results}
     first = options.results[0]
+    before, makers_file = None, options.output / "gathered.json"
+    gathered = Gathered(study=studies[first], replicates={})
+    if makers_file.exists():
+        before, gathered = options.output, parse_settings(Gathered, str(makers_file))
+        studies[options.output] = gathered.study
     for folder, study in studies.items():
         if study != studies[first]:
             raise ContractError(f"{folder}: holds study {study}, but {first} holds study {studies[first]}")
     names = [folder.resolve().parent.name for folder in options.results]
     numbers = map(int, names) if all(name.isdecimal() for name in names) else range(1, len(names) + 1)
-    admitted, refused = {}, {}
+    admitted, refused = {}, dict(gathered.refused)
     for number, folder in zip(numbers, options.results, strict=True):
+        refused.pop(number, None)
         if reasons := refusals(folder):
-            refused[f"replicate_{number}"] = reasons
+            refused[number] = reasons
             logging.warning("%s takes no part, by its conditions: %s", folder, "; ".join(reasons))
         else:
             admitted[number] = folder
-    if len(admitted) < 2:
-        raise ContractError(
-            f"a spread needs two replicates at least, and {len(admitted)} of {len(options.results)} have the required "
-            f"conditions (tables/conditions): {'; '.join(f'{name}: {why[0]}' for name, why in refused.items())}"
-        )
     # before anything is written: the gathered numbers may be tracked, and would count as changes since the commit
-    gathered = Gathered(study=studies[first], replicates=len(admitted), refused=refused, made_by=maker_of(first))
-    found = spread(admitted)
+    kept = {number: maker for number, maker in gathered.replicates.items() if number not in {*admitted, *refused}}
+    makers = kept | {number: maker_of(folder) for number, folder in admitted.items()}
+    if len(makers) < 2:
+        why = "; ".join(f"replicate {number}: {reasons[0]}" for number, reasons in refused.items())
+        raise ContractError(
+            "a spread needs two replicates at least that have the required conditions (tables/conditions), and there "
+            f"are {len(makers)}{why and f' ({why})'}"
+        )
+    found = spread(admitted, before, kept)
     for name, numbers in found.items():
         write_text(options.output / name, csv_text(numbers))
     if "tables/main.csv" in found:
         figure = options.output / "figures/replications.pdf"
         with paper_style():
             save_figure(draw_replicates(found["tables/main.csv"], MATHEMATICS), figure, {"study": studies[first]})
-    write_text(options.output / "gathered.json", gathered.model_dump_json(indent=1) + "\n")
-    logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(admitted), options.output)
+    gathered = Gathered(study=studies[first], replicates=dict(sorted(makers.items())), refused=refused)
+    write_text(makers_file, gathered.model_dump_json(indent=1) + "\n")
+    logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(makers), options.output)

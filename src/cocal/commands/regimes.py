@@ -5,11 +5,14 @@ import logging
 
 import pandas as pd
 
+from cocal.config import parse_settings
 from cocal.errors import ConfigError
-from cocal.evidence.regimes import Gathered, measured, together
+from cocal.evidence.regimes import measured, together
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
+from cocal.store.owner import owner_of
 from cocal.study.digests import maker_of
+from cocal.study.replicates import Gathered
 
 
 def run_gather(options: argparse.Namespace) -> None:
@@ -29,9 +32,10 @@ def run_gather(options: argparse.Namespace) -> None:
         points = together(
             points, pd.read_csv(points_file, keep_default_na=False, na_values=["NaN"], dtype={"level": str})
         )
-        makers = Gathered.model_validate_json(makers_file.read_text()).replicates | makers
+        makers = parse_settings(Gathered, str(makers_file)).replicates | makers
     write_text(points_file, csv_text(points))
-    write_text(makers_file, Gathered(replicates=dict(sorted(makers.items()))).model_dump_json(indent=1) + "\n")
+    gathered = Gathered(study=owner_of(options.folders[0] / "base/results"), replicates=dict(sorted(makers.items())))
+    write_text(makers_file, gathered.model_dump_json(indent=1) + "\n")
     logging.info(
         "%d replicates of %d points in %s", len(makers), points.groupby(["axis", "level"]).ngroups, points_file
     )

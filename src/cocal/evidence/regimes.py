@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.companion.spec import read_spec
-from cocal.config.base import Model
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.errors import ContractError
@@ -18,7 +17,6 @@ from cocal.metrics.cube import MEAN
 from cocal.metrics.shown import BETTER
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.study.digests import Maker
 from cocal.study.plan import restricted
 from cocal.study.regimes import read_regimes, studies_of
 from cocal.study.results import companion_folder, metrics_file, rollouts_folder
@@ -34,13 +32,6 @@ COLUMNS = (*_PLACE, "method", "rollout_accuracy", "final_accuracy", "learnt", "l
 final policy on the same questions under the same sampling; number of responses that the companion learnt from, and the
 share of these that are right; and, as means over the mathematical sets, accuracy of the evaluated responses and the
 method's metrics."""
-
-
-class Gathered(Model):
-    """The file `gathered.json` beside the measured points."""
-
-    replicates: dict[int, Maker]
-    """Who gathered each replicate, by its number."""
 
 
 def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:

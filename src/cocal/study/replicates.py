@@ -1,6 +1,6 @@
 """Replicates of a study: the same study with other seeds of the policies, and the spread of its numbers over them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,10 @@ class Gathered(Model):
     """The file `gathered.json` of a folder of gathered replicates, which says what the folder holds."""
 
     study: str | None
-    replicates: int
-    """Number of the replicates that take part."""
-    refused: dict[str, tuple[str, ...]]
-    """Those that do not, such as replicate_3, and which of their conditions were out of bounds."""
-    made_by: Maker
-    """Who gathered them, which is who ran them where `make replicate` does both."""
+    replicates: dict[int, Maker]
+    """Who gathered each replicate that takes part, by its number; `make replicate` gathers where it runs them."""
+    refused: dict[int, tuple[str, ...]] = {}
+    """Those that do not take part, and which of their conditions were out of bounds."""
 
 
 def replicate(study: Study, number: int) -> Study:
@@ -93,11 +91,15 @@ def refusals(results: Path) -> tuple[str, ...]:
     )
 
 
-def spread(results: Mapping[int, Path]) -> "dict[str, pd.DataFrame]":
+def spread(
+    results: Mapping[int, Path], before: Path | None = None, kept: Collection[int] = ()
+) -> "dict[str, pd.DataFrame]":
     """The numbers of every table and figure over replicates.
 
     Args:
         results: The folder of results of each replicate, by its number.
+        before: Folder of what was gathered of other replicates, if there is one.
+        kept: Numbers of those that stay.
 
     Returns:
         By path within the results: the columns that tell the rows apart, then mean, sd (with n - 1 in the denominator),
@@ -111,28 +113,49 @@ def spread(results: Mapping[int, Path]) -> "dict[str, pd.DataFrame]":
     import pandas as pd
 
     found = {}
+    folders = [*results.values(), *([before] if before else [])]
     for name in sorted(
-        {str(path.relative_to(folder)) for folder in results.values() for p in EXHIBITS for path in folder.glob(p)}
+        {str(path.relative_to(folder)) for folder in folders for p in EXHIBITS for path in folder.glob(p)}
     ):
-        frames = [_numbers(folder / name) for folder in results.values()]
-        if any(frame is None for frame in frames):
+        given = {number: _numbers(folder / name) for number, folder in results.items()}
+        if any(frame is None for frame in given.values()):
             continue
-        table = pd.concat([frame[_VALUE] for frame in frames], axis=1, keys=[f"replicate_{n}" for n in results])
-        judged = all(_VERDICT in frame for frame in frames)
-        for folder, frame in zip(results.values(), frames, strict=True):
+        earlier = _gathered(before / name, kept) if before else {}
+        frames = dict(sorted((earlier | given).items()))
+        values = {f"replicate_{number}": frame[_VALUE] for number, frame in frames.items()}
+        table = pd.concat(values.values(), axis=1, keys=values)
+        judged = all(_VERDICT in frame for frame in frames.values())
+        for number, frame in frames.items():
             if not judged and len(missing := table.index.difference(frame.index)):
                 raise ContractError(
-                    f"{folder / name}: lacks the row {missing[0]} that another replicate has; run all replicates with "
-                    "one study and one version of CoCal"
+                    f"{results.get(number, before) / name}: replicate {number} lacks the row {missing[0]} that another "
+                    "replicate has; run all replicates with one study and one version of CoCal"
                 )
         over = table.agg(["mean", "std", "min", "max"], axis=1)
         over.columns = ["mean", "sd", "least", "greatest"]
         parts = [over, table]
         if judged:
-            verdicts = [frame[_VERDICT] for frame in frames]
-            parts.append(pd.concat(verdicts, axis=1, keys=[f"verdict_{n}" for n in results]).reindex(table.index))
-        found[name] = pd.concat(parts, axis=1).loc[frames[0].index.union(table.index, sort=False)].reset_index()
+            verdicts = {f"verdict_{number}": frame[_VERDICT] for number, frame in frames.items()}
+            parts.append(pd.concat(verdicts.values(), axis=1, keys=verdicts).reindex(table.index))
+        order = next(iter(frames.values())).index.union(table.index, sort=False)
+        found[name] = pd.concat(parts, axis=1).loc[order].reset_index()
     return found
+
+
+def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]":
+    """What `_numbers` has read of these replicates, from a file that `spread` has gathered."""
+    import pandas as pd
+
+    if not path.exists():
+        raise ContractError(f"{path}: was not gathered before; gather all replicates with this version of CoCal")
+    table = pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
+    table = table.set_index(list(table.columns[: table.columns.get_loc("mean")]))
+    frames = {}
+    for number in numbers:
+        names = {f"replicate_{number}": _VALUE, f"verdict_{number}": _VERDICT}
+        frame = table[[name for name in names if name in table]].rename(columns=names)
+        frames[number] = frame.dropna(subset=[_VERDICT]) if _VERDICT in frame else frame
+    return frames
 
 
 def _numbers(path: Path) -> "pd.DataFrame | None":
