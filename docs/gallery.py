@@ -19,6 +19,7 @@ from cocal.evidence.verdicts import (
     of_claims,
     of_families,
 )
+from cocal.exhibits.typesetting.wording import listed
 from cocal.store.owner import owner_of
 
 _OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
@@ -44,10 +45,10 @@ def what_holds(judged: pd.DataFrame) -> str:
     counts = whole[whole["source"] == REPLICATES].set_index("claim")["count"]
     contradicted = "; ".join(f'"{titles[claim]}"' for claim in verdicts.index[verdicts[PAPER] == CONTRADICTS])
     told = [
-        f"Of {len(families)} families of claims that restate one another, {_counts(families[REPLICATES])} by the "
-        f"replicates together, and {_counts(families[STUDY])} by the embedded study alone; the members of the others "
-        "differ, compare with a rival whose confidence is degenerate, say too little, or cannot be judged there. Not "
-        "separable means that the 95 % interval of the difference holds zero after adjustment.",
+        f"Of {len(families)} families of claims that restate one another, {_named(families[REPLICATES])} by the "
+        f"replicates together; by the embedded study alone {_counts(families[STUDY])}. The members of the others "
+        "differ, compare with a rival whose confidence is degenerate, say too little, or cannot be judged there. Not separable "
+        "means that the 95 % interval of the difference holds zero after adjustment.",
         *([f"The paper's own numbers contradict: {contradicted}."] if contradicted else []),
     ]
     decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
@@ -68,9 +69,21 @@ def what_holds(judged: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+_KINDS = {"hold": (HOLDS, OBSERVED), "do not": (FAILS, UNOBSERVED), "are not separable": (OPEN,)}
+
+
 def _counts(verdicts: pd.Series) -> str:
-    hold, fail, open_ = (int(verdicts.isin(kinds).sum()) for kinds in ((HOLDS, OBSERVED), (FAILS, UNOBSERVED), (OPEN,)))
-    return f"{hold} hold, {fail} do not and {open_} are not separable"
+    return listed([f"{verdicts.isin(kinds).sum()} {said}" for said, kinds in _KINDS.items()])
+
+
+def _named(verdicts: pd.Series) -> str:
+    """The number of families with each verdict, and those that are decided by name."""
+    found = []
+    for said, kinds in _KINDS.items():
+        names = verdicts.index[verdicts.isin(kinds)]
+        shown = f" ({'; '.join(names)})" if len(names) and kinds != (OPEN,) else ""
+        found.append(f"{len(names)} {said}{shown}")
+    return listed(found)
 
 
 def with_section(readme: str, section: str) -> str:
