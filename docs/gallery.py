@@ -47,8 +47,8 @@ def what_holds(judged: pd.DataFrame) -> str:
     told = [
         f"Of {len(families)} families of claims that restate one another, {_named(families[REPLICATES])} by the "
         f"replicates together; by the embedded study alone {_counts(families[STUDY])}. The members of the others "
-        "differ, compare with a rival whose confidence is degenerate, say too little, or cannot be judged there. Not separable "
-        "means that the 95 % interval of the difference holds zero after adjustment.",
+        "differ, compare with a rival whose confidence is degenerate, say too little, or cannot be judged there. Not "
+        "separable means that the 95 % interval of the difference holds zero after adjustment.",
         *([f"The paper's own numbers contradict: {contradicted}."] if contradicted else []),
     ]
     decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
