@@ -4,7 +4,7 @@
 #   regimes.sh FOLDER TARGET
 set -euo pipefail
 folder=$1 target=$2
-run() { snakemake --cores 1 --directory "$folder/$1" --configfile "$folder/$1.yaml" "$target"; }
+run() { snakemake --cores 1 --directory "$folder/$1" --configfile "$folder/$1.yaml" -- "$target"; }
 run base
 for study in "$folder"/*.yaml; do
     point=$(basename "$study" .yaml)
