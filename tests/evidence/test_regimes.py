@@ -11,6 +11,7 @@ import yaml
 from scipy import stats
 
 from cocal import cli
+from cocal.companion.spec import read_spec
 from cocal.errors import ContractError
 from cocal.evidence.regimes import COLUMNS, margins, over_points, together
 
@@ -131,13 +132,10 @@ def test_what_a_finished_study_has_measured(replicate, smoke, tmp_path):
     for column, name in (("rollout_accuracy", "grpo"), ("final_accuracy", "postcal")):
         rollouts = pd.read_parquet(smoke / f"results/rollouts/smoke/{name}")
         assert row[column] == pytest.approx(rollouts["correct"].mean())
-    assert row["learnt_right"] == pytest.approx(_right(smoke, "postcal"))
+    spec = read_spec(smoke / "results/companions/smoke/postcal/steps-4")
+    assert row["learnt_right"] == pytest.approx(1 - spec.training_error_share)
+    assert row["learnt"] == spec.training_responses
     assert json.loads((tmp_path / "gathered/gathered.json").read_text())["replicates"].keys() == {"7"}
-
-
-def _right(smoke, name):
-    spec = json.loads((smoke / f"results/companions/smoke/{name}/steps-4/spec.json").read_text())
-    return 1 - spec["training_error_share"]
 
 
 @pytest.mark.slow
