@@ -306,5 +306,6 @@ def test_the_readme_leads_with_the_joint_verdicts_of_the_replicates(judged):
     said = gallery().what_holds(replicated).replace("\n", " ")
     count = len(of_families(judged))
     assert said.startswith(f"Of {count} families of claims")
-    assert f"0 hold, {count} do not and 0 are not separable by the replicates together" in said
+    named = "; ".join(of_families(judged).index)
+    assert f"0 hold, {count} do not ({named}) and 0 are not separable by the replicates together" in said
     assert "| claim | replicates together | hold | embedded study | the paper's numbers |" in said
