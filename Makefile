@@ -6,7 +6,7 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -28,7 +28,8 @@ help:
 	@echo "make rehearsal-single-gpu   run the rehearsal of the single-GPU study on processors"
 	@echo "make lint        run only the formatters and linters"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
-	@echo "make gallery     shrink figures of the embedded study into docs/ and write the verdicts on the claims, for the README"
+	@echo "make gallery     shrink figures of the embedded study into docs/ and write the verdicts on the claims"
+	@echo "make docs        build the documentation in docs/_build/html, offline"
 	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm, studies)"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -129,6 +130,10 @@ schema: $(INSTALLED)
 gallery: $(INSTALLED)
 	$(BIN)/python docs/gallery.py
 
+docs: $(INSTALLED)
+	sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 clean:
 	[ ! -d results ] || find results/ -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf -- {} +
-	rm -rf logs .snakemake .pytest_cache .ruff_cache
+	rm -rf logs .snakemake .pytest_cache .ruff_cache docs/_build docs/reference

@@ -102,7 +102,12 @@ def damaged(world: Path, commands: dict[str, Command]) -> Iterator[Case]:
                 )
             for fault, prepare in faults.items():
                 given = not ours or (path.startswith("tables/") and fault == "missing")
-                yield Case(f"damaged file, `cocal {word}`", f"{path}: {fault}", command, prepare, given)
+                yield Case(f"damaged file, {_command(word)}", f"{path}: {fault}", command, prepare, given)
+
+
+def _command(word: str) -> str:
+    """A command in print; two of them are ways to decide."""
+    return f"`cocal decide {word}`" if word in ("abstain", "vote") else f"`cocal {word}`"
 
 
 def _kind(path: str) -> str:
@@ -196,10 +201,10 @@ def hostile_lines(commands: dict[str, Command]) -> Iterator[Case]:
         for field in fields:
             for said, value in VALUES.items():
                 change = _third_line(LINES[name], lambda line, field=field, value=value: _with(line, field, value))
-                yield Case(f"hostile field, `cocal {word}`", f"{field}: {said}", commands[name], change)
+                yield Case(f"hostile field, {_command(word)}", f"{field}: {said}", commands[name], change)
         for said, text in WHOLE_LINES.items():
             change = _third_line(LINES[name], lambda _, text=text: text)
-            yield Case(f"hostile line, `cocal {word}`", said, commands[name], change)
+            yield Case(f"hostile line, {_command(word)}", said, commands[name], change)
 
 
 def _with(line: str, field: str, value: str) -> str:

@@ -1,7 +1,10 @@
-"""Every command of the README is known, and one of each kind is run; one that this module does not know fails."""
+"""README and documentation: every command is known, one of each kind is run, and the site is built."""
 
 import re
 import shlex
+import shutil
+import sys
+import tomllib
 from contextlib import redirect_stdout, suppress
 from functools import cache
 from io import StringIO
@@ -17,9 +20,10 @@ from cocal.config.load import configured_study
 from planned_jobs import jobs_of
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = README + "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 SNAKEMAKE = get_argument_parser()
-BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^ *```([^`\n]*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 """Code blocks; those without a language hold commands."""
 
 
@@ -29,7 +33,7 @@ def _commands(text: str) -> list[str]:
     lines = [line for language, block in BLOCK.findall(text) if not language for line in block.splitlines()]
     found = [shlex.join(shlex.split(line, comments=True)) for line in lines]
     inline = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", BLOCK.sub("", text))]
-    found += [code for code in inline if re.match(r"(snakemake|cocal|make) |(snakemake|cocal|make)$|--", code)]
+    found += [code for code in inline if re.match(r"(snakemake|cocal|make|pip) |(snakemake|cocal|make)$|--", code)]
     return list(dict.fromkeys(filter(None, found)))
 
 
@@ -57,7 +61,8 @@ def _snakemake(words: list[str]) -> None:
 
 def _cocal(words: list[str]) -> None:
     """The help of the command knows the flags."""
-    text = _help(*words[: 2 if words[0] == "decide" else 1])  # its ways have flags of their own
+    named = [word for word in words[: 1 + ("decide" in words)] if not word.startswith("--")]  # its ways have own flags
+    text = _help(*named)
     assert "usage:" in text
     assert all(not word.startswith("--") or word in text for word in words)
 
@@ -81,19 +86,34 @@ def _shell(words: list[str]) -> None:
     assert "=" in words[0] or words == [".venv/bin/activate"]
 
 
-RUNNERS = {"snakemake": _snakemake, "cocal": _cocal, "make": _make, "export": _shell, "source": _shell}
+def _pip(words: list[str]) -> None:
+    """`pip install` of this checkout, with extras that it has, and `-e` or not."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    command, *_, place = words
+    assert command == "install"
+    assert {*filter(None, re.fullmatch(r"\.(?:\[(.*)\])?", place).groups())} <= {*extras}
+
+
+RUNNERS = {
+    "snakemake": _snakemake,
+    "cocal": _cocal,
+    "make": _make,
+    "pip": _pip,
+    "export": _shell,
+    "source": _shell,
+}
 
 
 def _try(command: str) -> None:
     program, *words = shlex.split(command)
     if program.startswith("--"):
         return _flag([program, *words])
-    assert program in RUNNERS, f"README.md: no test knows how to run {command!r}"
+    assert program in RUNNERS, f"README.md or docs: no test knows how to run {command!r}"
     RUNNERS[program](words)
 
 
-@pytest.mark.parametrize("command", _commands(README))
-def test_every_command_of_the_readme_is_known(command):
+@pytest.mark.parametrize("command", _commands(PAGES))
+def test_every_command_is_known(command):
     _try(command)
 
 
@@ -102,7 +122,7 @@ def test_every_command_of_the_readme_is_known(command):
 def test_commands_of_each_kind_run(kind, tmp_path):
     """A dry-run into an empty folder; a report comes as far as the missing files."""
     kinds = {"--profile", "--report", "--unlock"}
-    given = (shlex.split(command) for command in _commands(README) if command.startswith("snakemake "))
+    given = (shlex.split(command) for command in _commands(PAGES) if command.startswith("snakemake "))
     words = next(words for words in given if kinds & {*words} == {*kind.split()})
     if "--directory" in words:  # a folder of this test's instead
         del words[words.index("--directory") : words.index("--directory") + 2]
@@ -116,7 +136,7 @@ def test_commands_of_each_kind_run(kind, tmp_path):
 
 @pytest.mark.slow
 def test_a_plan_prints_the_costs(tmp_path):
-    command = next(command for command in _commands(README) if command.startswith("cocal plan "))
+    command = next(command for command in _commands(PAGES) if command.startswith("cocal plan "))
     assert "GPU-hours" in _said(*command.split(), "--directory", tmp_path)
 
 
@@ -137,7 +157,7 @@ def test_the_example_of_an_imported_training_plans_as_written(tmp_path, flags):
     """In a study that is otherwise the paper's and trains GRPO alone, the default; its paths start at the checkout."""
     for name in ("Snakefile", "workflow", "config", "profiles"):
         (tmp_path / name).symlink_to(ROOT / name)
-    example = next(yaml.safe_load(block) for language, block in BLOCK.findall(README) if "imported:" in block)
+    example = next(yaml.safe_load(block) for language, block in BLOCK.findall(PAGES) if "imported:" in block)
     study = yaml.safe_load((ROOT / "config/paper.yaml").read_text()) | example
     del study["policy"]["algorithms"]
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(study))
@@ -147,3 +167,28 @@ def test_the_example_of_an_imported_training_plans_as_written(tmp_path, flags):
     planned = dict(re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE))
     assert {"import_grpo", "import_rollouts", "existing_backbone", "figure_reliability"} <= set(planned)
     assert not {"train_grpo", "train_rlcr", "figure_cross_policy", "table_cost", "table_scale"} & set(planned)
+
+
+def test_the_readme_is_short():
+    assert len(README.split()) <= 1500
+
+
+def test_links_and_images_of_the_readme_exist():
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", README)
+    assert "docs/what-holds.md" in targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    """Links between pages are checked. A key, a command and a column of a table have found their way into it."""
+    pages = shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("_build", "reference"))
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
+    said = _said(sys.executable, "-m", "sphinx", "-W", "--keep-going", "-b", "html", pages, tmp_path / "site")
+    assert "build succeeded" in said
+    for page, held in {
+        "configuration": "advantage_scale",
+        "commands": "--max-risk",
+        "contracts": "group_accuracy",
+    }.items():
+        assert held in (tmp_path / f"site/reference/{page}.html").read_text(encoding="utf-8")
