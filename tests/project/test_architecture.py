@@ -12,6 +12,7 @@ import yaml
 
 import started
 from cocal.config.evaluation import MetricSettings
+from cocal.exhibits.base.inputs import READERS
 from cocal.metrics.cube import metric_cube
 from cocal.store import write_dataset
 from sample_predictions import sample_predictions
@@ -77,6 +78,23 @@ def test_a_study_with_every_addition_is_planned(package, micro_checkpoint, tmp_p
     said = run(package, "snakemake", *flags)
     for words in ("existing_backbone", "figure_seeds", "questions trivia"):
         assert words in said
+
+
+@pytest.mark.slow
+def test_a_study_of_ones_own_is_planned(tmp_path):
+    (tmp_path / "mine.yaml").write_text(BLOCKS["config/mine.yaml"])
+    command = ["snakemake", "--directory", "studies/mine", "--configfile", "config/mine.yaml"]
+    assert " ".join(command) in PAGE
+    places = {"studies/mine": tmp_path, "config/mine.yaml": tmp_path / "mine.yaml"}
+    said = run(ROOT / "src", *(places.get(word, word) for word in command), "--dry-run")
+    for words in ("train_grpo", "table_main", "figure_reliability", "questions test"):
+        assert words in said
+
+
+def test_every_kind_of_input_is_described():
+    rows = PAGE.partition("### What an exhibit may read")[2].partition("## Add")[0]
+    kinds = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in re.findall(r"^\| `.*", rows, re.MULTILINE)))
+    assert {*kinds} == {*READERS}
 
 
 def test_a_method_is_one_file(package):
