@@ -1,13 +1,12 @@
 """`cocal backbone`: make a base policy, by pre-training or from a checkpoint that exists."""
 
 import argparse
-from pathlib import Path
 
 from cocal.config import parse_settings
-from cocal.config.backbone import BackboneChoice, CheckpointSettings
+from cocal.config.backbone import BackboneChoice, PretrainingSettings
 from cocal.config.data import FactsWorldSettings
 from cocal.errors import ConfigError
-from cocal.models.importing import download, import_checkpoint
+from cocal.models.importing import existing, import_checkpoint
 from cocal.models.pretraining import CorpusWriter, pretrain
 from cocal.questions.prompts import Prompts
 from cocal.questions.synthetic import World
@@ -22,16 +21,17 @@ def run_backbone(options: argparse.Namespace) -> None:
     fix_threads()
     settings = parse_settings(BackboneChoice, options.settings).root
     facts = {"backbone": options.name, "algorithm": "base", "step": 0}
-    if isinstance(settings, CheckpointSettings):
-        source = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
-        import_checkpoint(
-            source,
-            options.output,
-            depth=settings.depth,
-            width=settings.width,
-            architecture=settings.architecture,
-            attributes=descent(options.output, "backbone", settings.model_copy(update={"imported": {}}), [], **facts),
-        )
+    if not isinstance(settings, PretrainingSettings):
+        attributes = descent(options.output, "backbone", settings.model_copy(update={"imported": {}}), [], **facts)
+        with existing(settings) as source:
+            import_checkpoint(
+                source,
+                options.output,
+                depth=settings.depth,
+                width=settings.width,
+                architecture=settings.architecture,
+                attributes=attributes,
+            )
         return
     if options.prompts is None:
         raise ConfigError("--prompts: a backbone that is pre-trained needs the prompt set of its study")
@@ -42,4 +42,9 @@ def run_backbone(options: argparse.Namespace) -> None:
     writer = CorpusWriter(settings.corpus, prompts, people, held_out, settings.seed)
     depends_on = {"backbone": settings, "world": world, "prompts": prompts.identity(), "seed": options.seed}
     sources = [Source(path) for path in options.questions]
-    pretrain(settings, writer, options.output, descent(options.output, "backbone", depends_on, sources, **facts))
+    attributes = descent(options.output, "backbone", depends_on, sources, **facts)
+    if settings.start is None:
+        pretrain(settings, writer, options.output, attributes)
+    else:
+        with existing(settings.start) as source:
+            pretrain(settings, writer, options.output, attributes, source)

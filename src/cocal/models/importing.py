@@ -2,17 +2,20 @@
 
 import json
 import logging
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError, first_line
-from cocal.models.loading import load_tokenizer
+from cocal.models.loading import end_tokens, generation_settings, load_tokenizer
+from cocal.models.packaged import unpack_model
 from cocal.store import atomic_path, label_folder
 from cocal.store.run_folder import link_file
 
 if TYPE_CHECKING:
-    from cocal.config.backbone import DecoderSettings
+    from cocal.config.backbone import CheckpointSettings, DecoderSettings, PackageSettings
 
 _SHAPE = {
     "num_attention_heads": "heads",
@@ -65,14 +68,7 @@ def import_checkpoint(
     if not source.is_dir():
         raise ContractError(f"{source}: no such checkpoint folder")
     config = _settings(source, "config.json")
-    for key, name, wanted in (("num_hidden_layers", "depth", depth), ("hidden_size", "width", width)):
-        if config.get(key) != wanted:
-            raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
-    if architecture is not None:
-        for key, name in _SHAPE.items():
-            wanted = getattr(architecture, name)
-            if config.get(key, wanted) != wanted:  # what the settings do not say is not compared
-                raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
+    check_shape(source, config, depth, width, architecture)
     spoken = _settings(source, "tokenizer_config.json") if (source / "tokenizer_config.json").exists() else {}
     if "auto_map" in config or "auto_map" in spoken:  # slime runs such code unasked
         raise ContractError(
@@ -83,6 +79,11 @@ def import_checkpoint(
     tokenizer, rows = load_tokenizer(source), config.get("vocab_size", 0)
     if len(tokenizer) > rows:
         raise ContractError(f"{source}: the tokenizer has {len(tokenizer)} tokens, but the embedding has {rows} rows")
+    if not end_tokens(generation_settings(source), tokenizer):
+        raise ContractError(
+            f"{source}: neither generation_config.json nor the tokenizer names a token that ends a response; add "
+            "eos_token_id to generation_config.json"
+        )
     if base is not None:
         expected = _settings(base, "config.json")["vocab_size"]
         if rows != expected:
@@ -98,6 +99,45 @@ def import_checkpoint(
             link_file(file, partial / file.name)
         label_folder(partial, attributes)
     logging.info("%s: %d files of %s", output, len(files), source)
+
+
+def check_shape(
+    source: Path, config: Mapping[str, Any], depth: int, width: int, architecture: "DecoderSettings | None" = None
+) -> None:
+    """Compare the config.json of a checkpoint with the shape that a study states.
+
+    Raises:
+        ContractError: if it states another one.
+    """
+    for key, name, wanted in (("num_hidden_layers", "depth", depth), ("hidden_size", "width", width)):
+        if config.get(key) != wanted:
+            raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
+    if architecture is not None:
+        for key, name in _SHAPE.items():
+            wanted = getattr(architecture, name)
+            if config.get(key, wanted) != wanted:  # what the settings do not say is not compared
+                raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
+
+
+@contextmanager
+def existing(settings: "CheckpointSettings | PackageSettings") -> Iterator[Path]:
+    """Folder of a checkpoint that exists, wherever its settings say that it comes from, with the shape that they state.
+    The model of a package is unpacked into a temporary folder, which is deleted when the context ends.
+
+    Raises:
+        ContractError: if it cannot be downloaded, or is not what the settings state.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        if settings.source == "package":
+            folder = Path(place) / settings.package
+            folder.mkdir()
+            unpack_model(settings, folder)
+        else:
+            folder = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
+        if not folder.is_dir():
+            raise ContractError(f"{folder}: no such checkpoint folder")
+        check_shape(folder, _settings(folder, "config.json"), settings.depth, settings.width, settings.architecture)
+        yield folder
 
 
 def _settings(folder: Path, name: str) -> dict[str, Any]:

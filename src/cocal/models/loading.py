@@ -108,7 +108,7 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
     tokenizer = load_tokenizer(path, plain)
     cuda = torch.cuda.is_available()
     check_folder(path)
-    _generation_settings(path)  # transformers would take a file that it cannot read for a missing one
+    generation_settings(path)  # transformers would take a file that it cannot read for a missing one
     with _complete(path):
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         _warn_of_code(path, "model", hasattr(config, "auto_map"))
@@ -235,10 +235,10 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     tokenizer = load_tokenizer(path)
     with _complete(path):
         size = text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).vocab_size
-    return Vocabulary(tokenizer, size, end_tokens(_generation_settings(path), tokenizer))
+    return Vocabulary(tokenizer, size, end_tokens(generation_settings(path), tokenizer))
 
 
-def _generation_settings(path: str | Path) -> "GenerationConfig":
+def generation_settings(path: str | Path) -> "GenerationConfig":
     """The generation settings of a checkpoint, whose file is optional."""
     from transformers import GenerationConfig
 

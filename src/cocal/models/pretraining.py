@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from cocal.config.backbone import ArchitectureSettings, CorpusSettings, PretrainingSettings, WordingSettings
 from cocal.models.attention import GROUPED
+from cocal.models.loading import load_policy, text_config
 from cocal.models.text import Tokens, batches_of_tokens, chat_ids
 from cocal.questions.build import normalised
 from cocal.questions.prompts import Prompts
@@ -21,7 +22,7 @@ from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 _FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
 _CONFIDENCES = ("0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
@@ -275,23 +276,32 @@ def new_policy(shape: ArchitectureSettings, tokenizer: "PreTrainedTokenizerFast"
     return model
 
 
-def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, attributes: Mapping[str, str]) -> None:
-    """Train tokenizer and policy, and write a Hugging Face checkpoint folder atomically."""
+def pretrain(
+    settings: PretrainingSettings,
+    writer: CorpusWriter,
+    output: Path,
+    attributes: Mapping[str, str],
+    start: Path | None = None,
+) -> None:
+    """Train a policy on the corpus, and write a Hugging Face checkpoint folder atomically.
+
+    Args:
+        start: Folder of the checkpoint whose training goes on; without one, tokenizer and policy are made anew.
+
+    Raises:
+        ContractError: if `start` is no complete checkpoint.
+    """
     from transformers import get_linear_schedule_with_warmup
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    sample = [writer.document() for _ in range(_TOKENIZER_DOCUMENTS)]
-    shape = settings.architecture
-    tokenizer = train_tokenizer((part for document in sample for part in document), shape.vocabulary, shape.max_length)
-    model = new_policy(shape, tokenizer, settings.seed).train()
-    matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
-    chosen = {id(p) for p in matrices}
-    others = [p for p in model.parameters() if id(p) not in chosen]
-    optimisers = (
-        torch.optim.Muon(matrices, lr=settings.matrix_learning_rate, weight_decay=0.0),
-        torch.optim.AdamW(others, lr=settings.learning_rate, weight_decay=0.0),
-    )
+    if start is None:
+        model, tokenizer = _untrained(settings, writer)
+        optimisers = _muon_and_adamw(model, settings)
+    else:
+        model, tokenizer = load_policy(start, training=True)
+        optimisers = (torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0),)
+    model.train()
     warmup = round(settings.warmup * settings.steps)
     schedules = [get_linear_schedule_with_warmup(o, warmup, settings.steps) for o in optimisers]
     size = sum(p.numel() for p in model.parameters())
@@ -300,7 +310,8 @@ def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, 
     for _ in range(settings.steps):
         documents = [writer.document() for _ in range(settings.batch_size)]
         prompts = chat_ids(tokenizer, [document.message for document in documents])
-        responses = tokenizer([document.response + END_OF_TURN for document in documents])["input_ids"]
+        texts = [document.response + tokenizer.eos_token for document in documents]
+        responses = tokenizer(texts, add_special_tokens=False)["input_ids"]
         batch = list(zip(prompts, responses, strict=True))
         counted = sum(len(response) for _, response in batch)
         loss = 0.0
@@ -323,6 +334,27 @@ def pretrain(settings: PretrainingSettings, writer: CorpusWriter, output: Path, 
         label_folder(partial, attributes)
 
 
+def _untrained(
+    settings: PretrainingSettings, writer: CorpusWriter
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerFast"]:
+    """A policy with random weights, and a tokenizer that is trained on the corpus."""
+    sample = [writer.document() for _ in range(_TOKENIZER_DOCUMENTS)]
+    shape = settings.architecture
+    tokenizer = train_tokenizer((part for document in sample for part in document), shape.vocabulary, shape.max_length)
+    return new_policy(shape, tokenizer, settings.seed), tokenizer
+
+
+def _muon_and_adamw(model: "PreTrainedModel", settings: PretrainingSettings) -> tuple[torch.optim.Optimizer, ...]:
+    """Muon for the matrices of the blocks, AdamW for embeddings, head and norms."""
+    matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    chosen = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in chosen]
+    return (
+        torch.optim.Muon(matrices, lr=settings.matrix_learning_rate, weight_decay=0.0),
+        torch.optim.AdamW(others, lr=settings.learning_rate, weight_decay=0.0),
+    )
+
+
 def _parts(batch: Sequence[tuple[Tokens, Tokens]], pad: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Parts (ids, labels) of a batch, each (rows, longest); the labels ignore prompts and padding.
 
@@ -340,12 +372,15 @@ def _parts(batch: Sequence[tuple[Tokens, Tokens]], pad: int) -> Iterator[tuple[t
         yield ids, labels
 
 
-def _loss(model: "Qwen3ForCausalLM", ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def _loss(model: "PreTrainedModel", ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Sum of the cross-entropies of all labelled tokens; logits are computed for these alone.
 
     Padding comes last, where no token before it attends, so attention needs no mask.
     """
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     labels = labels[:, 1:]
     labelled = labels != _IGNORED
-    return cross_entropy(model.lm_head(hidden[labelled]), labels[labelled], reduction="sum")
+    logits = model.get_output_embeddings()(hidden[labelled])
+    if cap := getattr(text_config(model.config), "final_logit_softcapping", None):  # Gemma's
+        logits = cap * torch.tanh(logits / cap)
+    return cross_entropy(logits, labels[labelled], reduction="sum")

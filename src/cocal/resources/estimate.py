@@ -164,6 +164,8 @@ class Workload:
 def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
     """Number of parameters without those of the norms. A checkpoint whose shape is not stated is assumed to have untied
     embeddings of `vocabulary` rows and 12 x width^2 parameters per block."""
+    if isinstance(backbone, PretrainingSettings) and backbone.start:
+        return parameters_of(backbone.start, vocabulary)
     if (shape := backbone.architecture) is not None:
         attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
         block = backbone.width * (attention + 3 * shape.intermediate_size)

@@ -45,6 +45,8 @@ class Need(NamedTuple):
 
 def shape_of(backbone: BackboneSettings) -> DecoderSettings:
     """Shape of a backbone's blocks; of a checkpoint without `architecture`, that which estimates assume."""
+    if isinstance(backbone, PretrainingSettings) and backbone.start:
+        return shape_of(backbone.start)
     if isinstance(backbone, PretrainingSettings):
         return DecoderSettings(**backbone.architecture.model_dump(include=set(DecoderSettings.model_fields)))
     if backbone.architecture is not None:

@@ -49,6 +49,7 @@ def claims_fields(study: Study) -> dict[str, Any]:
 def claims_layout(study: Study) -> ClaimsLayout:
     """The layout for a study."""
     backbones = tuple(study.backbones)[:2]
+    main = study.backbones[study.main_backbone]
     scope = StudyScope(
         of_paper=study.study == "paper",
         backbones=backbones,
@@ -58,9 +59,9 @@ def claims_layout(study: Study) -> ClaimsLayout:
         datasets={title: name for name, title in study.reports.mirrors.items()},
         layers={name: tuple(layers_of(study, name)) for name in backbones},
         methods=main_methods(study),
-        tiny=isinstance(study.backbones[study.main_backbone], PretrainingSettings),
+        tiny=isinstance(main, PretrainingSettings) and main.start is None,
     )
-    return ClaimsLayout(**origin(study), label=study.backbones[study.main_backbone].label, scope=scope)
+    return ClaimsLayout(**origin(study), label=main.label, scope=scope)
 
 
 def claims_inputs(study: Study) -> dict[str, Files]:
