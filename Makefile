@@ -6,7 +6,7 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
+.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -19,6 +19,7 @@ help:
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make environments   resolve the packages of envs/, without installing them"
+	@echo "make image       build the container of envs/cocal.def with Apptainer, for snakemake --sdm apptainer"
 	@echo "make mutants     change the code that decides numbers, one place after another, and list the changes that no test"
 	@echo "                 notices (ROOM=metrics; half an hour and more a room; docs/mutants.md)"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
@@ -94,6 +95,10 @@ test-vllm: $(INSTALLED) $(VLLM)/.installed
 environments:
 	[ -x .venv-uv/bin/uv ] || { $(PYTHON) -m venv .venv-uv && .venv-uv/bin/python -m pip install --quiet uv || true; }
 	UV=$(CURDIR)/.venv-uv/bin/uv envs/resolve.sh
+
+# No environment is needed but Apptainer; the image holds the packages of constraints.txt and runs this checkout's code.
+image:
+	apptainer build --force envs/cocal.sif envs/cocal.def
 
 ROOM ?= metrics
 mutants: $(INSTALLED)
