@@ -29,7 +29,8 @@ help:
 	@echo "make rehearsal-single-gpu   run the rehearsal of the single-GPU study on processors"
 	@echo "make lint        run only the formatters and linters"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
-	@echo "make gallery     shrink figures of the embedded study into docs/ and write the verdicts on the claims, for the README"
+	@echo "make gallery     shrink figures of the embedded study into docs/, and write the verdicts on the claims into the README"
+	@echo "                 and what each result takes into docs/artifact.md"
 	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm, studies)"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -133,6 +134,7 @@ schema: $(INSTALLED)
 
 gallery: $(INSTALLED)
 	$(BIN)/python docs/gallery.py
+	$(BIN)/python docs/artifact.py
 
 clean:
 	[ ! -d results ] || find results/ -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf -- {} +
