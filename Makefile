@@ -6,7 +6,7 @@ VLLM := .venv-vllm
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -19,6 +19,7 @@ help:
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make environments   resolve the packages of envs/, without installing them"
+	@echo "make image       build the container of envs/cocal.def with Apptainer, for snakemake --sdm apptainer"
 	@echo "make mutants     change the code that decides numbers, one place after another, and list the changes that no test"
 	@echo "                 notices (ROOM=metrics; half an hour and more a room; docs/mutants.md)"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
@@ -28,7 +29,8 @@ help:
 	@echo "make rehearsal-single-gpu   run the rehearsal of the single-GPU study on processors"
 	@echo "make lint        run only the formatters and linters"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
-	@echo "make gallery     shrink figures of the embedded study into docs/ and write the verdicts on the claims"
+	@echo "make gallery     write the verdicts, numbers and figures of the embedded study into README and docs/, and what each"
+	@echo "                 result takes into docs/artifact.md"
 	@echo "make docs        build the documentation in docs/_build/html, offline"
 	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm, studies)"
 
@@ -96,6 +98,10 @@ environments:
 	[ -x .venv-uv/bin/uv ] || { $(PYTHON) -m venv .venv-uv && .venv-uv/bin/python -m pip install --quiet uv || true; }
 	UV=$(CURDIR)/.venv-uv/bin/uv envs/resolve.sh
 
+# No environment is needed but Apptainer; the image holds the packages of constraints.txt and runs this checkout's code.
+image:
+	apptainer build --force envs/cocal.sif envs/cocal.def
+
 ROOM ?= metrics
 mutants: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet mutmut==3.8.1
@@ -129,6 +135,7 @@ schema: $(INSTALLED)
 
 gallery: $(INSTALLED)
 	$(BIN)/python docs/gallery.py
+	$(BIN)/python docs/artifact.py
 
 docs: $(INSTALLED)
 	sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from huggingface_hub import ModelCard
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
@@ -125,6 +126,23 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, rol
     assert facts.responses == last.sum()
     np.testing.assert_allclose(facts.lengths, table["response_ids"].map(len)[last].quantile([0.25, 0.5, 0.75]))
     assert facts.cut == table["truncated"][last].mean()
+
+
+def test_the_hub_reads_licence_and_metrics_of_the_card(companion):
+    """What the Hub's own client reads back is what was measured, less the accuracy, which is the base model's."""
+    about = companion.about.model_copy(update={"license": "apache-2.0"})
+    read = ModelCard(about.card()).data
+    assert (read.license, read.model_name) == ("apache-2.0", f"Companion of {about.base_model.name}")
+    found = {(one.dataset_split, one.metric_type): one.metric_value for one in read.eval_results}
+    stages = {"last stage": about.held_out, "all steps": about.held_out_all_steps}
+    assert found == {
+        (stage, one.metric): one.value
+        for stage, quality in stages.items()
+        for one in quality.metrics
+        if one.metric in ("mean_confidence", "ece", "auroc", "brier")
+    }
+    assert "```\npip install .\n```" in about.card()
+    assert "Its licence is apache-2.0." in about.card()
 
 
 def test_rollouts_without_steps_end_in_a_last_stage_too(micro_policy, rollouts):

@@ -44,6 +44,11 @@ if OBSTACLE and workflow.is_main_process:
         "of another processor."
     )
 
+
+# The image of `make image`, with `--sdm apptainer`. Its path is relative, since Snakemake refuses one with spaces.
+container: os.path.relpath(Path(workflow.basedir) / "envs/cocal.sif")
+
+
 # Without its record, which a copy of results/ may lack, Snakemake compares times alone.
 if (
     workflow.is_main_process

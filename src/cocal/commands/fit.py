@@ -48,6 +48,7 @@ def run_fit(options: argparse.Namespace) -> None:
         number_format=options.states,
         batch_tokens=options.batch_tokens,
         base_model=checkpoint.facts(policy),
+        license=options.license,
         run=run_folder.path,
     )
     companion.save_pretrained(options.output)

@@ -10,6 +10,7 @@ from cocal.metrics.shown import metric_text
 
 if TYPE_CHECKING:
     import pandas as pd
+    from huggingface_hub import EvalResult
 
 LEAST_QUESTIONS = 10
 """Fewer questions than these give no interval: resampled, they would say less of it than it seems."""
@@ -64,6 +65,18 @@ class HeldOut(Model):
             cells = [_SHOWN[m.metric], value] + ([] if self._doubt else [f"{lower} to {upper}"])
             lines.append(f"| {' | '.join(cells)} |")
         return [*lines, ""]
+
+    def results(self, split: str) -> "list[EvalResult]":
+        """The metrics as the Hub's `model-index` has them, without the accuracy, which is the base model's."""
+        from huggingface_hub import EvalResult
+
+        where = {"task_type": "text-classification", "task_name": "Is the response correct?"}
+        where |= {"dataset_type": "rollouts", "dataset_name": "Responses to held-out questions", "dataset_split": split}
+        return [
+            EvalResult(**where, metric_type=m.metric, metric_name=_SHOWN[m.metric], metric_value=m.value)
+            for m in self._shown
+            if m.metric != "accuracy" and m.value is not None
+        ]
 
     @property
     def _shown(self) -> list[Metric]:

@@ -70,6 +70,7 @@ def fit(
     questions: Sequence[str] | None = None,
     batch_tokens: int = 16384,
     base_model: BaseModelFacts | None = None,
+    license: str | None = None,
     run: Path | None = None,
 ) -> tuple[Companions, About]:
     """Fit companions and measure them on held-out questions.
@@ -90,6 +91,7 @@ def fit(
         questions: Texts of the whole question set, a tenth of which is held out; by default those of the rollouts.
         batch_tokens: Largest number of tokens in one forward pass, padding included.
         base_model: What the card says of the model; by default what the model says itself.
+        license: Licence of the companion, by the Hub's name for it, which the card states.
         run: Working folder, from which a killed run resumes; by default a temporary one.
 
     Returns:
@@ -127,6 +129,7 @@ def fit(
             spec=companions.spec,
             states=number_format,
             base_model=base_model or BaseModelFacts.of(model.config),
+            license=license,
             thinking=reading.thinking,
             template=template,
             notes=experience.notes,

@@ -25,6 +25,7 @@ from cocal.store.files import read_document, read_provenance, stated_seal, write
 from cocal.store.provenance import file_digest
 
 if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
     from transformers import PretrainedConfig
 
 
@@ -88,6 +89,8 @@ class About(Model):
     states: Literal["float32", "bfloat16"] = "bfloat16"
     """Number format to which hidden states are rounded before they are read."""
     base_model: BaseModelFacts
+    license: str | None = None
+    """Licence of the companion, by the Hub's name for it, such as "apache-2.0"; None if nobody has said it."""
     thinking: bool = False
     """True if chats are put into the template in thinking mode."""
     template: str | None = None
@@ -117,10 +120,15 @@ class About(Model):
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""
-        spec, base = self.spec, self.base_model
-        seeds, on_hub = spec.settings.seeds, not base.name.startswith((".", "/")) and base.name.count("/") == 1
+        spec, base, seeds = self.spec, self.base_model, self.spec.settings.seeds
+        unsaid = (
+            "Nobody has said under which licence this companion may be used (`cocal fit --license`); that of "
+            f"{base.name} may bind it."
+        )
         facts = {
-            "on_hub": f"base_model: {base.name}\n" if on_hub else "",
+            "metadata": self._metadata().to_yaml(),
+            "version": self.cocal_version,
+            "rights": f"Its licence is {self.license}." if self.license else unsaid,
             "revision": f" at revision {base.revision}" if base.revision else "",
             "vocabulary": f"{base.vocabulary:,}",
             "poolings": " and ".join(spec.poolings),
@@ -136,6 +144,25 @@ class About(Model):
         others = {"layer": spec.layer, "steps": spec.steps, "order": spec.order, "passes": spec.settings.passes}
         text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
         return Template(text).substitute(base.model_dump() | others | facts, states=self.states)
+
+    def _metadata(self) -> "ModelCardData":
+        """What the Hub reads of the card."""
+        from huggingface_hub import ModelCardData
+
+        name = self.base_model.name
+        on_hub = not name.startswith((".", "/")) and name.count("/") == 1
+        splits = {"last stage" if self.held_out_all_steps else "all responses": self.held_out}
+        splits |= {"all steps": self.held_out_all_steps}
+        results = [result for split, found in splits.items() if found for result in found.results(split)]
+        return ModelCardData(
+            library_name="cocal",
+            tags=["confidence-calibration", "companion"],
+            base_model=name if on_hub else None,
+            license=self.license or "other",
+            license_name=None if self.license else "unknown",
+            model_name=f"Companion of {name}" if results else None,
+            eval_results=results or None,
+        )
 
     def _quality(self) -> list[str]:
         if self.held_out is None:

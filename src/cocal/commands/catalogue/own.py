@@ -114,6 +114,7 @@ _FIT = (
     flag("--widths", "widths of the hidden layers (default: 2048 1024 512 256)", nargs="+", type=flags.COUNT),
     flag("--passes", "passes over the rollouts (default: 10)", type=flags.COUNT),
     flag("--layer", "zero-based index of the block to read (default: the last one)", type=flags.INDEX),
+    flag("--license NAME", "licence of the companion by the Hub's name for it, such as apache-2.0, for its card"),
     flag("--states", "number format of the hidden states", default="bfloat16", choices=["bfloat16", "float32"]),
     flags.NUMERICS,
     _BATCH_TOKENS,
