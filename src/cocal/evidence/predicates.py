@@ -169,11 +169,16 @@ class _Predicate(Model):
         margin of the last case that it needs.
         """
 
+        found = zip(cases, self.verdicts(cases, level), strict=True)
+        return self.deciding([list(zip(*case, strict=True)) for case in found])
+
+    def deciding(self, cases: Sequence[Sequence[tuple[Margin, str]]]) -> tuple[Margin, str]:
+        """The same of margins that have their verdicts."""
+
         def favour(one: tuple[Margin, str]) -> tuple[int, float]:
             return FAVOUR[one[1]], one[0].value
 
-        found = zip(cases, self.verdicts(cases, level), strict=True)
-        ranked = sorted((min(zip(*case, strict=True), key=favour) for case in found), key=favour, reverse=True)
+        ranked = sorted((min(case, key=favour) for case in cases), key=favour, reverse=True)
         return ranked[self.needed(len(cases)) - 1]
 
 

@@ -78,7 +78,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         f"alone, {_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. {_SHORT} "
         "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The last "
         "columns judge claims about ECE with a proper score in its place. < marks published differences below "
-        "0.01. Claims about Qwen3-8B and Qwen3-14B are judged on the study's first and second backbone.",
+        f"0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
         label="claims",
         blocks=tuple(_block(part, by_place) for part in _parts(groups)),
         gap="2.6pt",
