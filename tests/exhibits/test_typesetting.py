@@ -134,4 +134,5 @@ def test_escape():
     assert escape(r"50% of a_b & {c} #1 $x$ ~^\ ") == (
         r"50\% of a\_b \& \{c\} \#1 \$x\$ \textasciitilde{}\textasciicircum{}\textbackslash{} "
     )
+    assert escape('of "a b" and "c"') == "of ``a b'' and ``c''"
     assert escape("a < b | 10⁻⁶ 2 × 3⁴ – µs") == (r"a \textless{} b \textbar{} 10$^{-6}$ 2 $\times$ 3$^{4}$ -- $\mu$s")
