@@ -99,11 +99,12 @@ def test_the_side_of_a_gap_shows_and_bins_of_few_responses_are_pale():
     plot_reliability(top, bottom, panel, "#336699")
     bars = {patch.get_x(): patch for box in top.containers for patch in box}
     too_high, too_low, few, one = (bars[left] for left in panel["left"])
-    assert [bool(bar.get_hatch()) for bar in (too_high, too_low, few, one)] == [False, True, False, True]
+    assert [bool(bar.get_hatch()) for bar in (too_high, too_low, few, one)] == [True, False, False, False]
     full = to_rgb("#336699")
-    assert too_high.get_facecolor()[:3] == too_low.get_edgecolor()[:3] == full
-    for pale in (few.get_facecolor(), one.get_edgecolor()):
-        assert np.mean(pale[:3]) > np.mean(full) + 0.3
+    assert too_high.get_edgecolor()[:3] == too_low.get_edgecolor()[:3] == full
+    for bar in (few, one):
+        assert bar.get_facecolor()[3] == 0
+        assert np.mean(bar.get_edgecolor()[:3]) > np.mean(full) + 0.2
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 0.31, 0.3, 1.0])

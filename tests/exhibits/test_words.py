@@ -297,11 +297,11 @@ def test_a_reliability_diagram_is_that_of_its_row_and_column(name, figures):
     numbers, figure, _ = figures(name)
     columns = {ax.get_position().x0: METHODS[ax.get_title().replace("\n", " ")] for ax in figure.axes if ax.get_title()}
     rows = {text.get_position()[1]: DATASETS[text.get_text()] for text in figure.texts if text.get_rotation() == 90}
-    *_, full, hatched, _ = figure.legends[0].legend_handles
-    assert [full.get_label(), hatched.get_label()] == [
+    *_, hatched, plain, _ = figure.legends[0].legend_handles
+    assert [hatched.get_label(), plain.get_label()] == [
         f"gap: confidence {where} accuracy" for where in ("above", "below")
     ]
-    assert [full.get_hatch(), bool(hatched.get_hatch())] == [None, True]
+    assert [bool(hatched.get_hatch()), plain.get_hatch()] == [True, None]
     for diagram, histogram in zip(figure.axes[::2], figure.axes[1::2], strict=True):
         middle = (diagram.get_position().y1 + histogram.get_position().y0) / 2
         dataset = rows[min(rows, key=lambda y: abs(y - middle))]
@@ -314,7 +314,8 @@ def test_a_reliability_diagram_is_that_of_its_row_and_column(name, figures):
         for bar in bars:
             one = filled.loc[bar.get_x()]
             assert ends[bar.get_x()] == pytest.approx((one["mean_confidence"], one["accuracy"]))
-            assert bar.get_hatch() == (None if one["mean_confidence"] > one["accuracy"] else hatched.get_hatch())
+            over = one["mean_confidence"] > one["accuracy"] and one["count"] >= 10
+            assert bar.get_hatch() == (hatched.get_hatch() if over else None)
         one = panel.iloc[0]
         words = [
             [f"{m.upper()} {metric_text(m, one[m])}", f" ({metric_text(m, one[f'{m}_of_seeds'])})" * bool(one["seeds"])]

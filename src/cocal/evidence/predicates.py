@@ -163,12 +163,8 @@ class _Predicate(Model):
         return HOLDS if margin.value > 0 else FAILS
 
     def decide(self, cases: Sequence[Sequence[Margin]], level: float) -> tuple[Margin, str]:
-        """The deciding margin, and the verdict, which is its own.
-
-        The margin of a case is its least favourable one, by its verdict and then by its value. That of the claim is the
-        margin of the last case that it needs.
-        """
-
+        """The deciding margin, and the verdict, which is its own. The margin of a case is its least favourable one, by
+        its verdict and then by its value. That of the claim is the margin of the last case that it needs."""
         found = zip(cases, self.verdicts(cases, level), strict=True)
         return self.deciding([list(zip(*case, strict=True)) for case in found])
 

@@ -356,10 +356,7 @@ _LANDING = (
     flag("--claims FILE.csv", "tables/claims of the study, if it has the table", nargs="*", type=Path, default=[]),
     flag("--figures FILE.png", "the figures of the layout, in its order", nargs="*", type=Path, default=[]),
     output(
-        "--output FILE.html",
-        "page to write; the verdict alone is written beside it as text",
-        Kind(beside=(".txt",)),
-        required=True,
+        "--output FILE.html", "page to write; the verdict alone lies beside it", Kind(beside=(".txt",)), required=True
     ),
     flags.OVERWRITE,
 )
