@@ -46,6 +46,7 @@ reproduce: $(INSTALLED)
 	$(BIN)/snakemake --prioritize results/tables/main.tex
 	$(BIN)/cocal digests --compare config/digests/embedded.json
 	@echo "One page of all tables and figures: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
+	@head -n 1 results/verdict.txt
 
 NUMBERS ?= $$(seq $(REPLICATES))
 REPLICAS := studies/replicates

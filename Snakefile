@@ -28,5 +28,6 @@ rule all:
     input:
         [results.table_file(table.name) for table in TABLES],
         results.table_file("all"),
+        results.LANDING,
         [results.figure_file(figure.name) for figure in FIGURES],
         [results.checks_file(backbone) for backbone in STUDY.backbones],

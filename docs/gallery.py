@@ -8,18 +8,9 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
-from cocal.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal.evidence.verdicts import (
-    AGREES,
-    CONTRADICTS,
-    PAPER,
-    REPLICATES,
-    STUDY,
-    holding,
-    of_claims,
-    of_families,
-)
-from cocal.exhibits.typesetting.wording import listed
+from cocal.evidence.predicates import FAVOUR
+from cocal.evidence.verdicts import AGREES, CONTRADICTS, PAPER, REPLICATES, STUDY, holding, of_claims
+from cocal.exhibits.typesetting.verdict import verdict
 from cocal.store.owner import owner_of
 
 _OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
@@ -39,21 +30,13 @@ def what_holds(judged: pd.DataFrame) -> str:
     Args:
         judged: The columns of tables/claims.csv.
     """
-    families, whole = of_families(judged), of_claims(judged)
+    whole = of_claims(judged)
     verdicts = whole.pivot(index="claim", columns="source", values="verdict").loc[whole["claim"].unique()]
     titles = whole.drop_duplicates("claim").set_index("claim")["title"]
     counts = whole[whole["source"] == REPLICATES].set_index("claim")["count"]
-    contradicted = "; ".join(f'"{titles[claim]}"' for claim in verdicts.index[verdicts[PAPER] == CONTRADICTS])
-    told = [
-        f"Of {len(families)} families of claims that restate one another, {_named(families[REPLICATES])} by the "
-        f"replicates together; by the embedded study alone {_counts(families[STUDY])}. The members of the others "
-        "differ, compare with a rival whose confidence is degenerate, say too little, or cannot be judged there. Not "
-        "separable means that the 95 % interval of the difference holds zero after adjustment.",
-        *([f"The paper's own numbers contradict: {contradicted}."] if contradicted else []),
-    ]
     decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
     lines = [
-        textwrap.fill(" ".join(told), _COLUMNS),
+        textwrap.fill(" ".join(verdict(judged, "embedded")), _COLUMNS),
         "",
         "<details><summary>Every claim that is decided</summary>",
         "",
@@ -67,23 +50,6 @@ def what_holds(judged: pd.DataFrame) -> str:
         "</details>",
     ]
     return "\n".join(lines)
-
-
-_KINDS = {"hold": (HOLDS, OBSERVED), "do not": (FAILS, UNOBSERVED), "are not separable": (OPEN,)}
-
-
-def _counts(verdicts: pd.Series) -> str:
-    return listed([f"{verdicts.isin(kinds).sum()} {said}" for said, kinds in _KINDS.items()])
-
-
-def _named(verdicts: pd.Series) -> str:
-    """The number of families with each verdict, and those that are decided by name."""
-    found = []
-    for said, kinds in _KINDS.items():
-        names = verdicts.index[verdicts.isin(kinds)]
-        shown = f" ({'; '.join(names)})" if len(names) and kinds != (OPEN,) else ""
-        found.append(f"{len(names)} {said}{shown}")
-    return listed(found)
 
 
 def with_section(readme: str, section: str) -> str:

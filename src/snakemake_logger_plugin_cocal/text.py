@@ -5,7 +5,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from cocal.runtime.progress import in_words, job_name
 
@@ -14,6 +14,8 @@ LONGEST = 100
 
 SHOWN = ("results/tables", "results/figures")
 """Folders of what a reader looks at, in the order of interest."""
+VERDICT = "results/verdict.txt"
+"""The verdict on the paper. A run that has built it ends with its first line."""
 FIRST = ("results/tables/claims.html", "results/tables/main.html", "results/tables/all.tex")
 """The file to open first is the first of these that a run has built."""
 
@@ -136,7 +138,7 @@ def called(rule: str, wildcards: Mapping[str, str], shellcmd: str | None) -> str
 
 
 def summary(built: Sequence[str], seconds: float) -> str:
-    """The last lines of a run: how long it took, what it has built where, and what to open first.
+    """The last lines of a run: how long it took, what it has built where, what to open first, and the verdict.
 
     Args:
         built: Paths of all outputs of the finished jobs.
@@ -148,4 +150,6 @@ def summary(built: Sequence[str], seconds: float) -> str:
     count = f"{len(built)} files and folders were" if len(built) > 1 else "1 file or folder was"
     lines = [f"Done in {in_words(seconds)}: {count} built, in {files}."]
     lines += [f"Open {first} first." for first in FIRST if first in built][:1]
+    if VERDICT in built:
+        lines += Path(VERDICT).read_text(encoding="utf-8").splitlines()[:1]
     return "\n".join(lines)

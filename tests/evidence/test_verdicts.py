@@ -27,6 +27,7 @@ from cocal.evidence.verdicts import (
     SCORES,
     STUDY,
     UNDER_SPECIFIED,
+    UNITS,
     holding,
     is_measured,
     judge_all,
@@ -206,7 +207,7 @@ def test_a_family_has_the_verdict_that_its_members_share(judged):
 
 @pytest.fixture(scope="module")
 def layout():
-    return claims.Layout(study="embedded", caption="Made up.", label="Tiny A", scope=SCOPE)
+    return claims.Layout(study="embedded", caption="Made up.", labels=("Tiny A",), scope=SCOPE)
 
 
 def arguments(files: StudyFiles) -> dict:
@@ -227,8 +228,9 @@ def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
     pd.testing.assert_frame_equal(numbers, judged)
     made = claims.grid(numbers, layout, source="", **arguments(files))
     text, html = latex(made), page(made)
-    fails = sum((of_claims(numbers, score)["verdict"] == FAILS).sum() for score in SCORES)
-    assert text.count("textbf{does not hold}") == fails
+    fails = [(of_claims(numbers, score)["verdict"] == FAILS).sum() for score in SCORES]
+    assert text.count("textbf{does not hold}") == fails[0]
+    assert html.count("<b>does not hold</b>") == sum(fails)
     assert "families of claims that restate one another, and 26 transcribed values apart" in made.caption
     for claim in LEDGER:
         assert (
@@ -238,22 +240,53 @@ def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
     assert "only the paper study can judge it" in html
 
 
-def test_the_figure_draws_differences_of_metrics_alone(layout, files):
-    numbers = claims_forest.prepare(layout, **arguments(files))
+def replicated(judged, shifts):
+    """What `cocal spread` gathers of studies with these margins."""
+    frame = judged.drop(columns=["value", "lower", "upper", "p", "verdict"])
+    values = {f"replicate_{number}": judged["value"] + shift for number, shift in shifts.items()}
+    verdicts = {f"verdict_{number}": judged["verdict"] for number in shifts}
+    return frame.assign(**values, **verdicts)
+
+
+@pytest.mark.parametrize("shifts", [{}, {2: -0.05, 7: 0.01}, {1: 0.0, 3: 0.02, 4: 0.03}])
+def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, files, judged, shifts):
+    replicates = replicated(judged, shifts) if shifts else None
+    numbers = claims_forest.prepare(layout, **arguments(files), replicates=replicates)
+    assert [*numbers.columns] == [*judged.columns[:10], "title", "family"]
     shown = set(numbers["claim"])
     assert {"declining-accuracy", "more-errors-in-training"} <= shown
     assert not any(BY_ID[name].kind in OF_THE_PAPER or is_measured(BY_ID[name]) for name in shown)
-    numbers.loc[numbers["source"] == REPLICATES, ["value", "lower", "upper"]] = [0.02, -0.01, 0.05]
+    ones, first = [f"replicate {number}" for number in shifts], next(iter(shifts.values()), 0)
+    for _, rows in numbers.groupby(["claim", "margin"]):
+        values = rows.set_index("source")["value"]
+        if shifts and STUDY in values:
+            assert values[ones].mean() == pytest.approx(values[REPLICATES])
+            assert (values[ones] - values[ones[0]]).tolist() == pytest.approx(
+                [shift - first for shift in shifts.values()]
+            )
+    units = {name: {*one["margin"]} for name, one in numbers.groupby("claim")}
+    assert units["beats-postcal"] == {"ece", "auroc"}
+    assert units["declining-accuracy"] == {"ece", "auroc", "share"}
+    assert units["more-errors-in-training"] == {"share"}
+    alone = judged[(judged["source"] == STUDY) & (judged["case"] == 0) & (judged["score"] == "")].set_index("claim")
+    single = numbers[(numbers["source"] == STUDY) & numbers["claim"].map(lambda name: len(units[name]) == 1)]
+    assert single["value"].tolist() == alone.loc[single["claim"], "value"].tolist()
+    assert single["verdict"].tolist() == alone.loc[single["claim"], "verdict"].tolist()
     with paper_style():
         figure = claims_forest.draw(numbers, layout)
-    (ax,) = figure.axes
-    titles = [label.get_text() for label in ax.get_yticklabels()]
-    assert titles == [BY_ID[name].title for name in dict.fromkeys(numbers["claim"])]
+    assert [ax.get_title() for ax in figure.axes[:2]] == ["ECE", "AUROC"]
+    titles = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert "Tiny A: the last token is best on both" in titles
+    assert not any("First backbone" in title for title in titles)
+    assert len(titles) == len(shown)
     renderer = FigureCanvasAgg(figure).get_renderer()
-    boxes = [label.get_window_extent(renderer) for label in ax.get_yticklabels()]
+    boxes = [label.get_window_extent(renderer) for label in figure.axes[0].get_yticklabels()]
     assert all(box.x0 >= 0 for box in boxes)
     assert not any(above.overlaps(below) for above, below in pairwise(boxes))
     assert figure.get_figheight() <= claims_forest.PAGE_HEIGHT
+    points = numbers[numbers["source"] != REPLICATES]
+    for unit, ax in zip([unit for unit in UNITS if unit in set(numbers["margin"])], figure.axes, strict=True):
+        assert points.loc[points["margin"] == unit, "value"].abs().max() < ax.get_xlim()[1] == -ax.get_xlim()[0]
 
 
 # The README
@@ -302,10 +335,10 @@ def test_every_study_declares_what_its_claims_need(name):
 def test_the_readme_leads_with_the_joint_verdicts_of_the_replicates(judged):
     replicated = judged.copy()
     whole = (replicated["source"] == REPLICATES) & (replicated["case"] == 0) & (replicated["score"] == "")
-    replicated.loc[whole, "verdict"] = FAILS
+    replicated.loc[whole, ["verdict", "count"]] = [FAILS, "2 does not hold; positive in 0 of 2 (p = 1)"]
     said = gallery().what_holds(replicated).replace("\n", " ")
+    assert said.startswith("Does it reproduce? No: that CoCal beats PostCal")
     count = len(of_families(judged))
-    assert said.startswith(f"Of {count} families of claims")
-    named = "; ".join(of_families(judged).index)
-    assert f"0 hold, {count} do not ({named}) and 0 are not separable by the replicates together" in said
+    assert f"Of {count} families of claims" in said
+    assert f"none holds, {count} do not and none is not separable by two replicates together; by the embedded" in said
     assert "| claim | replicates together | hold | embedded study | the paper's numbers |" in said

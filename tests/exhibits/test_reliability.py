@@ -97,15 +97,25 @@ def test_the_side_of_a_gap_shows_and_bins_of_few_responses_are_pale():
     )
     top, bottom = Figure().subplots(2)
     plot_reliability(top, bottom, panel, "#336699")
-    bars, gaps = ({patch.get_x(): patch for box in top.containers[k::2] for patch in box} for k in (0, 1))
-    too_high, too_low, few, one = (gaps[left] for left in panel["left"])
-    assert too_high.get_hatch()
-    assert too_low.get_hatch()
-    assert too_high.get_hatch() != too_low.get_hatch()
-    assert few.get_hatch() is one.get_hatch() is None
+    bars = {patch.get_x(): patch for box in top.containers for patch in box}
+    too_high, too_low, few, one = (bars[left] for left in panel["left"])
+    assert [bool(bar.get_hatch()) for bar in (too_high, too_low, few, one)] == [True, False, False, False]
     full = to_rgb("#336699")
-    assert [bars[left].get_facecolor()[:3] == full for left in panel["left"]] == [True, True, False, False]
-    assert np.mean(bars[0.4].get_facecolor()[:3]) > np.mean(full) + 0.3
+    assert too_high.get_edgecolor()[:3] == too_low.get_edgecolor()[:3] == full
+    for bar in (few, one):
+        assert bar.get_facecolor()[3] == 0
+        assert np.mean(bar.get_edgecolor()[:3]) > np.mean(full) + 0.2
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.31, 0.3, 1.0])
+def test_a_bar_is_the_gap_alone_so_that_a_calibrated_bin_has_none(accuracy):
+    panel = pd.DataFrame({"left": [0.2], "right": [0.4], "count": [50], "mean_confidence": [0.3]})
+    top, bottom = Figure().subplots(2)
+    plot_reliability(top, bottom, panel.assign(accuracy=accuracy), "#336699")
+    (bar,) = (patch for box in top.containers for patch in box)
+    assert sorted([bar.get_y(), bar.get_y() + bar.get_height()]) == pytest.approx(sorted([0.3, accuracy]))
+    caps = [segment for one in top.collections for segment in one.get_segments()]
+    assert [segment[:, 1].tolist() for segment in caps] == [[accuracy, accuracy]]
 
 
 @pytest.mark.slow

@@ -61,14 +61,14 @@ BODY = """\
 <tr><th>ECE↓</th><th>AUROC↑</th><th>Post (s)</th></tr>
 </thead>
 <tbody>
-<tr><th scope="rowgroup" colspan="4">First</th></tr>
-<tr><th scope="row">One &amp; only</th><td><b>0.100</b></td><td>0.900</td><td>–</td></tr>
+<tr><th scope="rowgroup" colspan="4"><span>First</span></th></tr>
+<tr><th scope="row"><span>One &amp; only</span></th><td><b>0.100</b></td><td>0.900</td><td>–</td></tr>
 </tbody>
 <tbody>
-<tr><th scope="row">Two</th><td><u>0.200</u></td><td>&lt;0.1</td><td>4 × 10⁻¹²</td></tr>
+<tr><th scope="row"><span>Two</span></th><td><u>0.200</u></td><td>&lt;0.1</td><td>4 × 10⁻¹²</td></tr>
 </tbody>
 <tbody>
-<tr><th scope="row"><b>Three</b></th><td>0.3</td><td>5%</td><td><b>12×</b></td></tr>
+<tr><th scope="row"><span><b>Three</b></span></th><td>0.3</td><td>5%</td><td><b>12×</b></td></tr>
 </tbody>
 </table></div>
 <p class="source">study s</p>
@@ -134,4 +134,5 @@ def test_escape():
     assert escape(r"50% of a_b & {c} #1 $x$ ~^\ ") == (
         r"50\% of a\_b \& \{c\} \#1 \$x\$ \textasciitilde{}\textasciicircum{}\textbackslash{} "
     )
+    assert escape('of "a b" and "c"') == "of ``a b'' and ``c''"
     assert escape("a < b | 10⁻⁶ 2 × 3⁴ – µs") == (r"a \textless{} b \textbar{} 10$^{-6}$ 2 $\times$ 3$^{4}$ -- $\mu$s")

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from claims_study import SCOPE
-from cocal.evidence.verdicts import holding, of_claims
+from cocal.evidence.verdicts import holding
 from cocal.exhibits import claims, claims_forest
 from cocal.exhibits.base.registry import module_of
 from cocal.exhibits.drawing.style import paper_style
@@ -297,20 +297,25 @@ def test_a_reliability_diagram_is_that_of_its_row_and_column(name, figures):
     numbers, figure, _ = figures(name)
     columns = {ax.get_position().x0: METHODS[ax.get_title().replace("\n", " ")] for ax in figure.axes if ax.get_title()}
     rows = {text.get_position()[1]: DATASETS[text.get_text()] for text in figure.texts if text.get_rotation() == 90}
-    hatches = {handle.get_label(): handle.get_hatch() for handle in figure.legends[0].legend_handles[2:4]}
+    *_, hatched, plain, _ = figure.legends[0].legend_handles
+    assert [hatched.get_label(), plain.get_label()] == [
+        f"gap: confidence {where} accuracy" for where in ("above", "below")
+    ]
+    assert [bool(hatched.get_hatch()), plain.get_hatch()] == [True, None]
     for diagram, histogram in zip(figure.axes[::2], figure.axes[1::2], strict=True):
         middle = (diagram.get_position().y1 + histogram.get_position().y0) / 2
         dataset = rows[min(rows, key=lambda y: abs(y - middle))]
         panel = numbers[numbers["dataset"].eq(dataset) & numbers["method"].eq(columns[diagram.get_position().x0])]
         filled = panel[panel["count"] > 0].set_index("left")
         assert {bar.get_x(): bar.get_height() for bar in histogram.patches} == filled["count"].to_dict()
-        bars, gaps = ([bar for box in diagram.containers[k::2] for bar in box] for k in (0, 1))
-        assert {bar.get_x(): bar.get_height() for bar in bars} == filled["accuracy"].to_dict()
-        for gap in gaps:
-            one = filled.loc[gap.get_x()]
-            over = "above" if one["mean_confidence"] > one["accuracy"] else "below"
-            assert gap.get_hatch() in (None, hatches[f"confidence {over} accuracy"])
-            assert (gap.get_hatch() is None) == (one["count"] < 10)
+        bars = [bar for box in diagram.containers for bar in box]
+        ends = {bar.get_x(): (bar.get_y(), bar.get_y() + bar.get_height()) for bar in bars}
+        assert ends.keys() == {*filled.index}
+        for bar in bars:
+            one = filled.loc[bar.get_x()]
+            assert ends[bar.get_x()] == pytest.approx((one["mean_confidence"], one["accuracy"]))
+            over = one["mean_confidence"] > one["accuracy"] and one["count"] >= 10
+            assert bar.get_hatch() == (hatched.get_hatch() if over else None)
         one = panel.iloc[0]
         words = [
             [f"{m.upper()} {metric_text(m, one[m])}", f" ({metric_text(m, one[f'{m}_of_seeds'])})" * bool(one["seeds"])]
@@ -320,20 +325,37 @@ def test_a_reliability_diagram_is_that_of_its_row_and_column(name, figures):
 
 
 def test_margins_stand_beside_their_claims_and_look_like_their_verdicts():
-    numbers = of_claims(judged()[0]).copy()
-    numbers.loc[numbers["source"].eq("replicates"), ["value", "lower", "upper"]] = [0.21, -0.17, 0.38]
+    layout = claims.Layout(study="s", caption="c.", labels=("Tiny A", "Tiny B"), scope=SCOPE)
+    numbers = claims_forest.prepare(layout, **judged()[2])
+    of_study = numbers[numbers["source"] == "study"]
+    joint = of_study.assign(source="replicates", lower=of_study["value"] - 9, upper=of_study["value"] + 9)
+    ones = [
+        of_study.assign(source=f"replicate {k}", value=of_study["value"] + shift)
+        for k, shift in ((2, 0.01), (9, -0.02))
+    ]
+    numbers = pd.concat([numbers, joint, *ones], ignore_index=True)
     with paper_style():
-        figure = claims_forest.draw(numbers, claims.Layout(study="s", caption="c.", label="Tiny A", scope=SCOPE))
-    (ax,), (legend,) = figure.axes, figure.legends
+        figure = claims_forest.draw(numbers, layout)
+    (legend,) = figure.legends
     entries = {
         text.get_text(): look(handle)[:3]
         for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True)
     }
-    titles = [label.get_text() for label in ax.get_yticklabels()]
-    drawn = [(titles[round(line.get_ydata()[0])], look(line)[:3], list(line.get_xdata())) for line in ax.lines[:-1]]
-    for row in numbers[numbers["value"].notna()].itertuples():
-        kinds = {"paper": "published numbers", "replicates": "replicates: mean, 95 % of Student's t"}
-        wanted = [row.lower, row.value, row.upper] if row.source == "replicates" else [row.value]
-        assert (row.title, entries[kinds.get(row.source, row.verdict)], wanted) in drawn, row
-        if row.source == "study":
-            assert (row.title, [row.lower, row.upper]) in [(title, ends) for title, _, ends in drawn], row
+    titles = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    panels = {"ece": "ECE", "auroc": "AUROC", "share": "Accuracy, confidence,\nother shares"}
+    axes = {ax.get_title(): ax for ax in figure.axes}
+    assert set(axes) == {panels[unit] for unit in numbers["margin"]}
+    for unit, rows in numbers.groupby("margin"):
+        lines = axes[panels[unit]].lines
+        drawn = [(titles[round(line.get_ydata()[0])], look(line)[:3], list(line.get_xdata())) for line in lines[:-1]]
+        places = [(title, ends) for title, _, ends in drawn]
+        for row in rows.itertuples():
+            title = row.title.replace("First backbone", "Tiny A").replace("Second backbone", "Tiny B")
+            kind = "one replicate" if row.source.startswith("replicate ") else "published"
+            if row.source in ("study", "replicates"):
+                assert (title, [row.lower, row.upper]) in places, row
+            if row.source == "replicates":
+                colours = {colour for name, (colour, marker, _), ends in drawn if name == title and marker == "|"}
+                assert colours == {entries[row.verdict][0]}, row
+            else:
+                assert (title, entries[row.verdict if row.source == "study" else kind], [row.value]) in drawn, row

@@ -100,7 +100,7 @@ def test_assumptions_are_taken_from_the_flag_and_printed(repository, monkeypatch
 
 def test_every_rule_has_its_needs(repository):
     """Names of families and of variants are looked up."""
-    names = {*WORKFLOW_RULES, "table_all", "all"}
+    names = {*WORKFLOW_RULES, "table_all", "landing", "all"}
     shown = exhibits_of(load_study(repository / "config/paper.yaml"), {})
     names |= {f"{'table' if isinstance(one, TableExhibit) else 'figure'}_{one.name}" for one in shown}
     assert [name for name in sorted(names) if rule_of(name) is None] == []

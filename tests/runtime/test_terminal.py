@@ -14,6 +14,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 import started
 from cocal.runtime.progress import progress_line
+from cocal.study import results
 from snakemake_logger_plugin_cocal import LogHandler, expect
 from snakemake_logger_plugin_cocal.text import LONGEST, called, reason_line, summary
 from snakemake_logger_plugin_cocal.work import UNKNOWN, Running, Work, assumed_seconds, earlier_seconds, seconds_left
@@ -166,6 +167,18 @@ def test_a_run_ends_with_what_was_built_where_and_what_to_open():
     ]
     assert summary([*built, "results/tables/claims.html"], 90).endswith("Open results/tables/claims.html first.")
     assert summary(["a.txt"], 1) == "Done in 1 s: 1 file or folder was built, in . (1)."
+
+
+def test_a_run_that_has_built_the_verdict_ends_with_its_first_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / results.VERDICT).write_text(
+        "Does it reproduce? In 95 % of all cases – no.\nOf 37 families ...\n", "utf-8"
+    )
+    *_, opened, last = summary(["results/tables/main.html", results.LANDING, results.VERDICT], 1).splitlines()
+    assert last == "Does it reproduce? In 95 % of all cases – no."
+    assert opened.startswith("Open ")
+    assert "reproduce" not in summary(["results/tables/main.html"], 1)  # it is of another run
 
 
 SNAKEFILE = """

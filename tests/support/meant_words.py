@@ -242,7 +242,7 @@ def made(name: str):
 
 def judged():
     files = study_files(study_frame())
-    layout = claims.Layout(study="embedded", caption="Made up.", label="Tiny A", scope=SCOPE)
+    layout = claims.Layout(study="embedded", caption="Made up.", labels=("Tiny A",), scope=SCOPE)
     ledger = read_claims(ROOT / "config/paper/claims.yaml")
     inputs = {"resamples": files.resamples, "published": read_published(ROOT / "config/paper"), "ledger": ledger}
     inputs |= {"companions": files.companions, "predictions": files.predictions, **files.costs}

@@ -1,10 +1,12 @@
 """The workflow: the smoke study end to end, dry-runs of every study, and the documented commands."""
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+from html import escape
 
 import pandas as pd
 import pytest
@@ -17,6 +19,7 @@ from cocal.exhibits.base.registry import exhibits_of
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.owner import claim
+from cocal.study import results
 from planned_jobs import jobs_of, study_of
 from smoke_study import planned, snakemake
 from tex import missing_of_tex
@@ -40,7 +43,7 @@ def test_the_rules_of_a_study_are_its_plan(repository, tmp_path, study):
     wanted, seen = jobs_of(study_of(study)), set()
     for block in (done.stdout + done.stderr).split("\n\n"):
         heading = re.search(r"^(?:local)?rule (\w+):$", block, re.M)
-        if not heading or heading[1] in ("all", "table_all"):
+        if not heading or heading[1] in ("all", "table_all", "landing"):
             continue
         fields = dict(re.findall(r"^    (input|output): (.*)$", block, re.M))
         inputs, outputs = (fields.get(key, "").split(", ") for key in ("input", "output"))
@@ -161,7 +164,13 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
     first, *_, step2, scale = (entry for entry in entries if entry.startswith("2."))
     assert [first, step2] == ["2.01 Main table, step 4", "2.10 Main table, step 2"]
     assert scale == "2.11 Main table of Smoke-Qwen3-Deep"
-    for text in [*(one.caption for one in shown), (repository / "workflow/report/study.rst").read_text()]:
+    landing = json.loads(re.search(r"var workflow_desc = (.*);", page)[1])
+    for line in (smoke / results.VERDICT).read_text().splitlines():
+        assert f"<p>{escape(line, quote=False)}</p>" in landing
+    figures = [one for one in shown if not isinstance(one, TableExhibit)]
+    assert re.findall('<img alt="(.+?)" src="data:image/png;base64,', landing) == [one.title for one in figures]
+    about = (repository / "workflow/report/study.rst").read_text().partition("\n\n")[2]
+    for text in [*(one.caption for one in shown), about]:
         words = re.split(r"[\n*'(]", text)[0].strip()
         assert len(words) > 20, text
         assert words in page, text

@@ -10,6 +10,7 @@ from cocal.config.load import configured_study
 from cocal.config.paths import located
 from cocal.exhibits.base.exhibit import FigureExhibit, TableExhibit
 from cocal.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
+from cocal.exhibits.typesetting.landing import landing_of
 from cocal.generation.judge_prompts import JudgePrompts
 from cocal.policy.launch import train_command
 from cocal.policy.objectives import PROMPT_FORMATS

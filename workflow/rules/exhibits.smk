@@ -53,3 +53,26 @@ rule table_all:
         code=code_digest("cocal.commands.exhibits:run_document"),
     shell:
         "cocal document --tables {input} --output {output} > {log} 2>&1"
+
+
+# The page on which the report opens, and the verdict with which a run ends.
+rule landing:
+    input:
+        claims=[results.table_file(one.name, "csv") for one in TABLES if one.name == "claims"],
+        figures=[results.figure_file(figure.name, "png") for figure in FIGURES],
+    output:
+        page=results.LANDING,
+        verdict=results.VERDICT,
+    log:
+        "logs/landing.log",
+    benchmark:
+        results.benchmark_file("landing", "landing")
+    localrule: True
+    conda:
+        "../../envs/cocal.yaml"
+    params:
+        layout=landing_of(STUDY, EXHIBITS).model_dump_json(),
+        code=code_digest("cocal.commands.exhibits:run_landing"),
+    shell:
+        "cocal landing --layout {params.layout:q} --claims {input.claims} --figures {input.figures} "
+        "--output {output.page} > {log} 2>&1"

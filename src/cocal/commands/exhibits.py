@@ -13,7 +13,9 @@ from cocal.exhibits.base.output import write_figure, write_table
 from cocal.exhibits.base.registry import module_of
 from cocal.exhibits.drawing.curves import draw_replicates
 from cocal.exhibits.drawing.style import paper_style, save_figure
+from cocal.exhibits.typesetting.landing import Landing, landing_page
 from cocal.exhibits.typesetting.latex import document
+from cocal.exhibits.typesetting.verdict import verdict
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.store.owner import owner_of
@@ -52,6 +54,19 @@ def run_document(options: argparse.Namespace) -> None:
     """Write the document."""
     write_text(options.output, document(options.tables, options.output))
     logging.info("wrote %s", options.output)
+
+
+def run_landing(options: argparse.Namespace) -> None:
+    """Write the page on which the report opens and, beside it, the verdict as text."""
+    import pandas as pd
+
+    layout = parse_settings(Landing, options.layout, "--layout")
+    said = ["The study has no CoCal, about which the claims are."]
+    for file in options.claims:
+        said = verdict(pd.read_csv(file, keep_default_na=False, na_values=["NaN"]), layout.study)
+    write_text(options.output, landing_page(layout, said, options.figures))
+    write_text(options.output.with_suffix(".txt"), "\n".join(said) + "\n")
+    logging.info("wrote %s and .txt", options.output)
 
 
 def run_spread(options: argparse.Namespace) -> None:

@@ -163,17 +163,18 @@ class _Predicate(Model):
         return HOLDS if margin.value > 0 else FAILS
 
     def decide(self, cases: Sequence[Sequence[Margin]], level: float) -> tuple[Margin, str]:
-        """The deciding margin, and the verdict, which is its own.
+        """The deciding margin, and the verdict, which is its own. The margin of a case is its least favourable one, by
+        its verdict and then by its value. That of the claim is the margin of the last case that it needs."""
+        found = zip(cases, self.verdicts(cases, level), strict=True)
+        return self.deciding([list(zip(*case, strict=True)) for case in found])
 
-        The margin of a case is its least favourable one, by its verdict and then by its value. That of the claim is the
-        margin of the last case that it needs.
-        """
+    def deciding(self, cases: Sequence[Sequence[tuple[Margin, str]]]) -> tuple[Margin, str]:
+        """The same of margins that have their verdicts."""
 
         def favour(one: tuple[Margin, str]) -> tuple[int, float]:
             return FAVOUR[one[1]], one[0].value
 
-        found = zip(cases, self.verdicts(cases, level), strict=True)
-        ranked = sorted((min(zip(*case, strict=True), key=favour) for case in found), key=favour, reverse=True)
+        ranked = sorted((min(case, key=favour) for case in cases), key=favour, reverse=True)
         return ranked[self.needed(len(cases)) - 1]
 
 

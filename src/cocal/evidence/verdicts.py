@@ -24,12 +24,15 @@ from cocal.evidence.sources import MEASURED
 UNDER_SPECIFIED, NOT_ASSESSABLE, NOT_GATHERED = "under-specified", "not assessable", "not gathered"
 AGREES, CONTRADICTS = "stated: agrees", "stated: contradicts"
 """Verdicts of the paper's own numbers, which have no intervals."""
+_STATED = {OBSERVED: AGREES, UNOBSERVED: CONTRADICTS}
 MIXED = "mixed"
 """The verdict of a family whose members have several."""
 PAPER, STUDY, REPLICATES = "paper", "study", "replicates"
 """The sources: the paper's published numbers, this study, and its replicates with other seeds of the policies."""
 SCORES = ("", "brier", "log_loss")
 """The forms in which a claim about ECE is judged: as it stands, and with a proper score in its place."""
+UNITS = ("ece", "auroc", "share")
+"""Units of margins: accuracies, mean confidences and shares of responses or bins are shares."""
 CLOSE = 0.01
 """Published differences below this are marked."""
 _NUMBERS = ("claim", "source", "score", "case", "margin", "value", "lower", "upper", "p", "verdict", "count", "reason")
@@ -174,7 +177,7 @@ def _of_paper(claim: Claim, paper: Reader) -> tuple[Margin, str, str]:
     margin, verdict, reason, _ = judge(claim, paper)
     if abs(margin.value) < CLOSE and claim.kind not in OF_THE_PAPER:
         reason = f"the published difference is below {CLOSE}"
-    return margin, {OBSERVED: AGREES, UNOBSERVED: CONTRADICTS}.get(verdict, verdict), reason
+    return margin, _STATED.get(verdict, verdict), reason
 
 
 def _of_study(claim: Claim, study: Reader, of_paper: bool) -> _Judged:
@@ -203,10 +206,8 @@ def _of_replicates(
     """
     if replicates is None:
         return _NOTHING, NOT_GATHERED, "no replicates of the study have been gathered", ""
-    rows = replicates[(replicates["claim"] == claim.id) & (replicates["source"] == STUDY)]
     by_margin = "margin" in replicates
-    if by_margin:
-        rows = rows[rows["score"] == score]
+    rows = _gathered(claim, score, replicates)
     if rows.empty or (score and not by_margin):
         return _NOTHING, NOT_GATHERED, "the replicates were gathered without this claim: run `cocal spread` anew", ""
     whole, every = (rows[rows["case"] == 0], rows[rows["case"] > 0]) if by_margin else (rows, rows)
@@ -217,17 +218,75 @@ def _of_replicates(
     count = _counted(whole)
     if not by_margin and margins != 1:
         return _NOTHING, NOT_GATHERED, "the replicates were gathered without the single margins of the claim", count
+    margin, verdict, reason, _ = _decided(claim, _joint(every, level), level)
+    return margin, verdict, reason, count
+
+
+def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:
+    """What was gathered of a claim in the studies that are the replicates."""
+    rows = replicates[(replicates["claim"] == claim.id) & (replicates["source"] == STUDY)]
+    return rows[rows["score"] == score] if "margin" in replicates else rows
+
+
+def _joint(every: pd.DataFrame, level: float) -> list[list[Margin]]:
+    """The margins of each case with replicates as the unit; files without the margins hold the deciding one alone."""
     verdicts = every.filter(regex=r"^verdict_\d+$")
     degenerate = (verdicts == DEGENERATE).mean(axis=1) >= 0.5 if len(verdicts.columns) else [False] * len(every)
-    labels = every["margin"] if by_margin else [""]
-    found = [
-        over_replicates(one, level, label, bool(flagged))
-        for one, label, flagged in zip(values, labels, degenerate, strict=True)
-    ]
-    numbers = every["case"].to_numpy() if by_margin else np.ones(1)
-    cases = [[found[place] for place in np.flatnonzero(numbers == number)] for number in dict.fromkeys(numbers)]
-    margin, verdict, reason, _ = _decided(claim, cases, level)
-    return margin, verdict, reason, count
+    labels, numbers = ([""], [1]) if "margin" not in every else (every["margin"], every["case"])
+    cases: dict[int, list[Margin]] = {}
+    for values, number, label, flagged in zip(_numbers(every), numbers, labels, degenerate, strict=True):
+        cases.setdefault(number, []).append(over_replicates(values, level, label, bool(flagged)))
+    return list(cases.values())
+
+
+def by_unit(
+    claims: Sequence[Claim], paper: Reader, study: Reader, replicates: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses.
+
+    Args:
+        claims: Claims about such metrics.
+        paper: The paper's published numbers.
+        study: The study.
+        replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
+
+    Returns:
+        The columns `COLUMNS` up to the verdict and the title and family of the claim; `margin` is one of `UNITS`. The
+        sources are those of `judge_all` and each replicate by its number, such as "replicate 2", with its own value
+        of the margin that decides for all of them, without an interval. Verdicts are adjusted over all margins of the
+        claim, as in `judge_all`.
+    """
+    rows = []
+    for claim in claims:
+        found = {source: judge(claim, reader)[3] for source, reader in ((PAPER, paper), (STUDY, study))}
+        every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
+        if found[STUDY] and "margin" in every:
+            every = every[every["case"] > 0]
+            if len(every) and not np.isnan(_numbers(every)).any():
+                found[REPLICATES] = _decided(claim, _joint(every, study.level), study.level)[3]
+        for (source, margins), unit in product(found.items(), UNITS):
+            cases: dict[int, list[tuple[Margin, str]]] = {}
+            for number, margin, said in margins:
+                if unit_of(margin.label) == unit:
+                    cases.setdefault(number, []).append((margin, said))
+            if not cases:
+                continue
+            margin, said = claim.predicate.deciding(list(cases.values()))
+            said = _STATED.get(said, said) if source == PAPER else said
+            decided = {source: (*margin[:4], said)}
+            if source == REPLICATES:
+                one = every[every["margin"] == margin.label].iloc[0]
+                for number in (name.removeprefix("replicate_") for name in one.index if name.startswith("replicate_")):
+                    own = one[f"replicate_{number}"], *[math.nan] * 3, one[f"verdict_{number}"]
+                    decided[f"replicate {number}"] = own
+            rows += [(claim.id, name, "", 0, unit, *own, claim.title, claim.family) for name, own in decided.items()]
+    return pd.DataFrame(rows, columns=[*COLUMNS[:10], "title", "family"])
+
+
+def unit_of(label: str) -> str:
+    """The unit of a margin by its label, which names the methods, the metric and the case."""
+    metric = label.split(", ")[1].removeprefix("range of ")
+    return metric if metric in ("ece", "auroc") else "share"
 
 
 def _numbers(rows: pd.DataFrame) -> np.ndarray:

@@ -76,15 +76,15 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         f"that restate one another, and {values} transcribed values apart. {layout.caption} The families: "
         f"{_summary(families[REPLICATES])} by the replicates together, {_summary(families[STUDY])} by this study "
         f"alone, {_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. {_SHORT} "
-        "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The last "
-        "columns judge claims about ECE with a proper score in its place. < marks published differences below "
-        "0.01. Claims about Qwen3-8B and Qwen3-14B are judged on the study's first and second backbone.",
+        "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The "
+        "page also judges claims about ECE with a proper score in its place. < marks published differences below "
+        f"0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
         label="claims",
         blocks=tuple(_block(part, by_place) for part in _parts(groups)),
         gap="2.6pt",
         size="footnotesize",
         apart=True,
-        page_blocks=(_block(groups, by_place),),
+        page_blocks=(_block(groups, by_place, SCORES[1:]),),
         details=(_words(ledger, by_place),),
     )
 
@@ -124,11 +124,17 @@ def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, li
     return parts
 
 
-def _block(groups: Sequence[tuple[str, list[Claim]]], by_place: Mapping[tuple[str, str, str], object]) -> Block:
+def _block(
+    groups: Sequence[tuple[str, list[Claim]]],
+    by_place: Mapping[tuple[str, str, str], object],
+    scores: Sequence[str] = (),
+) -> Block:
+    """Verdicts of each claim, and those of this study with each of the proper scores."""
+
     def row(claim: Claim) -> Row:
         paper, study, replicates = (by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES))
         close = " <" if paper.reason and paper.verdict != NOT_ASSESSABLE else ""
-        scored = [by_place.get((claim.id, STUDY, score)) for score in SCORES[1:]]
+        scored = [by_place.get((claim.id, STUDY, score)) for score in scores]
         return Row(
             claim.title,
             (
@@ -144,7 +150,7 @@ def _block(groups: Sequence[tuple[str, list[Claim]]], by_place: Mapping[tuple[st
     heads = ("Paper's numbers", "Replicates together", "Hold", "This study", "Margin")
     return Block(
         corner="Claim",
-        heads=(tuple(map(Head, (*heads, *(f"By {HEADS[score].strip('↓')}" for score in SCORES[1:])))),),
+        heads=(tuple(map(Head, (*heads, *(f"By {HEADS[score].strip('↓')}" for score in scores)))),),
         groups=tuple(Group(tuple(map(row, claims)), name) for name, claims in groups),
         width=1,
     )

@@ -52,6 +52,7 @@ RULES: dict[str, Rule] = {
     "metrics": Rule("results", 4),
     "checks": Rule("results", 3),
     "table_": Rule("results", 2),
+    "landing": Rule("results", 2),
     "figure_": Rule("results", 4),
     "all": Rule("results", 0),
 }

@@ -10,6 +10,10 @@ JUDGEMENTS = "results/judgements"
 JUDGE = "results/judge.json"
 """The file that is written when a judge from the hub has been downloaded."""
 OVERLAP = "results/checks/overlap.csv"
+LANDING = "results/verdict.html"
+"""The page on which the report opens."""
+VERDICT = "results/verdict.txt"
+"""The verdict on the paper in a few lines, of which the first one answers whether it reproduces."""
 
 
 BENCHMARKS = "results/benchmarks"

@@ -35,7 +35,8 @@ RULES = (
     *("predictions", "recalibrate", "latency"),
     *("metrics", "recalibrated_metrics", "checks"),
 )
-"""Names of the rules, beside `table_NAME`, `figure_NAME`, `table_all` and `all`. A study has those that it needs."""
+"""Names of the rules, beside `table_NAME`, `figure_NAME`, `table_all`, `landing` and `all`. A study has those that it
+needs."""
 
 
 class Plan(PolicyRules):

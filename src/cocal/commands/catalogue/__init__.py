@@ -17,7 +17,7 @@ _MODULES = {
     "confidences": ("predictions", "recalibrate", "checks"),
     "decide": ("decide",),
     "evaluate": ("evaluate",),
-    "exhibits": ("exhibit", "document", "spread"),
+    "exhibits": ("exhibit", "document", "landing", "spread"),
     "fit": ("fit",),
     "latency": ("latency",),
     "metrics": ("metrics", "compare"),

@@ -351,6 +351,13 @@ _DOCUMENT = (
     output("--output FILE.tex", "document to write", required=True),
     flags.OVERWRITE,
 )
+_LANDING = (
+    flag("--layout JSON", "titles and captions: JSON text, or a YAML or JSON file", required=True),
+    flag("--claims FILE.csv", "tables/claims of the study, if it has the table", nargs="*", type=Path, default=[]),
+    flag("--figures FILE.png", "the figures of the layout, in its order", nargs="*", type=Path, default=[]),
+    output("--output FILE.html", "page to write; beside it the verdict as text", Kind(beside=(".txt",)), required=True),
+    flags.OVERWRITE,
+)
 
 STAGES = {
     "sources": Command("download and verify the files of registered question sets", _SOURCES),
@@ -387,5 +394,6 @@ STAGES = {
     "checks": Command("refuse a study that breaks the protocol, and report what was checked", _CHECKS),
     "exhibit": Command("make a table or figure of the paper", _EXHIBIT),
     "document": Command("write one LaTeX document of all tables", _DOCUMENT),
+    "landing": Command("write the page on which the report opens, and the verdict on the paper", _LANDING),
 }
 """The stages, which the rules of the workflow call; `cocal stages` lists them."""

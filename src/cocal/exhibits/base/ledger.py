@@ -9,6 +9,7 @@ from cocal.companion.spec import CompanionSpec
 from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.evidence.claims import Claim
+from cocal.evidence.predicates import Reader
 from cocal.evidence.published import Published
 from cocal.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
 from cocal.evidence.verdicts import judge_all
@@ -25,15 +26,15 @@ _TIMES = {"sampling": "resample", "fit": "companions-grpo", "latency": "latency"
 class ClaimsLayout(Layout):
     """Layout of the exhibits of claims."""
 
-    label: str
-    """Name of the study's first backbone in print."""
+    labels: tuple[str, ...]
+    """Names of the study's first two backbones in print."""
     scope: StudyScope
     """The parts of the study that stand for those of the paper."""
 
     @property
     def backbone_label(self) -> str:
-        """Name of the backbone in the metadata of the figure."""
-        return self.label
+        """Names of the backbones in the metadata of the figure."""
+        return ", ".join(self.labels)
 
     def measured(self) -> tuple[str, ...]:
         return self.scope.backbones
@@ -61,7 +62,7 @@ def claims_layout(study: Study) -> ClaimsLayout:
         methods=main_methods(study),
         tiny=isinstance(main, PretrainingSettings) and main.start is None,
     )
-    return ClaimsLayout(**origin(study), label=main.label, scope=scope)
+    return ClaimsLayout(**origin(study), labels=tuple(study.backbones[name].label for name in backbones), scope=scope)
 
 
 def claims_inputs(study: Study) -> dict[str, Files]:
@@ -121,6 +122,21 @@ def judged(
     Returns:
         The result of `cocal.evidence.verdicts.judge_all`.
     """
+    found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
+    return judge_all(ledger, *found, layout.scope.of_paper, replicates)
+
+
+def readers(
+    layout: ClaimsLayout,
+    resamples: Sequence[Resamples],
+    published: Published,
+    companions: Sequence[CompanionSpec] = (),
+    predictions: Sequence[pd.DataFrame] = (),
+    sampling: Cost | None = None,
+    fit: Cost | None = None,
+    latency: Latency | None = None,
+) -> tuple[Reader, Reader]:
+    """What tells the paper's numbers and the study's; the arguments are those of `judged`."""
     costs = {kind: cost for kind, cost in (("sampling", sampling), ("fit", fit)) if cost is not None}
     study = StudySource(layout.scope, StudyFiles(resamples, companions, predictions, costs, latency))
-    return judge_all(ledger, PublishedSource(published).reader, study.reader, layout.scope.of_paper, replicates)
+    return PublishedSource(published).reader, study.reader

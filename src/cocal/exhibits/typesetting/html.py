@@ -17,6 +17,8 @@ th, td { padding: 0.2em 0.5em; white-space: nowrap; text-align: center; font-wei
 tbody { border-top: 1px solid #8a8a8a; }
 th[scope="row"], th.corner, th[scope="rowgroup"] { text-align: left; }
 th[scope="row"], th.corner { position: sticky; left: 0; background: #fff; }
+th[scope="row"] span { display: block; width: max-content; max-width: 38vw; white-space: normal; }
+th[scope="rowgroup"] span { position: sticky; left: 0.5em; }
 colgroup + colgroup { border-left: 1px solid #c4c4c4; }
 th[scope="rowgroup"] { font-style: italic; }
 thead th[colspan] { border-bottom: 1px solid #c4c4c4; }
@@ -72,10 +74,10 @@ def _table(block: Block) -> Iterator[str]:
     for group in block.groups:
         yield "<tbody>"
         if group.title:
-            yield f'<tr><th scope="rowgroup" colspan="{1 + block.columns}">{escape(group.title)}</th></tr>'
+            yield f'<tr><th scope="rowgroup" colspan="{1 + block.columns}"><span>{escape(group.title)}</span></th></tr>'
         for row in group.rows:
             label = f"<b>{escape(row.label)}</b>" if row.bold else escape(row.label)
-            yield f'<tr><th scope="row">{label}</th>{"".join(map(_cell, row.cells))}</tr>'
+            yield f'<tr><th scope="row"><span>{label}</span></th>{"".join(map(_cell, row.cells))}</tr>'
         yield "</tbody>"
     yield "</table></div>"
 
