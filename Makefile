@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 VLLM := .venv-vllm
+CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate regimes check test test-long wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce replicate regimes check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -15,6 +16,7 @@ help:
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
+	@echo "make test-crate  set up .venv and .venv-crate and validate a bundle's RO-Crate and Croissant (with network)"
 	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
@@ -32,13 +34,13 @@ help:
 	@echo "make gallery     write the verdicts, numbers and figures of the embedded study into README and docs/, and what each"
 	@echo "                 result takes into docs/artifact.md"
 	@echo "make docs        build the documentation in docs/_build/html, offline"
-	@echo "make clean       delete results, logs and caches (not .venv, .venv-vllm, studies)"
+	@echo "make clean       delete results, logs and caches (not .venv, .venv-*, studies)"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[workflow,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[publish,dev]'
 	touch $@
 
 # What the main table needs comes first.
@@ -79,6 +81,15 @@ test: lint
 
 test-long: $(INSTALLED)
 	$(PYTEST) -m long
+
+# The validators need other versions of some packages than the studies, so they have an environment of their own.
+$(CRATE)/.installed: Makefile
+	$(PYTHON) -m venv $(CRATE)
+	$(CRATE)/bin/python -m pip install --quiet roc-validator==0.13.0 mlcroissant==1.1.1 pyarrow==26.0.1
+	touch $@
+
+test-crate: $(INSTALLED) $(CRATE)/.installed
+	pytest -rs tests/study/test_crate.py
 
 wires: $(INSTALLED)
 	python tests/wires.py

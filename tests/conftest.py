@@ -24,7 +24,7 @@ from cocal import cli
 from cocal.models.loading import load_policy
 from cocal.runtime.machine import fix_threads
 from micro import MICRO_POLICY, MICRO_SETS
-from smoke_study import finished
+from smoke_study import CONFIG, ROOT, finished
 
 
 def pytest_configure(config):
@@ -78,13 +78,13 @@ def micro_checkpoint(shared, micro_questions) -> Path:
     return _made_once(shared / "micro-policy" / "base", "backbone", *settings, "--questions", *questions)
 
 
-def _made_once(folder: Path, *command: str) -> Path:
-    """The folder that a command writes; one test process runs it, others wait."""
+def _made_once(folder: Path, *command: str, output: tuple[str, ...] = ("--output",)) -> Path:
+    """The folder that a command writes; one test process runs it, others wait. `output` comes before its path."""
     folder.parent.mkdir(exist_ok=True)
     done = folder.with_name(f"{folder.name}-done")
     with FileLock(folder.with_name(f"{folder.name}-lock")):
         if not done.exists():
-            assert cli.main([*command[:1], "--output", str(folder), *command[1:]]) == 0
+            assert cli.main([*command[:1], *output, str(folder), *command[1:]]) == 0
             done.touch()
     return folder
 
@@ -108,3 +108,10 @@ def own(micro_checkpoint, micro_policy, micro_questions, tmp_path_factory):
 def smoke(shared) -> Path:
     """Folder of the finished smoke study; parallel test processes share one."""
     return finished(shared / "smoke-study")
+
+
+@pytest.fixture(scope="session")
+def published(smoke, shared) -> Path:
+    """A bundle of the smoke study; parallel test processes share one."""
+    flags = ["--study", str(CONFIG), "--results", str(smoke / "results"), "--snakefile", str(ROOT / "Snakefile")]
+    return _made_once(shared / "published" / "bundle", "publish", *flags, output=())

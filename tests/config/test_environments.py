@@ -32,7 +32,7 @@ def _required(repository: Path) -> dict[str, set[str]]:
 def test_a_missing_package_is_known_by_its_extra(repository):
     required = _required(repository)
     imported = {"scikit-learn": "sklearn"}
-    found = {imported.get(p, p): extra for extra in ("train", "workflow") for p in required[extra]}
+    found = {imported.get(p, p): extra for extra in ("train", "workflow", "publish") for p in required[extra]}
     del found["snakemake-executor-plugin-slurm"]  # snakemake itself imports it
     assert found == EXTRAS
 

@@ -16,6 +16,7 @@ from cocal.runtime import slurm
 from cocal.store.atomic import write_text
 from cocal.store.lineage import trace
 from cocal.store.owner import owner_of
+from cocal.study.bundle import commit_of
 from cocal.study.digests import StudyDigests, digests_of, maker_of, verdict
 from cocal.study.regimes import write_studies
 from cocal.study.replicates import replicate, write_study
@@ -41,11 +42,18 @@ def run_plan(options: argparse.Namespace) -> None:
 
 
 def run_trace(options: argparse.Namespace) -> None:
-    """Print each ancestor once, below what was made from it, with its digest and what it says of itself.
+    """Print each ancestor once, below what was made from it, with its digest and what it says of itself; of a cell, the
+    way back of its number.
 
     Raises:
+        ConfigError: if there is no such cell.
         ContractError: if an ancestor is not the one that the result was made from.
     """
+    if options.cell:
+        from cocal.exhibits.base.way_back import page_of, way_back
+
+        print(page_of(options.result, way_back(options.result, *options.cell), commit_of(options.result)))
+        return
     for distance, product in trace(options.result):
         if options.depth is None or distance <= options.depth:
             facts = product.facts

@@ -17,6 +17,7 @@ from pathlib import Path
 EXTRAS = {
     **dict.fromkeys(("accelerate", "datasets", "pandera", "pyarrow", "trl", "zarr"), "train"),
     **dict.fromkeys(("gguf", "h5netcdf", "h5py", "sklearn", "snakemake", "xarray"), "workflow"),
+    "rocrate": "publish",
 }
 """The extra of pyproject.toml that installs a package which only some commands need, by the name of its import."""
 _FULL = {

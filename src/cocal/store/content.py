@@ -59,11 +59,11 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; {remedy(file)}")
         state = [file.stat().st_size, file.stat().st_mtime_ns]
-        if state[0] >= _LARGE and known.get(file.name, [])[:2] == state:
-            found[file.name] = known[file.name]
+        if state[0] >= _LARGE and known.get(name, [])[:2] == state:
+            found[name] = known[name]
         else:
-            found[file.name] = [*state, file_digest(file)]
-        if [state[0], found[file.name][2]] != [written["size"], written["sha256"]]:
+            found[name] = [*state, file_digest(file)]
+        if [state[0], found[name][2]] != [written["size"], written["sha256"]]:
             raise ContractError(f"{file}: the file has changed since it was written; {remedy(file)}")
     large = {name: entry for name, entry in found.items() if entry[0] >= _LARGE}
     if known != {**known, **large}:

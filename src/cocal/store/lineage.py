@@ -7,7 +7,7 @@ place, so that no file is taken for the one whose place it was put in.
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any
 from cocal.errors import ContractError
 from cocal.store import provenance
 from cocal.store.content import PROVENANCE, identity
-from cocal.store.damage import absent, remedy
-from cocal.store.files import PARENTS, read_provenance
+from cocal.store.damage import absent, remedy, unreadable
+from cocal.store.files import PARENTS, read_document, read_provenance, write_document
 from cocal.store.provenance import canonical
 
 PLACE = "place"
@@ -37,9 +37,11 @@ class Product:
     Attributes:
         path: Its path: a Parquet, NetCDF or JSON file, a checkpoint, a feature store, a folder of companions, or a
             folder of Parquet tables.
+        recorded: Identity and provenance attributes of a product that is not there but in the record of a bundle.
     """
 
     path: Path
+    recorded: tuple[str, Mapping[str, str]] | None = None
 
     @cached_property
     def attributes(self) -> dict[str, str]:
@@ -49,6 +51,8 @@ class Product:
             ContractError: if the file is missing, cannot be read, or says that it is another than the one whose place
                 it lies in; so are the files of a folder compared, one by one.
         """
+        if self.recorded:
+            return dict(self.recorded[1])
         if not self.path.exists():
             raise ContractError(absent(self.path))
         place, found = _place(self.path), {}
@@ -62,7 +66,7 @@ class Product:
     @cached_property
     def identity(self) -> str:
         """Digest of the product with its provenance (`cocal.store.content.identity`)."""
-        return identity(self.path)
+        return self.recorded[0] if self.recorded else identity(self.path)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -98,10 +102,14 @@ def placed(output: str | Path) -> dict[str, str]:
     return {PLACE: place} if place else {}
 
 
-def trace(*paths: str | Path) -> Iterator[tuple[int, Product]]:
+def trace(*paths: str | Path, keep: Callable[[Product], bool] = lambda product: True) -> Iterator[tuple[int, Product]]:
     """Products and all their ancestors, depth first, each once, with its distance from the product.
 
-    An ancestor that has been deleted, to free space, ends its line.
+    An ancestor that has been deleted, to free space, ends its line, unless a record says what it was (`write_record`).
+
+    Args:
+        paths: Paths of the products.
+        keep: Tells of an ancestor whether it and its own ancestors are wanted.
 
     Raises:
         ContractError: if an ancestor is not the one that the product was made from.
@@ -110,23 +118,57 @@ def trace(*paths: str | Path) -> Iterator[tuple[int, Product]]:
     for path in paths:
         product = Product(Path(os.path.relpath(path)))
         if product.path not in known:
-            yield from _ancestors(product, 0, known)
+            yield from _ancestors(product, 0, known, keep, _record(product.path))
 
 
-def _ancestors(product: Product, distance: int, known: dict[Path, Product]) -> Iterator[tuple[int, Product]]:
+def _ancestors(
+    product: Product,
+    distance: int,
+    known: dict[Path, Product],
+    keep: Callable[[Product], bool],
+    record: Mapping[Path, Product],
+) -> Iterator[tuple[int, Product]]:
     known[product.path] = product
     yield distance, product
     for path, recorded in product.parents.items():
-        if not path.exists():
+        if not path.exists() and path not in record:
             continue
-        new, parent = path not in known, known.get(path, Product(path))
+        new, parent = path not in known, known.get(path) or (Product(path) if path.exists() else record[path])
         if parent.identity != recorded:
             raise ContractError(
                 f"{product.path}: was made from {path} when its digest was {recorded}, but now it is "
                 f"{parent.identity}; {remedy(product.path, f'delete {product.path} and rerun')}"
             )
-        if new:
-            yield from _ancestors(parent, distance + 1, known)
+        if new and keep(parent):
+            yield from _ancestors(parent, distance + 1, known, keep, record)
+
+
+RECORD = "results/lineage.json"
+"""File of a bundle that says what the products were which the bundle leaves out."""
+
+
+def write_record(folder: Path, products: Iterable[Product], attributes: Mapping[str, str]) -> None:
+    """Write identity and provenance attributes of the products of a study, by their places, into a folder."""
+    found = {os.path.relpath(one.path, _root(one.path)): [one.identity, one.attributes] for one in products}
+    write_document(folder / RECORD, {"products": dict(sorted(found.items()))}, attributes)
+
+
+def _record(path: Path) -> dict[Path, Product]:
+    """The products of the record that lies beside a product, by their paths; none without a record.
+
+    Raises:
+        ContractError: if the record has changed since it was written, or is not one.
+    """
+    root = Path(os.path.relpath(_root(path)))
+    file = root / RECORD
+    if not file.exists():
+        return {}
+    try:
+        products = read_document(file)["products"].items()
+        places = ((Path(os.path.normpath(root / place)), one) for place, one in products)
+        return {path: Product(path, (str(identity), {**attributes})) for path, (identity, attributes) in places}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ContractError(unreadable(file, "record of products", error)) from None
 
 
 def made_by(path: Path, stages: Collection[str] | None = None) -> bool:

@@ -201,3 +201,13 @@ def groups_of(study: Study, backbone: str, cube: Cube) -> dict[str, list[str]]:
     """Question sets of each macro average of a cube."""
     groups = plan.macro_averages(study, backbone)
     return groups if cube.all_domains else {name: sets for name, sets in groups.items() if name == "macro-mathematics"}
+
+
+def cube_settings(study: Study, backbone: str, cube: Cube) -> dict[str, object]:
+    """Flags of `cocal metrics` for a cube."""
+    return {
+        **cube.flags,
+        "settings": study.metrics,
+        "groups": groups_of(study, backbone, cube),
+        "seeds": study.companion.seeds,
+    }

@@ -132,12 +132,12 @@ def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
         for stage, names in changed.items()
     ]
     lines.append(f"The first stage that differs is {first}; what is computed from its outputs differs in consequence.")
-    lines += _causes(here.made_by, maker)
+    lines += causes(here.made_by, maker)
     lines.append(_EXPECTATIONS[first])
     return "\n".join(lines)
 
 
-def _causes(here: Maker, there: Maker) -> list[str]:
+def causes(here: Maker, there: Maker) -> list[str]:
     """Sentences about what else differs between the makers."""
     packages = sorted(here.versions.keys() | there.versions.keys())
     versions = [

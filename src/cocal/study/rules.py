@@ -15,7 +15,7 @@ from cocal.study.comparisons import (
     RECALIBRATED,
     comparison_of,
     comparisons,
-    groups_of,
+    cube_settings,
     planned_predictions,
     predictions_of,
     recalibrated_files,
@@ -191,13 +191,7 @@ class Plan(PolicyRules):
         return Job(inputs=inputs, settings=settings, code=f"{code} {declared}")
 
     def _metrics(self, backbone: str, cube: str) -> Job:
-        one = CUBES[cube]
-        settings = {
-            **one.flags,
-            "settings": self.study.metrics,
-            "groups": groups_of(self.study, backbone, one),
-            "seeds": self.study.companion.seeds,
-        }
+        one, settings = CUBES[cube], cube_settings(self.study, backbone, CUBES[cube])
         inputs = {"predictions": predictions_of(self.study, backbone, one)}
         return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.metrics:run_metrics"))
 

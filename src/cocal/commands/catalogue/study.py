@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cocal.commands import flags
 from cocal.commands.flags import Command, Either, flag, output, required
-from cocal.commands.outputs import FOLDER, STUDY_FILES
+from cocal.commands.outputs import BUNDLE, FOLDER, REBUILT, STUDY_FILES
 
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
 _PLAN = (
@@ -41,6 +41,28 @@ _COMPARE = (
 _TRACE = (
     flag("result FILE", "any file or folder in results/", type=Path),
     flag("--depth N", "show only N generations (default: all)", type=flags.INDEX),
+    flag(
+        "--cell",
+        "show the way back of one number of a table or figure, by the columns of its .csv",
+        nargs=3,
+        metavar=("METHOD", "DATASET", "METRIC"),
+    ),
+)
+_PUBLISH = (
+    output("folder DIR", "folder of the bundle", BUNDLE),
+    flag("--study", "configuration of the study", type=Path, default=Path("config/config.yaml")),
+    _RESULTS,
+    flag("--snakefile", "workflow that has run the study", type=Path, default=Path("Snakefile")),
+    flag(
+        "--licence",
+        "address of the licence of the bundle (default: that of CoCal, MIT)",
+        default="https://spdx.org/licenses/MIT",
+    ),
+)
+_REANALYSE = (
+    flag("bundle BUNDLE", "folder that `cocal publish` has written", type=Path),
+    output("--output", "folder to keep what is rebuilt, as results/ (default: nothing is kept)", REBUILT),
+    flag("--processes", "processes at a time (default: one for each processor)", type=flags.COUNT),
 )
 _DIGESTS = (
     _RESULTS,
@@ -95,6 +117,11 @@ STUDY = {
         "test the differences between two methods of a study, or between two tables of predictions", _COMPARE
     ),
     "trace": Command("show what a table, figure or other result was made from, back to the questions", _TRACE),
+    "publish": Command(
+        "write a bundle of a finished study that others reuse: predictions, companions, cubes, tables, figures",
+        _PUBLISH,
+    ),
+    "reanalyse": Command("rebuild tables and figures from a bundle's predictions, and compare the bytes", _REANALYSE),
     "digests": Command(
         "list digests of a finished study's outputs, or compare them with those of another machine", _DIGESTS
     ),

@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field, model_validator
 from cocal.config.base import Count, Model, Name
 from cocal.config.methods import MethodName
 from cocal.config.study import Study
-from cocal.study.results import checks_file
+from cocal.study.results import checks_file, figure_file, table_file
 
 MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
 """Macro averages, as `cocal.study.plan.macro_averages` names them."""
@@ -234,6 +234,16 @@ class Exhibit:
 class TableExhibit(Exhibit):
     """An exhibit whose module has `prepare` and `grid`."""
 
+    @property
+    def outputs(self) -> list[str]:
+        """Its files; the first one is what its command is given."""
+        return [table_file(self.name, ending) for ending in ("tex", "html", "csv")]
+
 
 class FigureExhibit(Exhibit):
     """An exhibit whose module has `draw`, and `prepare` unless it is a diagram."""
+
+    @property
+    def outputs(self) -> list[str]:
+        """Its files; the first one is what its command is given."""
+        return [figure_file(self.name, ending) for ending in ("pdf", "png", *(["csv"] if self.layout else []))]
