@@ -1,5 +1,5 @@
-"""Shrink figures of the embedded study for the README, and write its section "What holds" from the table of claims:
-`make gallery` after `make replicate` and `make reproduce`."""
+"""Shrink figures of the embedded study for the documentation, and write the verdict and the main numbers into README.md
+and the verdicts on all claims into docs/what-holds.md: `make gallery` after `make replicate` and `make reproduce`."""
 
 import re
 import textwrap
@@ -8,8 +8,11 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
+from cocal.config.methods import METHODS
 from cocal.evidence.predicates import FAVOUR
+from cocal.evidence.published import METRICS, read_published
 from cocal.evidence.verdicts import AGREES, CONTRADICTS, PAPER, REPLICATES, STUDY, holding, of_claims
+from cocal.exhibits.base.exhibit import MATHEMATICS
 from cocal.exhibits.typesetting.verdict import verdict
 from cocal.store.owner import owner_of
 
@@ -21,11 +24,48 @@ FIGURES = (
 WIDTH = 1100
 """Pixels of a figure as wide as the text."""
 _COLUMNS = 120
-"""Width of the README's lines."""
+"""Width of the lines of the pages."""
+_REPLICATE = "replicate_"
+"""Beginning of the columns that hold the values of single replicates."""
+
+
+def in_words(judged: pd.DataFrame) -> str:
+    """The verdict, a line of a list for each thing that there is to say.
+
+    Args:
+        judged: The columns of tables/claims.csv.
+    """
+    return "\n".join(
+        textwrap.fill(f"* {line}", _COLUMNS, subsequent_indent="  ") for line in verdict(judged, "embedded")
+    )
+
+
+def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
+    """Macro averages over the mathematical sets at the end of training, of the replicates and of the paper, as a table.
+
+    Args:
+        gathered: The columns of tables/main.csv that `cocal spread` has gathered.
+        printed: The cells of the paper's main table, with the columns of `cocal.evidence.published.Printed`.
+    """
+    replicates = sum(name.startswith(_REPLICATE) for name in gathered.columns)
+    ours = gathered[gathered["dataset"] == MATHEMATICS].set_index(["method", "metric"])
+    paper = printed[printed["dataset"] == MATHEMATICS].set_index(["method", "metric"])["value"]
+    shown = {metric: title for title, metric in METRICS.items() if metric != "mean_confidence"}
+    heads = [head for title in shown.values() for head in (title, "paper")]
+    lines = [f"| mean of {replicates} replicates ± SD | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    for method in ours.index.unique("method"):
+        cells = []
+        for metric in shown:
+            scale, digits = (100, 1) if metric == "accuracy" else (1, 3)
+            one = ours.loc[(method, metric)]
+            cells.append(f"{scale * one['mean']:.{digits}f} ± {scale * one['sd']:.{digits}f}")
+            cells.append(f"{paper[method, metric]:.{digits}f}")
+        lines.append(f"| {METHODS[method].label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def what_holds(judged: pd.DataFrame) -> str:
-    """The verdicts in plain words, those of the replicates first, and as a table of the claims that are decided.
+    """The verdict, and below it a table of the claims that are decided.
 
     Args:
         judged: The columns of tables/claims.csv.
@@ -36,7 +76,7 @@ def what_holds(judged: pd.DataFrame) -> str:
     counts = whole[whole["source"] == REPLICATES].set_index("claim")["count"]
     decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
     lines = [
-        textwrap.fill(" ".join(verdict(judged, "embedded")), _COLUMNS),
+        in_words(judged),
         "",
         "<details><summary>Every claim that is decided</summary>",
         "",
@@ -52,17 +92,17 @@ def what_holds(judged: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def with_section(readme: str, section: str) -> str:
-    """The README with another text between the marks of the ledger."""
-    marks = "<!-- ledger -->\n", "\n<!-- end of ledger -->"
-    new, count = re.subn(rf"(?<={marks[0]}).*?(?={marks[1]})", lambda _: section, readme, flags=re.DOTALL)
+def with_section(page: str, name: str, section: str) -> str:
+    """A page with another text between the marks of a section."""
+    marks = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    new, count = re.subn(rf"(?<={marks[0]}).*?(?={marks[1]})", lambda _: f"{section}\n", page, flags=re.DOTALL)
     if count != 1:
-        raise SystemExit("README.md: the marks of the ledger are missing; restore them from the repository")
+        raise SystemExit(f"the marks of the section {name!r} are missing in a page; restore them from the repository")
     return new
 
 
 def main() -> None:
-    """Every figure to a file of its name in docs, in 128 colours, and the README's section."""
+    """Every figure to a file of its name in docs, in 128 colours, and the sections of the pages."""
     root = Path(__file__).parents[1]
     if owner_of(root / "results") != "embedded":
         raise SystemExit("results/ is not that of the embedded study: `make clean reproduce` first")
@@ -73,9 +113,16 @@ def main() -> None:
             size = round(figure.width * scale), round(figure.height * scale)
             small = figure.convert("RGB").resize(size, Image.Resampling.LANCZOS)
             small.quantize(128).save(root / f"docs/{Path(name).name}", optimize=True)
-    judged = pd.read_csv(root / "results/tables/claims.csv", keep_default_na=False)
-    readme = root / "README.md"
-    readme.write_text(with_section(readme.read_text(encoding="utf-8"), what_holds(judged)), encoding="utf-8")
+    judged = pd.read_csv(root / "results/tables/claims.csv", keep_default_na=False, na_values=["NaN"])
+    gathered = pd.read_csv(root / "studies/replicates/spread/tables/main.csv")
+    cells = read_published(root / "config/paper").cells
+    for file, name, section in (
+        ("README.md", "verdict", in_words(judged)),
+        ("README.md", "numbers", main_numbers(gathered, cells[cells["table"] == "main"])),
+        ("docs/what-holds.md", "ledger", what_holds(judged)),
+    ):
+        page = root / file
+        page.write_text(with_section(page.read_text(encoding="utf-8"), name, section), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Verdicts on the claims by the paper, a study and its replicates, and where readers see them."""
 
 import importlib.util
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -289,7 +290,7 @@ def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, fi
         assert points.loc[points["margin"] == unit, "value"].abs().max() < ax.get_xlim()[1] == -ax.get_xlim()[0]
 
 
-# The README
+# The pages
 
 
 def gallery():
@@ -299,27 +300,43 @@ def gallery():
     return module
 
 
-def told(readme: str) -> dict[str, str]:
-    """The verdicts of the paper's numbers in the README's table, by the titles of the claims."""
-    section = readme.partition("<!-- ledger -->")[2].partition("<!-- end of ledger -->")[0]
+def told(page: str) -> dict[str, str]:
+    """The verdicts of the paper's numbers in the page's table, by the titles of the claims."""
+    section = page.partition("<!-- ledger -->")[2].partition("<!-- end of ledger -->")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     return {title: paper for title, *_, paper in rows[1:]}
 
 
-def test_the_readme_tells_the_verdicts_in_plain_words(judged):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
+    page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
     published = judged[judged["source"] == PAPER].set_index("title")["verdict"].to_dict()
-    assert told(readme).items() <= published.items(), "`make gallery` renews the README"
-    made = gallery().with_section(readme, gallery().what_holds(judged))
+    assert told(page).items() <= published.items(), "`make gallery` renews docs/what-holds.md"
+    pages = gallery()
+    made = pages.with_section(page, "ledger", pages.what_holds(judged))
     assert 40 < len(told(made)) < len(LEDGER)
     assert told(made).items() <= published.items()
     contradicted = ("declining-accuracy", "cocal-stable", "pre-generation-10-2-to-10-3")
-    assert "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted) in made.replace("\n", " ")
+    said = "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted)
+    assert said in " ".join(made.split())
     planted = made.replace("stated: agrees |", "holds |", 1)
     assert not told(planted).items() <= published.items()
-    assert gallery().with_section(made, gallery().what_holds(judged)) == made
-    with pytest.raises(SystemExit, match="the marks of the ledger are missing"):
-        gallery().with_section("# Another", "x")
+    assert pages.with_section(made, "ledger", pages.what_holds(judged)) == made
+    with pytest.raises(SystemExit, match="the marks of the section 'ledger' are missing"):
+        pages.with_section("# Another", "ledger", "x")
+
+
+def test_the_readme_has_the_numbers_of_the_replicates_beside_the_paper_s():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    gathered = pd.read_csv(ROOT / "studies/replicates/spread/tables/main.csv")
+    cells = read_published(ROOT / "config/paper").cells
+    made = gallery().main_numbers(gathered, cells[cells["table"] == "main"])
+    assert made in readme, "`make gallery` renews README.md"
+    rows = {
+        row.split(" | ")[0].strip("| "): re.findall(r"[\d.]+", row.partition(" | ")[2]) for row in made.splitlines()
+    }
+    values = gathered.query("dataset == 'macro-mathematics' and method == 'rlcr' and metric == 'ece'").iloc[0]
+    ones = values[[name for name in gathered.columns if name.startswith("replicate_")]].astype(float)
+    assert rows["RLCR"][3:6] == [f"{ones.mean():.3f}", f"{ones.std():.3f}", "0.105"]
 
 
 @pytest.mark.parametrize("name", ["config", "paper", "smoke", "rehearsal"])
@@ -336,9 +353,10 @@ def test_the_readme_leads_with_the_joint_verdicts_of_the_replicates(judged):
     replicated = judged.copy()
     whole = (replicated["source"] == REPLICATES) & (replicated["case"] == 0) & (replicated["score"] == "")
     replicated.loc[whole, ["verdict", "count"]] = [FAILS, "2 does not hold; positive in 0 of 2 (p = 1)"]
-    said = gallery().what_holds(replicated).replace("\n", " ")
-    assert said.startswith("Does it reproduce? No: that CoCal beats PostCal")
+    said = " ".join(gallery().in_words(replicated).split())
+    assert said.startswith("* Does it reproduce? No: that CoCal beats PostCal")
     count = len(of_families(judged))
     assert f"Of {count} families of claims" in said
     assert f"none holds, {count} do not and none is not separable by two replicates together; by the embedded" in said
-    assert "| claim | replicates together | hold | embedded study | the paper's numbers |" in said
+    table = gallery().what_holds(replicated)
+    assert "| claim | replicates together | hold | embedded study | the paper's numbers |" in table

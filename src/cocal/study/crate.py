@@ -47,6 +47,7 @@ def write_crate(
         licence: Address of the licence.
         date: Day of the publication, as YYYY-MM-DD.
     """
+
     def named(address: str, kind: str, /, **properties: Any) -> ContextEntity:
         return crate.add(ContextEntity(crate, address, {"@type": kind, **properties}))
 
