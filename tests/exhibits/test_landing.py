@@ -83,7 +83,7 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     landing = landing_of(load_study(repository / "config/smoke.yaml"), shown)
     pictures = [tmp_path / f"{one.name}.png" for one in landing.figures]
     for number, picture in enumerate(pictures):
-        picture.write_bytes(bytes([number]) * 9)
+        picture.write_bytes(bytes([number]) * 16 + (1650 // (1 + number % 2)).to_bytes(4) + b"...")
     found = judged(FAILS, paper=CONTRADICTS)
     (tmp_path / "claims.csv").write_text(csv_text(found))
     words = ["landing", "--layout", landing.model_dump_json(), "--figures", *map(str, pictures)]
@@ -96,11 +96,13 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     page, lines = made[0], output.with_suffix(".txt").read_text().splitlines()
     assert lines == verdict(found, "smoke")
     assert page.index(f"<p>{lines[0]}</p>") < page.index("<ul>") < page.index("<figure>")
-    images = re.findall(r"<h2>(.+?)</h2><img alt=.+? src=\"data:image/png;base64,(.+?)\">", page)
+    images = re.findall(r"<h2>(.+?)</h2><img alt=.+? src=\"data:image/png;base64,(.+?)\" style", page)
     assert images == [
         (one.title, base64.b64encode(file.read_bytes()).decode())
         for one, file in zip(landing.figures, pictures, strict=True)
     ]
+    widths = re.findall(r'style="width: (.+?)"', page)
+    assert widths == [("100%", "50%")[number % 2] for number in range(len(images))]
     tables = {f"results/tables/{one.name}.html" for one in shown if isinstance(one, TableExhibit)}
     assert set(re.findall(r"resultPath:'(.+?)'", page)) == tables
     assert len(tables) > 10 < len(images)

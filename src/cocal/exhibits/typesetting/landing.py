@@ -9,6 +9,7 @@ from pathlib import Path
 from cocal.config.base import Model, Name
 from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import CHAPTERS, Chapter, Exhibit, TableExhibit, origin
+from cocal.exhibits.drawing.style import TEXT_WIDTH
 from cocal.study.results import table_file
 
 _STYLE = """\
@@ -19,7 +20,7 @@ div:has(> div > div > .prose .cocal) { align-items: flex-start; justify-content:
 .cocal .verdict { border-left: 4px solid #1b6e53; padding-left: 1em; }
 .cocal .verdict p:first-child { font-size: 1.2em; font-weight: 600; margin-top: 0; }
 .cocal figure { margin: 2.5em 0; }
-.cocal img { margin: 0.5em 0; width: 100%; }"""
+.cocal img { margin: 0.5em 0; }"""
 """The report has a narrow column for its text, centres it, and sets the graph of the rules beside it. This page is
 taller than the window and needs its width, so it starts at the top, and the graph follows."""
 _OPEN = "javascript:app.setView({{content:'html',contentPath:results['{0}'].data_uri,resultPath:'{0}'}})"
@@ -74,8 +75,10 @@ def landing_page(landing: Landing, verdict: Sequence[str], figures: Sequence[Pat
         lines.append(f"<li>{chapter}: {'; '.join(links)}</li>")
     lines.append("</ul>")
     for figure, file in zip(landing.figures, figures, strict=True):
-        content = base64.b64encode(file.read_bytes()).decode()
-        image = f'<img alt="{escape(figure.title)}" src="data:image/png;base64,{content}">'
+        content = file.read_bytes()
+        share = int.from_bytes(content[16:20]) / (300 * TEXT_WIDTH)  # a PNG begins with its width, in pixels
+        source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
+        image = f'<img alt="{escape(figure.title)}" src="{source}" style="width: {share:.0%}">'
         lines.append(f"<figure><h2>{escape(figure.title)}</h2>{image}")
         lines.append(f"<figcaption>{escape(figure.caption)}</figcaption></figure>")
     return "\n".join([*lines, "</div>", ""])
