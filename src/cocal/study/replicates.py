@@ -56,7 +56,7 @@ def replicate(study: Study, number: int) -> Study:
         for name, one in study.backbones.items()
     }
     changes["reports"] = study.reports.model_copy(update={"replicates": None, "regimes": None})
-    caption = f"{study.caption.rstrip('.')}; replicate {number}, with other seeds of questions, policies and sampling"
+    caption = f"{study.caption.rstrip('.')}; replicate {number}, with other seeds of questions, policies and sampling."
     return study.model_copy(update={**changes, "backbones": backbones, "seed": study.seed + number, "caption": caption})
 
 
