@@ -96,7 +96,7 @@ def test_pre_training_goes_on_with_a_checkpoint(micro_checkpoint, tmp_path, caps
     wrong = settings | {"from": start | {"depth": shape["num_hidden_layers"] + 1}}
     assert main([*words, json.dumps(wrong)]) == 2
     assert "num_hidden_layers is 2, the backbone's depth is 3" in capsys.readouterr().err
-    both_given = settings | {"from": start, "architecture": {"layers": 2}}
+    both_given = settings | {"from": start, "architecture": {"layers": 4}}
     assert main([*words, json.dumps(both_given)]) == 2
     assert "architecture is the shape of a policy that starts from random weights" in capsys.readouterr().err
 

@@ -199,7 +199,7 @@ class PretrainingSettings(Model):
 
     @model_validator(mode="after")
     def _one_shape(self) -> "PretrainingSettings":
-        if self.start and "architecture" in self.model_fields_set:
+        if self.start and self.architecture != ArchitectureSettings():
             raise ValueError(
                 "architecture is the shape of a policy that starts from random weights: leave it out, or from"
             )
