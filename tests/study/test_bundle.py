@@ -77,7 +77,14 @@ def test_exhibits_come_out_of_a_moved_bundle_with_the_same_bytes(bundle, smoke, 
     assert (rebuilt / "mine.txt").exists()
 
 
-def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, capsys):
+def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, tmp_path, capsys):
+    """Nor is anything read outside of the bundle because its study names a place there."""
+    planted = tmp_path / "planted/tables/claims.csv"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("claim\n")
+    study = yaml.safe_load((bundle / "study.yaml").read_text())
+    study["reports"]["replicates"] = str(tmp_path / "planted")
+    (bundle / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
     table = bundle / "results/tables/ood.csv"
     text = table.read_text()
     table.write_text(text.replace("cocal-binary", "cocal-group", 1))
@@ -87,8 +94,12 @@ def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, capsys):
     _relist(bundle)
     assert main(["reanalyse", str(bundle)]) == 0
     _, second, *others = capsys.readouterr().out.splitlines()
-    assert second == "92 of 94 files have the same bytes as in the bundle."
-    assert others[:2] == ["  other bytes: results/metrics/smoke-budgets.nc", "  other bytes: results/tables/ood.csv"]
+    assert second == "84 of 88 files have the same bytes as in the bundle."
+    changed = {"metrics/smoke-budgets.nc", "tables/ood.csv"}
+    changed |= {f"tables/hyperparameters.{ending}" for ending in ("tex", "html")}  # which show the study's file
+    assert {*others[:4]} == {f"  other bytes: results/{name}" for name in changed}
+    for name in ("tables/claims", "figures/claims"):
+        assert f"  not rebuilt: {name}: it needs {planted}, which this bundle does not hold" in others
     assert "so the cause is the machine, or a file was changed" in others[-1]
 
 

@@ -6,8 +6,13 @@ import re
 import pytest
 
 import started
+from cocal.config import load_study
+from cocal.questions.references import question_sets
+from cocal.questions.registry import registry_of
 from cocal.store.contracts import PREDICTIONS
 from cocal.store.provenance import file_digest
+from cocal.study.crate import write_crate
+from cocal.study.digests import maker_of
 from started import ROOT
 
 VALIDATORS = ROOT / ".venv-crate/bin"
@@ -41,6 +46,22 @@ def test_the_crate_names_every_file_with_its_digest_and_the_run(published):
     results = {one["@id"] for one in run["result"]}
     assert results == {name for name in described if name.startswith(("results/", "companions/"))}
     assert entities["./"]["license"] == {"@id": "https://spdx.org/licenses/MIT"}
+
+
+def test_sets_of_one_source_are_told_apart(tmp_path):
+    """The paper's five factual sets come from one repository."""
+    study = load_study(ROOT / "config/paper.yaml")
+    registry = registry_of(study.question_sets.registered, ROOT / "config/datasets.yaml")
+    sets = question_sets(study, registry, tmp_path)
+    for name in ("Snakefile", "study.yaml", "README.md"):
+        (tmp_path / name).write_text(name)
+    write_crate(tmp_path, study, maker_of(tmp_path), sets, "https://example.org/licence", "2026-11-24")
+    content = json.loads((tmp_path / "ro-crate-metadata.json").read_text())
+    found = {one["name"]: one for one in content["@graph"] if one.get("exampleOfWork") == {"@id": "#questions"}}
+    assert {*found} == {dataset.label for dataset in study.datasets.values()}
+    assert len({one["url"] for one in found.values()}) < len(found)
+    for name, dataset in study.datasets.items():
+        assert found[dataset.label]["url"] == sets[name]["url"]
 
 
 def test_croissant_describes_every_table_of_predictions(published):

@@ -77,7 +77,7 @@ def run_publish(options: argparse.Namespace) -> None:
 def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
     """The files and folders of a study that its bundle holds, in its results/."""
     apart = {*WITHHELD, *OF_REPOSITORY}
-    read = [file for one in exhibits for kind, files in one.inputs.items() if kind not in apart for file in _all(files)]
+    read = [file for one in exhibits for kind, files in one.read.items() if kind not in apart for file in files]
     jobs = cube_jobs(study, read)
     found = [f"{_RESULTS}/{OWNER}", *read, *(place for job in jobs for place in (*job.predictions, *job.outputs))]
     found += [place for one in exhibits for place in one.outputs]
@@ -94,10 +94,6 @@ def _of_repository(exhibits: Sequence[Exhibit], repository: Path) -> Iterator[Pa
                 yield path
             else:
                 logging.warning("%s lies outside of %s, so it is left out, and %s with it", path, repository, one.name)
-
-
-def _all(files: str | Sequence[str]) -> Sequence[str]:
-    return [files] if isinstance(files, str) else files
 
 
 def _check_study(study: Study, family: Sequence[Product], file: Path) -> None:

@@ -46,7 +46,7 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         study = load_study(folder / STUDY_FILE)
         with chdir(folder):  # the exhibits ask there for what was gathered
             exhibits = exhibits_of(study, bundle.wrong)
-        read = [file for one in exhibits for kind in one.inputs for file in _all(one.inputs[kind])]
+        read = [file for one in exhibits for files in one.read.values() for file in files]
         jobs = [job for job in cube_jobs(study, read) if all(map(bundle.holds, job.predictions))]
         made = [place for job in jobs for place in job.outputs]
         reasons = {_name(one): _reason(one, bundle, made) for one in exhibits}
@@ -87,10 +87,6 @@ def _is_read(place: str) -> bool:
     return place == STUDY_FILE or ("/" in place and not place.startswith(_APART) and place != RECORD)
 
 
-def _all(files: str | Sequence[str]) -> Sequence[str]:
-    return [files] if isinstance(files, str) else files
-
-
 def _name(exhibit: Exhibit) -> str:
     """Folder and name, since a table and a figure may have the same one."""
     return exhibit.outputs[0].removeprefix("results/").rpartition(".")[0]
@@ -100,7 +96,7 @@ def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
     """Why an exhibit cannot be rebuilt; empty if it can."""
     if kinds := [kind for kind in exhibit.inputs if kind in WITHHELD]:
         return f"needs {' and '.join(kinds)}, which a bundle leaves out"
-    files = [file for files in exhibit.inputs.values() for file in _all(files)]
+    files = [file for given in exhibit.read.values() for file in given]
     missing = [file for file in files if file not in made and not bundle.holds(os.path.normpath(file))]
     return f"needs {missing[0]}, which this bundle does not hold" if missing else ""
 

@@ -76,7 +76,7 @@ def write_crate(
     given = [entities["study.yaml"]]
     for name, properties in sets.items():
         words = {key: ", ".join(value) if isinstance(value, list) else value for key, value in properties.items()}
-        given.append(named(words.pop("url", f"#questions/{name}"), "Dataset", **words))
+        given.append(named(f"#questions/{name}", "Dataset", **words))
     takes = named("#study", "FormalParameter", additionalType="File", name="study", valueRequired="True")
     reads = named("#questions", "FormalParameter", additionalType="Dataset", name="question sets")
     gives = named("#results", "FormalParameter", additionalType="File", name="results")
@@ -114,30 +114,10 @@ def write_croissant(folder: Path, study: Study, predictions: Iterable[str], lice
         licence: Address of the licence.
         date: Day of the publication, as YYYY-MM-DD.
     """
-    files, records = [], []
-    for place in predictions:
-        files.append(
-            {
-                "@type": "cr:FileObject",
-                "@id": place,
-                "name": place,
-                "contentUrl": place,
-                "encodingFormat": "application/x-parquet",
-                "sha256": file_digest(folder / place),
-            }
-        )
-        name = place.removeprefix("results/predictions/").removesuffix(".parquet")
-        fields = [
-            {
-                "@type": "cr:Field",
-                "@id": f"{name}/{column}",
-                "name": column,
-                "dataType": _FIELDS[str(kind)],
-                "source": {"fileObject": {"@id": place}, "extract": {"column": column}},
-            }
-            for column, kind in PREDICTIONS.types.items()
-        ]
-        records.append({"@type": "cr:RecordSet", "@id": name, "name": name, "field": fields})
+    tables = list(predictions)
+    files = [{"@type": "cr:FileObject", "@id": place, "name": place, "contentUrl": place} for place in tables]
+    for one in files:
+        one |= {"encodingFormat": "application/x-parquet", "sha256": file_digest(folder / one["name"])}
     content = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -148,25 +128,24 @@ def write_croissant(folder: Path, study: Study, predictions: Iterable[str], lice
         "datePublished": date,
         "version": "1.0.0",
         "distribution": files,
-        "recordSet": records,
+        "recordSet": list(map(_records, tables)),
     }
     (folder / CROISSANT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-_CONTEXT = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "sc": "https://schema.org/",
-    "cr": "http://mlcommons.org/croissant/",
-    "dct": "http://purl.org/dc/terms/",
-    "conformsTo": "dct:conformsTo",
-    "column": "cr:column",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "recordSet": "cr:recordSet",
-    "source": "cr:source",
-}
+def _records(place: str) -> dict[str, Any]:
+    """The set of records of a table of predictions."""
+    name = place.removeprefix("results/predictions/").removesuffix(".parquet")
+    fields = [
+        {"@type": "cr:Field", "@id": f"{name}/{column}", "name": column, "dataType": _FIELDS[str(kind)]}
+        | {"source": {"fileObject": {"@id": place}, "extract": {"column": column}}}
+        for column, kind in PREDICTIONS.types.items()
+    ]
+    return {"@type": "cr:RecordSet", "@id": name, "name": name, "field": fields}
+
+
+_TERMS = ("column", "extract", "field", "fileObject", "recordSet", "source")
+_CONTEXT = {"@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/"}
+_CONTEXT |= {"cr": "http://mlcommons.org/croissant/", "conformsTo": "http://purl.org/dc/terms/conformsTo"}
+_CONTEXT |= {"dataType": {"@id": "cr:dataType", "@type": "@vocab"}, **{term: f"cr:{term}" for term in _TERMS}}
 """The part of Croissant's context that these records use."""

@@ -225,6 +225,11 @@ class Exhibit:
         return self.layout.measured() if self.layout else ()
 
     @property
+    def read(self) -> dict[str, list[str]]:
+        """The files that it reads, by kind, each kind as a list."""
+        return {kind: [files] if isinstance(files, str) else list(files) for kind, files in self.inputs.items()}
+
+    @property
     def waits_for(self) -> dict[str, Files]:
         """The inputs of its rule, by kind, with the reports of the checks."""
         checks = {"checks": [checks_file(name) for name in self.backbones]} if self.backbones else {}
