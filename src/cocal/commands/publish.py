@@ -141,7 +141,7 @@ def _save_companions(study: Study, given: Path, folder: Path) -> None:
             companions = load_companions(given / Path(place).relative_to(_RESULTS))
             if not policy.exists():
                 raise ContractError(absent(policy))
-            config = AutoConfig.from_pretrained(policy, local_files_only=True)
+            config = AutoConfig.from_pretrained(policy, local_files_only=True, trust_remote_code=False)
             base = saved.BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
             notes = (
                 f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",

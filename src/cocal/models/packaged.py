@@ -96,8 +96,10 @@ def _convert(file: Path, folder: Path, named: str) -> None:
     importlib.import_module("gguf")  # transformers would not say which of our extras brings it
     try:
         with redirect_stderr(io.StringIO()):  # a bar that nothing else turns off
-            read = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+            read = AutoModelForCausalLM.from_pretrained(
+                file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
+            )
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
     except Exception as error:  # the reader of GGUF raises whatever it stumbles over
         if isinstance(error, MemoryError):
             raise
