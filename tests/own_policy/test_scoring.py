@@ -9,11 +9,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 from cocal import Companion
-from cocal.models.loading import load_tokenizer
+from cocal.models.loading import cast_weights, load_tokenizer
 from cocal.own_policy import scoring, states
+from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
+from cocal.runtime.numerics import PORTABLE, computes_bfloat16
 from hand_rows import lines
 from micro import own_copy
 from own_rollouts import CHANGES, killed_at, read_lines, run, write_lines
@@ -261,3 +264,19 @@ def test_the_script_of_the_documentation_runs(tmp_path, capsys, own, repository,
     assert [line.split(":")[0] for line in printed[1:3]] == ["\\boxed{19}", "\\boxed{20}"]
     assert len(printed) == 8
     assert (tmp_path / "companion/README.md").exists()
+
+
+def test_a_command_of_one_s_own_takes_the_precision_of_the_weights(micro_checkpoint, tmp_path, monkeypatch):
+    """bfloat16 where weights are stored so and the processor has products of it, but never with portable numerics."""
+    stored = own_copy(micro_checkpoint, tmp_path / "stored")
+    cast_weights(stored, torch.bfloat16)
+
+    def loaded(folder, *precision):
+        return Checkpoint.find(str(folder)).load(*precision).model.dtype
+
+    assert loaded(stored, "bfloat16") == loaded(micro_checkpoint, "bfloat16") == torch.bfloat16
+    assert loaded(stored) == loaded(micro_checkpoint) == torch.float32
+    for name in PORTABLE:
+        monkeypatch.delenv(name)
+    assert loaded(stored) == (torch.bfloat16 if computes_bfloat16() else torch.float32)
+    assert loaded(stored, "float32") == loaded(micro_checkpoint) == torch.float32

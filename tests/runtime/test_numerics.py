@@ -109,6 +109,20 @@ def test_the_obstacle_of_portable_numerics_is_named(tmp_path):
     assert numerics.obstacle(tmp_path / "none") == f"{needs}{platform.system()} on {platform.machine()}"
 
 
+def test_processors_say_whether_they_have_products_of_bfloat16(tmp_path):
+    told = {
+        "flags\t\t: fpu avx2 fma avx512_bf16 sse": True,
+        "flags\t\t: fpu avx2 amx_bf16": True,
+        "flags\t\t: fpu avx2 fma avx512f": False,
+        "Features\t: fp asimd bf16 sve": True,
+        "Features\t: fp asimd sve": False,
+    }
+    for line, expected in told.items():
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n\nprocessor\t: 1\n")
+        assert numerics.computes_bfloat16(tmp_path / "cpuinfo") is expected, line
+    assert not numerics.computes_bfloat16(tmp_path / "missing")
+
+
 def test_a_command_refuses_before_it_computes(tmp_path, monkeypatch, capsys):
     info = tmp_path / "cpuinfo"
     info.write_text(FLAGS.format("avx"))

@@ -19,7 +19,7 @@ from cocal.store.run_folder import RunFolder, file_states
 
 def run_fit(options: argparse.Namespace) -> None:
     """Fit, save, and say in words what was made."""
-    fix_threads()
+    fix_threads(alone=True)
     given = {"widths": options.widths, "passes": options.passes, "seeds": options.seeds}
     chosen = {name: value for name, value in given.items() if value is not None}
     if options.widths:
@@ -36,8 +36,9 @@ def run_fit(options: argparse.Namespace) -> None:
     checkpoint = Checkpoint.find(options.model, options.revision)
     depends_on = {"model": checkpoint.identity(), "rollouts": file_states(files), "reading": repr(reading)}
     depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": options.batch_tokens}
+    depends_on["precision"] = options.precision
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
-    policy = checkpoint.load()
+    policy = checkpoint.load(options.precision)
     companion = Companion.fit(
         policy.model,
         policy.tokenizer,

@@ -14,7 +14,7 @@ from cocal.store.run_folder import RunFolder, file_states
 
 def run_score(options: argparse.Namespace) -> None:
     """Check the file, score it, or go on with it, and put the result in its place."""
-    fix_threads()
+    fix_threads(alone=True)
     wanted = Wanted(
         options.input,
         field_mapping(options.field),
@@ -29,9 +29,9 @@ def run_score(options: argparse.Namespace) -> None:
     checkpoint = Checkpoint.find(options.model, options.revision)
     checkpoint.warn_of_other(companion.about)
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
-    depends_on |= {"companion": companion.identity()}
+    depends_on |= {"companion": companion.identity(), "precision": options.precision}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
-    origins, responses = score_file(companion, checkpoint.load(), wanted, checked, run_folder)
+    origins, responses = score_file(companion, checkpoint.load(options.precision), wanted, checked, run_folder)
     run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")

@@ -86,7 +86,9 @@ class Policy(NamedTuple):
         return text_config(self.model.config).vocab_size
 
 
-def load_policy(path: str | Path, training: bool = False, plain: bool = False) -> Policy:
+def load_policy(
+    path: str | Path, training: bool = False, plain: bool = False, dtype: "torch.dtype | None" = None
+) -> Policy:
     """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in float32 elsewhere.
 
     Code that a checkpoint brings is never run.
@@ -95,6 +97,7 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
         training: If true, the weights are float32 on a GPU, too, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
         plain: If true, a tokenizer without a chat template will do.
+        dtype: Another number format of the weights.
 
     Raises:
         ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
@@ -118,7 +121,7 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
             path,
             config=config,
             trust_remote_code=False,
-            dtype=torch.bfloat16 if cuda and not training else torch.float32,
+            dtype=dtype or (torch.bfloat16 if cuda and not training else torch.float32),
             attn_implementation=attention,
             use_safetensors=True,
             # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.models.importing import download
-from cocal.models.loading import Policy, fingerprint, load_policy
+from cocal.models.loading import Policy, fingerprint, load_policy, stored_dtype
 from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
 from cocal.store.content import PROVENANCE
 from cocal.store.provenance import file_digest
@@ -43,9 +44,24 @@ class Checkpoint:
         folder = download(name, revision or "main")
         return cls(name, folder, folder.name)
 
-    def load(self) -> Policy:
-        """The policy, as the workflow's commands load it; its tokenizer may lack a chat template."""
-        return load_policy(self.folder, plain=True)
+    def load(self, precision: str = "auto") -> Policy:
+        """The policy, whose tokenizer may lack a chat template.
+
+        Args:
+            precision: Number format of its passes: "float32", "bfloat16" or "auto". The last is bfloat16 on a GPU, and
+                on a processor with instructions for it where the weights are stored so; otherwise, and with portable
+                numerics, it is float32.
+        """
+        import torch
+
+        if precision != "auto":
+            dtype = getattr(torch, precision)
+        elif torch.cuda.is_available():
+            dtype = torch.bfloat16
+        else:
+            quick = active() != "portable" and computes_bfloat16() and stored_dtype(self.folder) == torch.bfloat16
+            dtype = torch.bfloat16 if quick else torch.float32
+        return load_policy(self.folder, plain=True, dtype=dtype)
 
     def facts(self, policy: Policy) -> BaseModelFacts:
         """The facts that a saved companion states of its model."""

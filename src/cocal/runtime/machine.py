@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     import torch
 
 
-def fix_threads() -> None:
+def fix_threads(alone: bool = False) -> None:
     """Use as many compute threads as OMP_NUM_THREADS says (Snakemake sets it from a rule's `threads`), by default one.
 
     The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores.
     Moreover, jobs that run at the same time must not stall each other. With portable numerics, matrix products are
     OpenBLAS's in this process from here on.
+
+    Args:
+        alone: True for a command that a person starts, which has the machine to itself: the default is then a thread
+            for each processor, unless numerics are portable.
 
     Raises:
         ConfigError: if the study's numerics are portable, and PyTorch's are not, or if GPUs were granted to the job and
@@ -27,7 +31,8 @@ def fix_threads() -> None:
 
     check_torch()
     check_gpus()
-    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    default = processors() if alone and active() != "portable" else 1
+    threads = int(os.environ.get("OMP_NUM_THREADS", default))
     torch.set_num_threads(threads)
     if active() == "portable":
         from threadpoolctl import threadpool_limits
@@ -36,6 +41,11 @@ def fix_threads() -> None:
 
         use_openblas()
         threadpool_limits(threads, user_api="blas")
+
+
+def processors() -> int:
+    """Number of the processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory() -> int:

@@ -67,6 +67,16 @@ def processor() -> str:
     return cpu_told().get("model name", f"{platform.machine()} ({platform.system()})")
 
 
+def computes_bfloat16(cpu_info: Path | None = None) -> bool:
+    """True if the processor has instructions for products of bfloat16 numbers; others imitate them slowly.
+
+    Args:
+        cpu_info: Linux's description of the processor, by default that of this machine.
+    """
+    told = cpu_told(cpu_info)
+    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint((told.get("flags") or told.get("Features", "")).split())
+
+
 def obstacle(cpu_info: Path | None = None) -> str:
     """The reason why this machine cannot compute portable numerics, as a clause; empty where it can.
 

@@ -14,6 +14,13 @@ def _is_companion(folder: Path) -> bool:
 
 
 _BATCH_TOKENS = flag("--batch-tokens", "tokens in one forward pass (default: 16384)", type=flags.COUNT, default=16384)
+_PRECISION = flag(
+    "--precision",
+    "number format of the model's passes (default: bfloat16 on a GPU, and where its weights are stored so and the "
+    "processor has instructions for it; otherwise float32)",
+    default="auto",
+    choices=["auto", "float32", "bfloat16"],
+)
 _CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
 _SCORED = (
     fields("such as correct=acc, reward=score or question_id=id"),
@@ -116,6 +123,7 @@ _FIT = (
     flag("--layer", "zero-based index of the block to read (default: the last one)", type=flags.INDEX),
     flag("--license NAME", "licence of the companion by the Hub's name for it, such as apache-2.0, for its card"),
     flag("--states", "number format of the hidden states", default="bfloat16", choices=["bfloat16", "float32"]),
+    _PRECISION,
     flags.NUMERICS,
     _BATCH_TOKENS,
 )
@@ -134,6 +142,7 @@ _SCORE = (
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
         type=flags.COUNT,
     ),
+    _PRECISION,
     flags.NUMERICS,
     _BATCH_TOKENS,
 )
