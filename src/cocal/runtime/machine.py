@@ -1,23 +1,26 @@
-"""The process of a job: its number of threads, its device and the memory that it has used."""
+"""The process of a job: its number of threads, its devices and the memory that it has used."""
 
 import os
 import resource
 import sys
 from typing import TYPE_CHECKING
 
-from cocal.runtime.gpus import check_gpus
+from cocal.runtime.gpus import check_gpus, take_gpus
 from cocal.runtime.numerics import active, check_torch
 
 if TYPE_CHECKING:
     import torch
 
 
-def fix_threads() -> None:
+def fix_threads(gpus: int = 1) -> None:
     """Use as many compute threads as OMP_NUM_THREADS says (Snakemake sets it from a rule's `threads`), by default one.
 
     The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores.
     Moreover, jobs that run at the same time must not stall each other. With portable numerics, matrix products are
     OpenBLAS's in this process from here on.
+
+    Args:
+        gpus: Number of GPUs that the job takes of those that it sees (`cocal.runtime.gpus.take_gpus`).
 
     Raises:
         ConfigError: if the study's numerics are portable, and PyTorch's are not, or if GPUs were granted to the job and
@@ -26,6 +29,7 @@ def fix_threads() -> None:
     import torch
 
     check_torch()
+    take_gpus(gpus)
     check_gpus()
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
     torch.set_num_threads(threads)
