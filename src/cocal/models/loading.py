@@ -86,7 +86,7 @@ class Policy(NamedTuple):
         return text_config(self.model.config).vocab_size
 
 
-def load_policy(path: str | Path, training: bool = False, plain: bool = False) -> Policy:
+def load_policy(path: str | Path, training: bool = False, plain: bool = False, sharded: bool = False) -> Policy:
     """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in float32 elsewhere.
 
     Code that a checkpoint brings is never run.
@@ -95,6 +95,8 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
         training: If true, the weights are float32 on a GPU, too, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
         plain: If true, a tokenizer without a chat template will do.
+        sharded: If true, accelerate will shard the weights, and makes them float32 when it does; until then they are in
+            the format of the checkpoint on a GPU, because each GPU holds all of them beside vLLM.
 
     Raises:
         ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
@@ -114,11 +116,14 @@ def load_policy(path: str | Path, training: bool = False, plain: bool = False) -
         _warn_of_code(path, "model", hasattr(config, "auto_map"))
         attention = _attention(path, config, cuda)
         config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
+        dtype = torch.float32
+        if cuda and (sharded or not training):
+            dtype = config.dtype or dtype if sharded else torch.bfloat16
         model = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
             trust_remote_code=False,
-            dtype=torch.bfloat16 if cuda and not training else torch.float32,
+            dtype=dtype,
             attn_implementation=attention,
             use_safetensors=True,
             # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
