@@ -201,7 +201,7 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
     clock = iter([10.0, 11.0, 20.0, 23.0, 30.0, 30.5, 40.0, 47.0])
     monkeypatch.setattr(trainer_module.time, "monotonic", lambda: next(clock))
     seconds = StepSeconds(tmp_path / "seconds.json")
-    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0)
+    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0, difference=())
     owner._policy, owner._recorder = SimpleNamespace(updates_per_step=2), SimpleNamespace(seconds=seconds)
     owner._stages = {}
     callback = trainer_module._StepCallback(owner)

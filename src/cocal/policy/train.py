@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from cocal.policy.learner import OnlineLearner
 
 _PATIENCE = timedelta(hours=2)
-"""Time that a process waits for the others before the training ends; NCCL's own is ten minutes. The main process alone
-writes the policy of a stage, tens of GB. TRL's `ddp_timeout` would hold only for a group of processes that TRL makes."""
+"""Time that a process waits for the others before the training ends; NCCL's own is ten minutes. The main process writes
+the policy of a stage alone, tens of GB. TRL's `ddp_timeout` would hold only for a group of processes that TRL makes."""
 
 
 def train_policy(
@@ -179,8 +179,8 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
 
 
 def set_precision(accelerator: Accelerator, settings: TrlSettings) -> None:
-    """Choose number formats before the model is sharded: that of sums over GPUs (`policy.trl.reduce_dtype`), and that of
-    what the model returns, which keeps its own.
+    """Choose number formats before the model is sharded: that of sums over GPUs (`policy.trl.reduce_dtype`), and none
+    for what the model returns, which keeps its own.
 
     Accelerate takes the format of the passes for both, and has no settings for them. In bfloat16, TRL's
     log-probabilities, which are computed in float32, would be rounded to three digits, and so the ratios of updates.

@@ -15,6 +15,7 @@ from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
+from cocal.errors import EngineError
 from cocal.features.forward import Pooled, score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.responses import sampled_rows, sampling_seeds, stated_confidences
@@ -202,6 +203,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self._stage_attributes = attributes
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
+        self.difference: tuple[float, ...] = ()
+        """Mean and largest difference of vLLM's log-probabilities in this step; empty where nothing is compared."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
         self.add_callback(_StepCallback(self))
 
@@ -298,6 +301,10 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
         """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
+        if self.use_vllm and self._policy.temperature == 1:  # TRL's vLLM divides its logits by the temperature
+            sampled = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
+            pairs = zip(rows, sampled, strict=True)
+            rows = [row | {"difference": row["completion"].logprobs - np.float32(values)} for row, values in pairs]
         confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
         starts = [0] * len(rows)
         if self._algorithm == "dcpo":
@@ -310,7 +317,27 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             for k, row in enumerate(rows)
         ]
 
+    def _compare(self, rows: list[dict]) -> None:
+        """Compare vLLM's log-probabilities with the trainer's.
+
+        Raises:
+            EngineError: if they differ so much that vLLM must have sampled from another policy.
+        """
+        apart = np.abs(np.concatenate([row["difference"] for row in rows]))
+        apart = apart[~np.isnan(apart)]  # vLLM gives no log-probability where it has none
+        self.difference = (float(apart.mean()), float(apart.max())) if len(apart) else ()
+        bound = self._policy.trl.vllm_difference
+        if not self.difference or not self.difference[0] <= bound:
+            raise EngineError(
+                f"step {self._rollout_step}: vLLM's log-probabilities differ from the trainer's by "
+                f"{self.difference or 'NaN'} (mean, largest), more than policy.trl.vllm_difference = {bound:g}, so its "
+                "rollouts are not those of the policy: try another policy.trl.vllm_attention_backend or version of "
+                "vLLM, or raise the bound"
+            )
+
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
+        if "difference" in rows[0]:
+            self._compare(rows)
         frame = self._recorded(
             rows,
             verdicts,
@@ -325,6 +352,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             f"length {frame['length'].mean():.1f}, "
             f"truncated {frame['truncated'].mean():.1%}"
         )
+        if self.difference:
+            self.summary += ", vLLM off by {:.4f} (at most {:.2f})".format(*self.difference)
         if self._algorithm != "grpo":
             stated = frame["confidence"]
             self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
@@ -357,7 +386,8 @@ class _StepCallback(TrainerCallback):
         step = state.global_step // self._updates
         trainer = self._trainer
         if trainer._recorder is not None:
-            trainer._recorder.seconds.record(step, self._spent - trainer.states_seconds, trainer.states_seconds)
+            spent = self._spent - trainer.states_seconds
+            trainer._recorder.seconds.record(step, spent, trainer.states_seconds, trainer.difference)
         self._spent = trainer.states_seconds = 0.0
         if self._progress is not None:
             self._progress.add(detail=trainer.summary)
