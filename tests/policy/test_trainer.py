@@ -1,5 +1,6 @@
 """Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -213,6 +214,25 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
         owner.states_seconds += 0.25 * (update > 2)  # the second step reads states for half a second
         callback.on_step_end(None, state, SimpleNamespace())
     assert read_document(tmp_path / "seconds.json") == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
+
+
+def test_sharded_weights_are_written_in_the_format_of_the_stage(monkeypatch, tmp_path):
+    """The other processes wait for the main one, which writes tens of GB."""
+    written = {}
+
+    def save(folder, state_dict):
+        Path(folder).mkdir()
+        written.update(state_dict)
+
+    waits = SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None)
+    waits.get_state_dict = lambda model: {"weight": torch.ones(2)}
+    owner = SimpleNamespace(accelerator=waits, is_fsdp_enabled=True, model=None, _save=save)
+    owner._policy, owner._stage_attributes = SimpleNamespace(updates_per_step=1), {1: {}}
+    owner._stage_dtype = torch.bfloat16
+    monkeypatch.setattr(trainer_module, "cast_weights", lambda *_: None)
+    monkeypatch.setattr(trainer_module, "label_folder", lambda *_: None)
+    trainer_module._StepCallback(owner)._save(1, tmp_path / "step-1")
+    assert written["weight"].dtype == torch.bfloat16
 
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):

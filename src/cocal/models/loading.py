@@ -271,13 +271,16 @@ def stored_dtype(path: Path) -> "torch.dtype":
 
 
 def cast_weights(folder: Path, dtype: "torch.dtype") -> None:
-    """Store the weights of a checkpoint in another number format, file by file, and their size in its index."""
+    """Store the weights of a checkpoint in another number format, file by file, and their size in its index. Files that
+    have the format already stay as they are."""
     from safetensors.torch import load_file, save_file
 
     size = 0
     for file in sorted(folder.glob("*.safetensors")):
-        tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
-        save_file(tensors, file, metadata={"format": "pt"})
+        stored = load_file(file)
+        tensors = {name: tensor.to(dtype) for name, tensor in stored.items()}
+        if any(tensor.dtype != dtype for tensor in stored.values()):
+            save_file(tensors, file, metadata={"format": "pt"})
         size += sum(tensor.nbytes for tensor in tensors.values())
     for file in folder.glob("*.safetensors.index.json"):
         index = json.loads(file.read_text(encoding="utf-8"))

@@ -404,7 +404,8 @@ class _StepCallback(TrainerCallback):
         trainer.accelerator.wait_for_everyone()
         if trainer.is_fsdp_enabled:  # TRL would save whole weights only if those to resume from were whole, too
             weights = trainer.accelerator.get_state_dict(trainer.model)  # every process takes part
-            if trainer.accelerator.is_main_process:
+            if trainer.accelerator.is_main_process:  # the others wait, so as few bytes as may be are written
+                weights = {name: tensor.to(trainer._stage_dtype) for name, tensor in weights.items()}
                 trainer._save(str(partial), state_dict=weights)
         else:
             trainer.save_model(str(partial))

@@ -136,7 +136,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
         found.append(
             f"{rule} asks for {most} GPUs, and --resources gpus={run.allowed} allows no more: raise it, or lower {key}"
         )
-    elif run.allowed > there:
+    elif run.allowed > there >= most:
         found.append(f"--resources gpus={run.allowed}, and this machine has {there}: give --resources gpus={there}")
     elif run.allowed > most > 1:
         found.append(
