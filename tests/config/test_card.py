@@ -13,7 +13,7 @@ from cocal.models.importing import import_checkpoint
 from cocal.store.provenance import canonical
 
 
-@pytest.mark.parametrize(("card", "micro_batch", "moments"), [("24gb", 2, "host"), ("80gb", 8, "device")])
+@pytest.mark.parametrize(("card", "micro_batch", "moments"), [("24gb", 1, "host"), ("80gb", 8, "device")])
 def test_one_key_chooses_the_card(repository, card, micro_batch, moments):
     study = configured_study([repository / "config/single-gpu.yaml"], {"card": card})
     assert (study.policy.micro_batch, study.policy.trl.moments) == (micro_batch, moments)
@@ -26,7 +26,7 @@ def test_a_card_that_is_none_and_a_key_that_is_given_twice_are_refused(repositor
     with pytest.raises(ConfigError, match="card = '48gb' is not in cards, which has '24gb', '80gb'"):
         configured_study([path], {"card": "48gb"})
     with pytest.raises(
-        ConfigError, match=r"policy\.micro_batch = 4, but the card '24gb' sets it to 2: change it in cards"
+        ConfigError, match=r"policy\.micro_batch = 4, but the card '24gb' sets it to 1: change it in cards"
     ):
         configured_study([path], {"policy": {"micro_batch": 4}})
     changed = {"cards": {"24gb": {"settings": {"policy": {"micro_batch": 4}}}}}

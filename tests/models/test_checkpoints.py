@@ -196,6 +196,9 @@ def test_weights_are_stored_in_another_format(source):
     for name, tensor in load_file(source / "model.safetensors").items():
         assert torch.equal(tensor, before[name].to(torch.bfloat16))
     load_policy(source)
+    written = (source / "model.safetensors").stat().st_mtime_ns
+    cast_weights(source, torch.bfloat16)
+    assert (source / "model.safetensors").stat().st_mtime_ns == written, "what has the format is not written again"
 
 
 def test_the_index_of_weights_in_several_files_states_their_size(source, parts):

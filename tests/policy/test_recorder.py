@@ -63,3 +63,6 @@ def test_a_repeated_step_counts_once_and_no_pass_is_no_cost(tmp_path):
     without = StepSeconds(tmp_path / "other.json")
     without.record(1, 2.0)
     assert without.cost(items=1).states_seconds is None
+    for step in (10, 9):
+        without.record(step, 1.0, difference=(0.01 * step, 0.5))
+    assert StepSeconds(tmp_path / "other.json").cost(items=3).vllm_differences == ((0.09, 0.5), (0.1, 0.5))

@@ -1,6 +1,10 @@
 """Settings of policy training in TRL's terms, the schedule of its questions, and the command that starts it."""
 
+import json
 import os
+import subprocess
+import sys
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +20,13 @@ from cocal import cli
 from cocal.config.load import load_study
 from cocal.config.policy import OwnSettings, PolicySettings, TrlSettings
 from cocal.errors import ConfigError
+from cocal.models.loading import load_policy
+from cocal.policy import train
 from cocal.policy.launch import train_command
 from cocal.policy.schedule import question_schedule
-from cocal.policy.train import opening_vllm, sum_gradients_in, trl_arguments
+from cocal.policy.train import opening_vllm, set_precision, trl_arguments
+from cocal.runtime.numerics import PORTABLE
+from micro import own_copy
 from micro_trainer import train_words
 
 SHARDED = {"shard": True, "vllm": True}
@@ -145,7 +153,84 @@ def test_gradients_are_summed_in_the_format_of_the_key(dtype):
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
     plugin.set_mixed_precision("bf16")
     accelerator = SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin))
-    sum_gradients_in(accelerator, TrlSettings(reduce_dtype=dtype, **SHARDED))
+    set_precision(accelerator, TrlSettings(reduce_dtype=dtype, **SHARDED))
     assert plugin.mixed_precision_policy.reduce_dtype == getattr(torch, dtype)
     assert plugin.mixed_precision_policy.param_dtype == torch.bfloat16
-    sum_gradients_in(Accelerator(cpu=True), TrlSettings())  # nothing is summed without sharding
+    assert plugin.mixed_precision_policy.output_dtype is None, "log-probabilities stay float32"
+    set_precision(Accelerator(cpu=True), TrlSettings())  # nothing is summed without sharding
+
+
+SHARDING = """
+import copy, sys
+from types import SimpleNamespace
+import torch
+from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+from trl.trainer.utils import add_fused_lm_head
+from cocal.config.policy import TrlSettings
+from cocal.models.loading import load_policy
+from cocal.policy.train import set_precision
+
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+plugin = FullyShardedDataParallelPlugin(
+    fsdp_version=2, auto_wrap_policy="transformer_based_wrap", cpu_ram_efficient_loading=False
+)
+plugin.set_mixed_precision("bf16")
+state = SimpleNamespace(fsdp_plugin=plugin)
+accelerator = SimpleNamespace(mixed_precision="bf16", is_main_process=False, state=state, device=torch.device("cpu"))
+set_precision(accelerator, TrlSettings(shard=True, vllm=True))
+model = load_policy(sys.argv[1]).model.to(torch.bfloat16)
+add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+fsdp2_prepare_model(accelerator, model)
+assert {p.dtype for p in model.parameters()} == {torch.float32}, "accelerate makes the weights float32"
+ids = torch.arange(20)[None]
+with torch.autocast("cpu", torch.bfloat16):
+    found = model(input_ids=ids, labels=ids, fused_lm_head=True).log_probs[0, :-1].detach()
+assert found.dtype == torch.float32
+assert (found != found.bfloat16().float()).float().mean() > 0.9, found
+"""
+
+
+def test_sharding_makes_weights_float32_and_leaves_log_probabilities_so(micro_checkpoint):
+    """In accelerate's and TRL's own code, with one process; a checkpoint in bfloat16 loses nothing by that."""
+    environment = {name: text for name, text in os.environ.items() if name not in PORTABLE}
+    command = [sys.executable, "-c", SHARDING, str(micro_checkpoint)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_weights_that_will_be_sharded_are_loaded_as_they_are_stored(monkeypatch, micro_checkpoint, tmp_path):
+    """Float32 weights of 14B and vLLM's share are more than 80 GB; accelerate makes them float32 as it shards them."""
+    stored = own_copy(micro_checkpoint, tmp_path / "stored")
+    config = json.loads((stored / "config.json").read_text()) | {"dtype": "bfloat16"}
+    (stored / "config.json").write_text(json.dumps(config))
+    loaded = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+
+    def load(*_, dtype, **__):
+        loaded.append(dtype)
+        return torch.nn.Identity()
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", load)
+    for flags in ({}, {"training": True}, {"training": True, "sharded": True}):
+        load_policy(stored, **flags)
+    assert loaded == [torch.bfloat16, torch.float32, torch.bfloat16]
+    (stored / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
+    load_policy(stored, training=True, sharded=True)
+    assert loaded[-1] == torch.float32
+
+
+def test_processes_wait_longer_for_each_other_than_a_stage_takes_to_write(monkeypatch):
+    """NCCL's own patience is ten minutes; TRL's `ddp_timeout` comes too late, for the group is made before."""
+    asked = {}
+
+    def state(**arguments):
+        asked.update(arguments)
+        raise InterruptedError
+
+    monkeypatch.setattr(train, "PartialState", state)
+    nothing = dict.fromkeys(("base", "questions", "prompts", "features", "verifier", "run_folder", "outputs"))
+    with pytest.raises(InterruptedError):
+        train.train_policy(PolicySettings(dataset="d"), "grpo", **nothing, run_digest="")
+    assert asked["timeout"] >= timedelta(hours=1)

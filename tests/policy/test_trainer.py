@@ -1,5 +1,6 @@
 """Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ from cocal.answers.judge import Verdicts
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
-from cocal.policy import trainer as trainer_module
+from cocal.policy import steps
 from cocal.policy.recorder import StepSeconds
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.policy.update import sorted_by_length
@@ -199,12 +200,12 @@ def test_rows_stay_in_their_update(trainer, rows, monkeypatch):
 
 def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
     clock = iter([10.0, 11.0, 20.0, 23.0, 30.0, 30.5, 40.0, 47.0])
-    monkeypatch.setattr(trainer_module.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(steps.time, "monotonic", lambda: next(clock))
     seconds = StepSeconds(tmp_path / "seconds.json")
-    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0)
+    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0, difference=())
     owner._policy, owner._recorder = SimpleNamespace(updates_per_step=2), SimpleNamespace(seconds=seconds)
     owner._stages = {}
-    callback = trainer_module._StepCallback(owner)
+    callback = steps.StepCallback(owner)
     state = SimpleNamespace(global_step=0, max_steps=4)
     callback.on_train_begin(None, state, None)
     for update in range(1, 5):
@@ -213,6 +214,25 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
         owner.states_seconds += 0.25 * (update > 2)  # the second step reads states for half a second
         callback.on_step_end(None, state, SimpleNamespace())
     assert read_document(tmp_path / "seconds.json") == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
+
+
+def test_sharded_weights_are_written_in_the_format_of_the_stage(monkeypatch, tmp_path):
+    """The other processes wait for the main one, which writes tens of GB."""
+    written = {}
+
+    def save(folder, state_dict):
+        Path(folder).mkdir()
+        written.update(state_dict)
+
+    waits = SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None)
+    waits.get_state_dict = lambda model: {"weight": torch.ones(2)}
+    owner = SimpleNamespace(accelerator=waits, is_fsdp_enabled=True, model=None, _save=save)
+    owner._policy, owner._stage_attributes = SimpleNamespace(updates_per_step=1), {1: {}}
+    owner._stage_dtype = torch.bfloat16
+    monkeypatch.setattr(steps, "cast_weights", lambda *_: None)
+    monkeypatch.setattr(steps, "label_folder", lambda *_: None)
+    steps.StepCallback(owner)._save(1, tmp_path / "step-1")
+    assert written["weight"].dtype == torch.bfloat16
 
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):

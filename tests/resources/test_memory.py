@@ -58,7 +58,9 @@ def test_the_update_holds_weights_gradients_and_moments_in_single_precision(stud
     small = _of(study(), "qwen3-1.7b", "update of grpo")
     assert "moments" not in small
     assert small["gradients"] == 4 * count
-    assert parts["activations"] == 4 * small["activations"], "of four times as many responses"
+    assert parts["activations"] == 8 * small["activations"], "of eight times as many responses"
+    head = 4 * 151_936 * 2048
+    assert head < small["gradient of the head"] < 1.5 * head, "TRL makes it in float32 beside all the others"
     plain = study(card="80gb", policy={"gradient_checkpointing": False})
     assert _of(plain, "qwen3-1.7b", "update of grpo")["activations"] > 3 * parts["activations"]
 
@@ -69,6 +71,31 @@ def test_sharded_weights_are_spread_over_all_gpus(repository):
     count = parameters_of(paper.backbones["qwen3-14b"], 151_936)
     assert _of(paper, "qwen3-14b", "update of grpo")["moments"] == count
     assert _of(two, "qwen3-14b", "update of grpo")["moments"] == count / 2
+
+
+def test_whole_weights_lie_on_every_gpu_before_they_are_sharded(repository):
+    """As the checkpoint has them beside vLLM, and in float32 when vLLM sleeps."""
+    paper = configured_study([repository / "config/paper.yaml"], {"card": "80gb"})
+    count = parameters_of(paper.backbones["qwen3-14b"], 151_936)
+    beside, sharding = (_of(paper, "qwen3-14b", f"{job} of grpo") for job in ("loading", "sharding"))
+    assert (beside["weights"], beside["vLLM"]) == (2 * count, 0.5 * 80 * GIB)
+    assert (sharding["whole weights"], sharding["shards"]) == (4 * count, count / 2)
+    assert 4 * count + beside["vLLM"] > 80 * GIB, "in float32 they would not fit beside vLLM"
+    plain = configured_study([repository / "config/single-gpu.yaml"], {})
+    assert not [need.job for need in needs(plain, "qwen3-1.7b", 24 * GIB) if "loading" in need.job]
+
+
+def test_the_states_pass_holds_the_logits_in_both_formats(study):
+    """accelerate turns a model's bfloat16 outputs into float32 ones (`convert_outputs_to_fp32`)."""
+    rows = 2048 * 151_936
+    assert _of(study(), "qwen3-1.7b", "states of grpo")["logits"] == (2 + 4) * rows + 2 * 4 * rows
+
+
+def test_the_judge_of_the_paper_study_fits_a_card_of_80_gb(repository):
+    """Weights of Qwen2.5-32B and the cache of the longest sequence (64 layers of 8 heads of 128), in vLLM's share."""
+    judge = configured_study([repository / "config/paper.yaml"], {"card": "80gb"}).judge
+    cache = judge.engine.max_length * 2 * 64 * 8 * 128 * 2
+    assert 2 * 32.76e9 + cache + 3 * GIB < judge.engine.memory_share * 79.6 * GIB
 
 
 def test_vllm_takes_its_share_beside_the_policy(study):

@@ -48,6 +48,8 @@ def test_pytorch_is_known_without_its_import():
 def test_a_card_that_suits_the_study_has_no_problems(study):
     assert on_workstation(study(), RUN, GOOD) == []
     assert on_workstation(study(card="80gb"), RUN, GOOD._replace(gpus=(H100,))) == []
+    two = GOOD._replace(gpus=(RTX, RTX))
+    assert on_workstation(study(), RUN._replace(allowed=2), two) == [], "each job takes one that is free"
     bare = GOOD._replace(torch="2.13.0+cpu", cuda=None, compiler=False, vllm=False)
     assert on_workstation(study(), RUN._replace(conda=True), bare) == [], "conda brings all of it"
 
@@ -82,7 +84,12 @@ def test_a_card_that_suits_the_study_has_no_problems(study):
         ),
         ({"gpus": (RTX, RTX)}, {"gpus": {"train": 2}}, "train asks for 2 GPUs, and --resources gpus=1 allows no more"),
         ({}, {"allowed": None}, "jobs with GPUs would run side by side: add --resources gpus=1"),
-        ({"gpus": (RTX, RTX)}, {"allowed": 2}, "gpus=2 lets jobs run side by side, all of which would take the first"),
+        ({"gpus": (RTX, RTX)}, {"allowed": 3}, "gpus=3, and this machine has 2: give --resources gpus=2"),
+        (
+            {"gpus": (RTX,) * 4},
+            {"gpus": {"train": 2, "features": 1}, "allowed": 4},
+            "gpus=4 lets other jobs run beside train, which takes the first GPUs: give --resources gpus=2",
+        ),
         (
             {"gpus": (RTX._replace(memory=12.0),)},
             {},

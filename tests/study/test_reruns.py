@@ -130,7 +130,7 @@ EDITS = [
         {
             **_under("policy.trl", {"nodes": 2, "devices": 2, "reduce_dtype": "bfloat16", "moments": "host"}),
             **_under("policy.trl", {"vllm": True, "vllm_memory_share": 0.2, "vllm_max_length": 512}),
-            "policy.trl.vllm_attention_backend": "FLASH_ATTN",
+            **_under("policy.trl", {"vllm_attention_backend": "FLASH_ATTN", "vllm_difference": 0.1}),
             "policy.trl": {"shard": True, "vllm": True},
         },
         TRAINS,

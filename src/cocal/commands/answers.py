@@ -4,6 +4,7 @@ import argparse
 import logging
 
 from cocal.config import parse_settings
+from cocal.config.engine import gpus_of
 from cocal.config.evaluation import GenerationSettings, JudgeChoice, VerifierSettings
 from cocal.generation.evaluation import Evaluated, judge_set, judge_sets, sample_sets
 from cocal.generation.judge import Judging
@@ -27,7 +28,7 @@ def run_responses(options: argparse.Namespace) -> None:
     verifier = parse_settings(VerifierSettings, options.verifier, "--verifier")
     judging = Judging.of(verifier, parse_settings(JudgeChoice, options.judge, "--judge").root, domains)
     prompts = Prompts(options.prompts)
-    fix_threads()
+    fix_threads(gpus_of(settings.engine, *judging.engines))
     depends_on = {
         "generation": settings,
         "plan": plan,
@@ -66,7 +67,7 @@ def run_judge(options: argparse.Namespace) -> None:
     domain = questions["domain"].iloc[0]
     verifier = parse_settings(VerifierSettings, options.verifier, "--verifier")
     judging = Judging.of(verifier, parse_settings(JudgeChoice, options.judge, "--judge").root, [domain])
-    fix_threads()
+    fix_threads(gpus_of(*judging.engines))
     with judging.open(options.judgements) as judges:
         judge = judges[domain]
         table = judge_set(sampled, questions, judge, pool=options.pool, source=str(options.responses))

@@ -5,6 +5,7 @@ import argparse
 from cocal.companion.companions import load_companions
 from cocal.companion.latency import PromptSet, ResponseLengths, SingleCompanion, measure_latency
 from cocal.config import parse_settings
+from cocal.config.engine import gpus_of
 from cocal.config.evaluation import GenerationSettings
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
 from cocal.generation.engine import open_engine
@@ -28,7 +29,7 @@ def run_latency(options: argparse.Namespace) -> None:
     """
     settings = parse_settings(GenerationSettings, options.settings)
     prompts = Prompts(options.prompts)
-    fix_threads()
+    fix_threads(gpus_of(settings.engine))
     lengths = parse_settings(ResponseLengths, options.datasets, "--datasets").root
     questions = {name: read_frame(options.questions / f"{name}.parquet", QUESTIONS)["question"] for name in lengths}
     cell = inherited(options.checkpoint, "backbone", "algorithm", "step")

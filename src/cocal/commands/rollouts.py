@@ -7,7 +7,7 @@ from pathlib import Path
 from cocal.answers.equivalence import Verifier
 from cocal.config import parse_settings
 from cocal.config.backbone import BackboneChoice
-from cocal.config.engine import EngineChoice
+from cocal.config.engine import EngineChoice, gpus_of
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.features.replay import Rescorer, StepCheckpoints
@@ -118,7 +118,7 @@ def run_resample(options: argparse.Namespace) -> None:
     engine_settings = parse_settings(EngineChoice, options.engine, "--engine").root
     questions = read_frame(options.questions, QUESTIONS)
     prompts = Prompts(options.prompts)
-    fix_threads()
+    fix_threads(gpus_of(engine_settings))
     depends_on = {"postcal": settings, "policy": training, "features": features, "verifier": bounds}
     depends_on["prompts"] = prompts.identity("answer")
     inputs = {"checkpoint": fingerprint(options.checkpoint), "engine": engine_settings} | questions_digests(questions)

@@ -65,3 +65,8 @@ EngineSettings = Annotated[TransformersSettings | VllmSettings, Field(discrimina
 
 class EngineChoice(RootModel[EngineSettings]):
     """The settings of one engine as a model of their own."""
+
+
+def gpus_of(*engines: EngineSettings) -> int:
+    """GPUs of a job that opens these engines one after another."""
+    return max((getattr(engine, "tensor_parallel", 1) for engine in engines), default=1)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import LONGEST, ExactMatch, Judge, Rows, Verdicts, decided_rows, exact_form, forms_of
+from cocal.config.engine import EngineSettings
 from cocal.config.evaluation import JudgeSettings, LlmJudgeSettings, VerifierSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.generation.engine import Engine, Sampling, open_engine
@@ -275,6 +276,11 @@ class Judging:
     def settings(self) -> dict[str, object]:
         """Everything that verdicts depend on, for digests and provenance."""
         return {"verifier": self.verifier, "judge": self.judge, "judge_identity": self.identity}
+
+    @property
+    def engines(self) -> list[EngineSettings]:
+        """The engine of a language model that judges; none without one."""
+        return [self.judge.engine] if self.identity else []
 
     @contextmanager
     def open(self, cache: Path) -> Iterator[Mapping[str, Judge]]:

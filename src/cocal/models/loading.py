@@ -87,7 +87,11 @@ class Policy(NamedTuple):
 
 
 def load_policy(
-    path: str | Path, training: bool = False, plain: bool = False, dtype: "torch.dtype | None" = None
+    path: str | Path,
+    training: bool = False,
+    plain: bool = False,
+    sharded: bool = False,
+    dtype: "torch.dtype | None" = None,
 ) -> Policy:
     """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in float32 elsewhere.
 
@@ -97,7 +101,9 @@ def load_policy(
         training: If true, the weights are float32 on a GPU, too, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
         plain: If true, a tokenizer without a chat template will do.
-        dtype: Another number format of the weights.
+        sharded: If true, accelerate will shard the weights, and makes them float32 when it does; until then they are in
+            the format of the checkpoint on a GPU, because each GPU holds all of them beside vLLM.
+        dtype: Another number format of the weights than these.
 
     Raises:
         ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
@@ -117,11 +123,14 @@ def load_policy(
         _warn_of_code(path, "model", hasattr(config, "auto_map"))
         attention = _attention(path, config, cuda)
         config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
+        usual = torch.bfloat16 if cuda and not training else torch.float32
+        if cuda and sharded:
+            usual = config.dtype or usual
         model = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
             trust_remote_code=False,
-            dtype=dtype or (torch.bfloat16 if cuda and not training else torch.float32),
+            dtype=dtype or usual,
             attn_implementation=attention,
             use_safetensors=True,
             # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
@@ -269,13 +278,16 @@ def stored_dtype(path: Path) -> "torch.dtype":
 
 
 def cast_weights(folder: Path, dtype: "torch.dtype") -> None:
-    """Store the weights of a checkpoint in another number format, file by file, and their size in its index."""
+    """Store the weights of a checkpoint in another number format, file by file, and their size in its index. Files that
+    have the format already stay as they are."""
     from safetensors.torch import load_file, save_file
 
     size = 0
     for file in sorted(folder.glob("*.safetensors")):
-        tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
-        save_file(tensors, file, metadata={"format": "pt"})
+        stored = load_file(file)
+        tensors = {name: tensor.to(dtype) for name, tensor in stored.items()}
+        if any(tensor.dtype != dtype for tensor in stored.values()):
+            save_file(tensors, file, metadata={"format": "pt"})
         size += sum(tensor.nbytes for tensor in tensors.values())
     for file in folder.glob("*.safetensors.index.json"):
         index = json.loads(file.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """Recording of a run's rollouts on disk: one table per step, one feature store, and the time of each step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -36,11 +36,15 @@ class StepSeconds:
 
     def __init__(self, path: Path):
         self._path = path
-        self._seconds: dict[str, tuple[float, float]] = read_document(path) if path.exists() else {}
+        self._seconds: dict[str, tuple[float, ...]] = read_document(path) if path.exists() else {}
 
-    def record(self, step: int, seconds: float, states: float = 0.0) -> None:
-        """Record the seconds that `step` took, and those of its passes over states, which are not among them."""
-        self._seconds[str(step)] = seconds, states
+    def record(self, step: int, seconds: float, states: float = 0.0, difference: Sequence[float] = ()) -> None:
+        """Record the seconds that `step` took, and those of its passes over states, which are not among them.
+
+        Args:
+            difference: Mean and largest difference of log-probabilities (`cocal.study.costs.Cost.vllm_differences`).
+        """
+        self._seconds[str(step)] = seconds, states, *difference
         write_document(self._path, self._seconds, {})
 
     def cost(self, items: int) -> Cost:
@@ -51,8 +55,13 @@ class StepSeconds:
         """
         if not self._seconds:
             raise ContractError(f"{self._path}: the times of all steps are lost; {remedy(self._path)}")
-        seconds, states = map(sum, zip(*self._seconds.values(), strict=True))
-        return Cost(seconds=seconds, items=items, states_seconds=states or None, device=device_name())
+        rows = [self._seconds[step] for step in sorted(self._seconds, key=int)]
+        seconds, states = (sum(row[k] for row in rows) for k in (0, 1))
+        differences = tuple(tuple(row[2:]) for row in rows if row[2:])
+        states = states or None
+        return Cost(
+            seconds=seconds, items=items, states_seconds=states, vllm_differences=differences, device=device_name()
+        )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,10 @@ from cocal.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from cocal.policy.learner import OnlineLearner
+
+_PATIENCE = timedelta(hours=2)
+"""Time that a process waits for the others before the training ends; NCCL's own is ten minutes. The main process writes
+the policy of a stage alone, tens of GB. TRL's `ddp_timeout` would hold only for a group of processes that TRL makes."""
 
 
 def train_policy(
@@ -68,8 +73,8 @@ def train_policy(
     """
     if settings.trl.vllm:
         require_vllm()
-    processes = PartialState(cpu=not torch.cuda.is_available())
-    policy = load_policy(base, training=True)
+    processes = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
+    policy = load_policy(base, training=True, sharded=settings.trl.shard)
     kept = resolve_layers(features.layers, policy.blocks) if outputs.features else ()
     layers = kept or ((policy.blocks - 1,) if open_learner is not None else ())
     recorder = resume = learner = None
@@ -102,7 +107,7 @@ def train_policy(
             args=trl_arguments(settings, algorithm, run_folder),
             train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
         )
-    sum_gradients_in(trainer.accelerator, settings.trl)
+    set_precision(trainer.accelerator, settings.trl)
     with recorder or nullcontext():
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
@@ -173,15 +178,17 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
     )
 
 
-def sum_gradients_in(accelerator: Accelerator, settings: TrlSettings) -> None:
-    """Choose the number format of the sums over GPUs, before the model is sharded (`policy.trl.shard`).
+def set_precision(accelerator: Accelerator, settings: TrlSettings) -> None:
+    """Choose number formats before the model is sharded: that of sums over GPUs (`policy.trl.reduce_dtype`), and none
+    for what the model returns, which keeps its own.
 
-    Accelerate takes the format of the passes for everything, and has no setting for this.
+    Accelerate takes the format of the passes for both, and has no settings for them. In bfloat16, TRL's
+    log-probabilities, which are computed in float32, would be rounded to three digits, and so the ratios of updates.
     """
     plugin = accelerator.state.fsdp_plugin if settings.shard else None
     if plugin is not None and plugin.mixed_precision_policy is not None:
-        dtype = getattr(torch, settings.reduce_dtype)
-        plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, reduce_dtype=dtype)
+        formats = {"reduce_dtype": getattr(torch, settings.reduce_dtype), "output_dtype": None}
+        plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, **formats)
 
 
 def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, prompt_format: str) -> Dataset:

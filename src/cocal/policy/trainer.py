@@ -1,6 +1,5 @@
 """TRL's GRPO trainer with our sampling and advantages, which records every rollout with its pooled states."""
 
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,24 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from accelerate.utils import gather_object, set_seed
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
+from cocal.errors import EngineError
 from cocal.features.forward import Pooled, score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.responses import sampled_rows, sampling_seeds, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.models.loading import cast_weights
-from cocal.models.resumable import complete, make_room
+from cocal.models.resumable import make_room
 from cocal.models.text import batches_of_rows, plain_texts
 from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
 from cocal.policy.recorder import RolloutRecorder, StepWriter, rollout_rows
+from cocal.policy.steps import StepCallback
 from cocal.policy.update import HostAdamW, sorted_by_length
-from cocal.runtime.progress import Progress
-from cocal.store import label_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,8 +200,10 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self._stage_attributes = attributes
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
+        self.difference: tuple[float, ...] = ()
+        """Mean and largest difference of vLLM's log-probabilities in this step; empty where nothing is compared."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
-        self.add_callback(_StepCallback(self))
+        self.add_callback(StepCallback(self))
 
     @property
     def _rollout_step(self) -> int:
@@ -298,6 +298,10 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
         """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
+        if self.use_vllm and self._policy.temperature == 1:  # TRL's vLLM divides its logits by the temperature
+            sampled = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
+            pairs = zip(rows, sampled, strict=True)
+            rows = [row | {"difference": row["completion"].logprobs - np.float32(values)} for row, values in pairs]
         confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
         starts = [0] * len(rows)
         if self._algorithm == "dcpo":
@@ -310,7 +314,27 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             for k, row in enumerate(rows)
         ]
 
+    def _compare(self, rows: list[dict]) -> None:
+        """Compare vLLM's log-probabilities with the trainer's.
+
+        Raises:
+            EngineError: if they differ so much that vLLM must have sampled from another policy.
+        """
+        apart = np.abs(np.concatenate([row["difference"] for row in rows]))
+        apart = apart[~np.isnan(apart)]  # vLLM gives no log-probability where it has none
+        self.difference = (float(apart.mean()), float(apart.max())) if len(apart) else ()
+        bound = self._policy.trl.vllm_difference
+        if not self.difference or not self.difference[0] <= bound:
+            raise EngineError(
+                f"step {self._rollout_step}: vLLM's log-probabilities differ from the trainer's by "
+                f"{self.difference or 'NaN'} (mean, largest), more than policy.trl.vllm_difference = {bound:g}, so its "
+                "rollouts are not those of the policy: try another policy.trl.vllm_attention_backend or version of "
+                "vLLM, or raise the bound"
+            )
+
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
+        if "difference" in rows[0]:
+            self._compare(rows)
         frame = self._recorded(
             rows,
             verdicts,
@@ -325,74 +349,10 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             f"length {frame['length'].mean():.1f}, "
             f"truncated {frame['truncated'].mean():.1%}"
         )
+        if self.difference:
+            self.summary += ", vLLM off by {:.4f} (at most {:.2f})".format(*self.difference)
         if self._algorithm != "grpo":
             stated = frame["confidence"]
             self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
         if self.online is not None and self.online.summary:
             self.summary += f"; companion {self.online.summary}"
-
-
-class _StepCallback(TrainerCallback):
-    """Records each rollout step's time, shows progress, and saves the policy of each stage as a checkpoint."""
-
-    def __init__(self, trainer: RecordingGRPOTrainer):
-        self._trainer = trainer
-        self._updates = trainer._policy.updates_per_step
-        self._progress: Progress | None = None
-        self._began = 0.0
-        self._spent = 0.0
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        if self._trainer.accelerator.is_main_process:
-            done, steps = state.global_step // self._updates, state.max_steps // self._updates
-            self._progress = Progress("step", steps, done=done)
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        self._began = time.monotonic()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self._spent += time.monotonic() - self._began
-        if state.global_step % self._updates:
-            return
-        step = state.global_step // self._updates
-        trainer = self._trainer
-        if trainer._recorder is not None:
-            trainer._recorder.seconds.record(step, self._spent - trainer.states_seconds, trainer.states_seconds)
-        self._spent = trainer.states_seconds = 0.0
-        if self._progress is not None:
-            self._progress.add(detail=trainer.summary)
-        if step in trainer._stages:
-            self._save(step, trainer._stages[step])
-        if state.global_step >= state.max_steps:
-            control.should_save = False  # nothing is left to resume but the publication, which the last step precedes
-
-    def _save(self, step: int, folder: Path) -> None:
-        trainer = self._trainer
-        partial = folder.with_name(f".{folder.name}.partial")
-        if trainer.accelerator.is_main_process:
-            shutil.rmtree(partial, ignore_errors=True)  # a killed run may have left one
-        trainer.accelerator.wait_for_everyone()
-        if trainer.is_fsdp_enabled:  # TRL would save whole weights only if those to resume from were whole, too
-            weights = trainer.accelerator.get_state_dict(trainer.model)  # every process takes part
-            if trainer.accelerator.is_main_process:
-                trainer._save(str(partial), state_dict=weights)
-        else:
-            trainer.save_model(str(partial))
-        trainer.accelerator.wait_for_everyone()
-        if trainer.accelerator.is_main_process:
-            if trainer._stage_dtype != torch.float32:
-                cast_weights(partial, trainer._stage_dtype)
-            label_folder(partial, trainer._stage_attributes[step])
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-        trainer.accelerator.wait_for_everyone()
-
-    def on_save(self, args, state, control, **kwargs):
-        self._trainer.accelerator.wait_for_everyone()  # each process writes a part
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            if self._trainer.online is not None:
-                self._trainer.online.save(folder)
-            if self._trainer._recorder is not None:
-                self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
-            complete(folder)

@@ -21,6 +21,8 @@ OVERHEAD = 1.5 * GIB
 PROMPT = 512
 """Assumed length of the longest prompt in tokens."""
 _VOCABULARY = 151_936
+_TILE = 4096, 32_768
+"""Tokens and columns of the logits that TRL's fused head holds at a time (`trl.kernels.chunked_logprob`)."""
 
 
 class Need(NamedTuple):
@@ -151,6 +153,10 @@ class _Jobs:
         lower = "policy.micro_batch, policy.gradient_checkpointing, policy.trl.moments or policy.trl.shard"
         kept_moments = {} if trl.moments == "host" else {"moments": 2 * _SINGLE * count / parts}
         update = master | kept_moments | {"bfloat16 copies": copies, "activations": kept, "overhead": OVERHEAD}
+        # the fused head makes its whole gradient in float32, which waits for that of a tied embedding until the end
+        rows, columns = _TILE
+        tile = (rows * columns + columns * self._backbone.width) * _HALF + inputs
+        update["gradient of the head"] = self._vocabulary * self._backbone.width * _SINGLE + tile
         if trl.vllm:
             update["vLLM asleep"] = OVERHEAD
         yield Need("update", f"update of {algorithm}", update, lower)
@@ -159,13 +165,18 @@ class _Jobs:
             one = 3 * _SINGLE * largest  # its moments, and what the update makes
             step = master | {"moments of one parameter": one, "overhead": 2 * OVERHEAD}
             yield Need("update", f"step of Adam of {algorithm}", step, lower)
+        if trl.shard:  # all weights as the checkpoint has them beside vLLM, then in float32 beside their own shards
+            whole = {"weights": _HALF * count, "vLLM": trl.vllm_memory_share * self._memory, "overhead": OVERHEAD}
+            yield Need("update", f"loading of {algorithm}", whole, "policy.trl.vllm_memory_share")
+            whole = {"whole weights": _SINGLE * count, "shards": master["weights"], "overhead": 2 * OVERHEAD}
+            yield Need("update", f"sharding of {algorithm}", whole, "the size of the model in backbones")
         if trl.vllm:
             rollouts = {"weights": master["weights"], "vLLM": trl.vllm_memory_share * self._memory}
             rollouts |= kept_moments | {"overhead": OVERHEAD}
             yield Need("update", f"rollouts of {algorithm}", rollouts, "policy.trl.vllm_memory_share")
-        # the pass over states and log-probabilities holds the logits of a micro-batch, and a row of them in float32
+        # the pass over states and log-probabilities holds the logits of a micro-batch, which accelerate makes float32
         rows = policy.max_response_length[algorithm] * self._vocabulary
-        logits = policy.micro_batch * rows * _HALF + 2 * rows * _SINGLE
+        logits = policy.micro_batch * rows * (_HALF + _SINGLE) + 2 * rows * _SINGLE
         reading = {"weights": master["weights"], "bfloat16 copies": copies, "logits": logits}
         reading |= kept_moments | {"activations": block, "overhead": 2 * OVERHEAD}
         yield Need("update", f"states of {algorithm}", reading, lower)

@@ -4,17 +4,20 @@ PyTorch without a usable driver computes on the processor and says little about 
 run until its time limit, so `check_gpus` refuses; everything else here is found without loading PyTorch.
 """
 
+import logging
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from cocal.errors import ConfigError
+from cocal.errors import BusyError, ConfigError
+from cocal.runtime import lock
 
 PROCESSOR_ONLY = "COCAL_PROCESSOR_ONLY"
 """The environment variable that lets jobs with GPUs compute on the processor, as a rehearsal without real GPUs does."""
@@ -66,10 +69,7 @@ class Machine(NamedTuple):
 
 def this_machine() -> Machine:
     """The GPUs and the software of this machine."""
-    listing = ""
-    with suppress(OSError, subprocess.SubprocessError):
-        listing = subprocess.run(_QUERY, check=True, capture_output=True, text=True, timeout=_TIMEOUT).stdout
-    gpus, driver = parse_gpus(listing, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    gpus, driver = parse_gpus(_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     return Machine(
         gpus=gpus,
         driver=driver,
@@ -79,6 +79,13 @@ def this_machine() -> Machine:
         toolkit=bool(shutil.which("nvcc")) or Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc").exists(),
         vllm=find_spec("vllm") is not None,
     )
+
+
+def _listing() -> str:
+    """The output of `nvidia-smi`; an empty text without it."""
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(_QUERY, check=True, capture_output=True, text=True, timeout=_TIMEOUT).stdout
+    return ""
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Found, ...], str | None]:
@@ -100,6 +107,39 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Found, ...], st
 def has_compiler() -> bool:
     """True if Triton finds a C compiler."""
     return bool(os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"))
+
+
+def take_gpus(count: int) -> None:
+    """Hide all GPUs but `count` from this process, and take those that no other job of this user has taken.
+
+    TRL refuses a process that sees several GPUs, and jobs that run side by side would all take the first one. Each
+    process of a launcher takes the GPU of its rank. CUDA reads the variable when PyTorch first asks for a GPU, so this
+    comes before.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        names = [str(k) for k in range(len(parse_gpus(_listing(), None)[0]))]
+    else:
+        names = [word.strip() for word in visible.split(",") if word.strip() not in _NONE]
+    if len(names) <= count or "LOCAL_RANK" in os.environ:
+        return
+    taken = []
+    for name in names:
+        # SLURM has granted all of them to this job, and may number them from 0 in every job
+        if len(taken) < count and ("SLURM_JOB_ID" in os.environ or _lock(name)):
+            taken.append(name)
+    if len(taken) < count:
+        logging.warning("other jobs have taken the GPUs %s, and this one shares them", ", ".join(names))
+    shared = [name for name in names if name not in taken]
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join([*taken, *shared][:count])
+
+
+def _lock(name: str) -> bool:
+    """Lock a GPU until this process ends; false if another process of this user has locked it."""
+    with suppress(BusyError):
+        lock.hold(Path(tempfile.gettempdir()) / f"cocal-gpu-{os.getuid()}-{name}")
+        return True
+    return False
 
 
 def check_gpus() -> None:

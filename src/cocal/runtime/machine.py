@@ -1,18 +1,18 @@
-"""The process of a job: its number of threads, its device and the memory that it has used."""
+"""The process of a job: its number of threads, its devices and the memory that it has used."""
 
 import os
 import resource
 import sys
 from typing import TYPE_CHECKING
 
-from cocal.runtime.gpus import check_gpus
+from cocal.runtime.gpus import check_gpus, take_gpus
 from cocal.runtime.numerics import active, check_torch
 
 if TYPE_CHECKING:
     import torch
 
 
-def fix_threads(alone: bool = False) -> None:
+def fix_threads(gpus: int = 1, alone: bool = False) -> None:
     """Use as many compute threads as OMP_NUM_THREADS says (Snakemake sets it from a rule's `threads`), by default one.
 
     The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores.
@@ -20,6 +20,7 @@ def fix_threads(alone: bool = False) -> None:
     OpenBLAS's in this process from here on.
 
     Args:
+        gpus: Number of GPUs that the job takes of those that it sees (`cocal.runtime.gpus.take_gpus`).
         alone: True for a command that a person starts, which has the machine to itself: the default is then a thread
             for each processor, unless numerics are portable.
 
@@ -30,6 +31,7 @@ def fix_threads(alone: bool = False) -> None:
     import torch
 
     check_torch()
+    take_gpus(gpus)
     check_gpus()
     default = processors() if alone and active() != "portable" else 1
     threads = int(os.environ.get("OMP_NUM_THREADS", default))

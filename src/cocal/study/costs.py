@@ -24,6 +24,9 @@ class Cost(Model):
     states_seconds: Positive | None = None
     """Wall-clock time of the passes that read the states of the responses, which `seconds` leaves out; None where no
     such pass was timed."""
+    vllm_differences: tuple[tuple[float, float], ...] = ()
+    """Mean and largest absolute difference between vLLM's and the trainer's log-probabilities of tokens, by step; empty
+    where nothing was compared."""
     device: str
     """Device name."""
 

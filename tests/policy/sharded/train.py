@@ -1,4 +1,4 @@
-"""`cocal train` with sharded weights on processes without a GPU: FSDP over gloo, and a stand-in for vLLM.
+"""`cocal train` without a GPU: FSDP over gloo, where weights are sharded, and a stand-in for vLLM.
 
 accelerate shards on accelerators alone, so its state is told otherwise. The stand-in keeps a whole copy of the policy,
 which it gets as vLLM does, weight by weight, and samples from it with our engine.
@@ -43,7 +43,8 @@ class StandIn:
 
     def sync_weights(self):
         """Every weight of the copy must come, under its own name."""
-        found = {name: p.full_tensor() for name, p in self._model.named_parameters()}
+        weights = self._model.named_parameters()
+        found = {name: p.full_tensor() if hasattr(p, "full_tensor") else p for name, p in weights}
         own = dict(self._copy.model.named_parameters())
         assert found.keys() == own.keys(), found.keys() ^ own.keys()
         with torch.no_grad():
@@ -59,7 +60,8 @@ class StandIn:
         sampling = Sampling(self._temperature, 0, 1.0, 0.0, max_tokens=self._longest)
         groups = engine.generate(prompts, sampling, list(range(first, first + len(prompts))))
         ids = [group[0].token_ids for group in groups]
-        logprobs = [[[float(value)] for value in group[0].logprobs] for group in groups]
+        off = float(os.environ.get("TEST_DIFFERENCE", "0"))
+        logprobs = [[[float(value) + off] for value in group[0].logprobs] for group in groups]
         return prompts, ids, logprobs, None
 
 
