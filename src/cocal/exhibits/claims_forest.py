@@ -139,7 +139,7 @@ def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
     ax.set_ylim(len(claims) - 0.5, -0.5)
     for place in range(1, len(claims), 2):
         ax.axhspan(place - 0.5, place + 0.5, color="#f2f2f2", linewidth=0, zorder=0)
-    ax.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])
+    ax.locator_params(axis="x", nbins=3, steps=[1, 2, 4, 5, 10])
     ax.spines["left"].set_visible(False)
 
 
