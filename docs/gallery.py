@@ -16,7 +16,7 @@ from cocal.exhibits.base.exhibit import MATHEMATICS
 from cocal.exhibits.typesetting.verdict import verdict
 from cocal.store.owner import owner_of
 
-_OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
+_OF_STUDY = ("claims", "regimes", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
 FIGURES = (
     *(f"results/figures/{name}.png" for name in _OF_STUDY),
     "studies/replicates/spread/figures/replications.png",
