@@ -85,7 +85,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
 
 def _row(name: str, one: pd.DataFrame, level: float) -> Row:
     first = one.iloc[0]
-    shares = (f"{100 * first['final_accuracy']:.1f}", f"{100 * first['accuracy']:.1f}", f"{100 * first['gap']:+.1f}")
+    gap = f"{100 * first['gap']:+.1f}".replace("-", "−")
+    shares = (f"{100 * first['final_accuracy']:.1f}", f"{100 * first['accuracy']:.1f}", gap)
     cells = [*map(Cell, shares), Cell(signed("ece", first["bias"]))]
     for row in one.itertuples():
         mark = None
