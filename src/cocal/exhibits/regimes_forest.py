@@ -29,7 +29,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     if study.reports.regimes:
         yield FigureExhibit(
             name="regimes",
-            title="When the experience of training is worth more than resampling",
+            title="Margins of CoCal over PostCal under other conditions",
             chapter="Claims",
             position=3,
             caption="Margins of CoCal over PostCal in ECE, Brier score and AUROC, positive where CoCal is better, both "
