@@ -67,6 +67,7 @@ def install(tmp_path, monkeypatch):
         registry._found.cache_clear()
         for cached in (code._module, code._looked_up):
             cached.cache_clear()
+        # each test installs another package of this name, and Python would give it the one that it has imported before
         for name in [name for name in sys.modules if name.split(".")[0] == "fair"]:
             del sys.modules[name]
 

@@ -9,6 +9,7 @@ import pytest
 from cocal.runtime.machine_errors import EXTRAS
 from own_rollouts import write_lines
 
+# A process of its own, since a second environment without these packages would take minutes to install.
 _WITHOUT_EXTRAS = """
 import json, sys
 from cocal.cli import main

@@ -17,6 +17,7 @@ from cocal.questions.sources import stored
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import is_result
+from cocal.store.parquet import damaged
 from cocal.study.costs import Cost, read_cost
 
 OWN = "it lies outside results/, so it is your own input"
@@ -95,3 +96,10 @@ def test_results_are_those_of_this_folder_whatever_their_path_looks_like(folder)
     assert not is_result("results/../mine.parquet")
     assert not is_result("results/a/link.parquet")
     assert not is_result("other/results/b")
+
+
+def test_an_error_of_the_system_is_no_damage_of_the_file():
+    """Nobody shall delete a table because a folder may not be read; pyarrow's errors about damage have no number."""
+    with pytest.raises(PermissionError):
+        damaged("step-00007.parquet", PermissionError(13, "Permission denied"))
+    assert "not a readable Parquet file (Corrupt snappy" in str(damaged("a.parquet", OSError("Corrupt snappy data")))

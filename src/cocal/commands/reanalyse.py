@@ -15,6 +15,7 @@ from cocal.config import load_study
 from cocal.errors import ConfigError, ContractError
 from cocal.exhibits.base.exhibit import Exhibit
 from cocal.exhibits.base.registry import exhibits_of
+from cocal.runtime.machine import processors
 from cocal.runtime.numerics import environment, obstacle
 from cocal.store import atomic_path, label_folder, provenance
 from cocal.store.lineage import RECORD
@@ -51,7 +52,7 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         made = [place for job in jobs for place in job.outputs]
         reasons = {_name(one): _reason(one, bundle, made) for one in exhibits}
         rebuilt = [one for one in exhibits if not reasons[_name(one)]]
-        count = options.processes or len(os.sched_getaffinity(0))
+        count = options.processes or processors()
         numerics = "native" if obstacle() else bundle.maker.numerics
         os.environ.update({**environment(numerics), "OMP_NUM_THREADS": "1"})  # as Snakemake does for its jobs
         with ProcessPoolExecutor(count, get_context("spawn"), os.chdir, (folder.absolute(),)) as pool:

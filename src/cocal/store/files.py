@@ -178,7 +178,7 @@ def read_frame(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from cocal.store.parquet import UNREADABLE, check_lists, read_table
+    from cocal.store.parquet import UNREADABLE, check_lists, damaged, read_table
 
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -197,7 +197,7 @@ def read_frame(
                 raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
             tables.append(read_table(file, wanted, where))
         except UNREADABLE as error:
-            raise ContractError(unreadable(file, "Parquet file", error)) from None
+            raise damaged(file, error) from None
         for name in wanted:
             check_lists(tables[-1][name], contract.types[name], f"{file}: column {name!r}")
     table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])

@@ -19,7 +19,18 @@ _MOST_ROWS = 1024
 """Rows of a batch."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError)
-"""The errors that pyarrow raises about a damaged file."""
+"""The errors that pyarrow raises about a damaged file; an OSError about damage has no number of the system's errors."""
+
+
+def damaged(path: str | Path, error: Exception) -> ContractError:
+    """The error about a file that pyarrow cannot read.
+
+    Raises:
+        OSError: the error itself, if it is the system's, such as a denied permission: the file may be whole then.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+    return ContractError(unreadable(path, "Parquet file", error))
 
 
 def columns_of(path: Path) -> pa.Schema:
@@ -31,7 +42,7 @@ def columns_of(path: Path) -> pa.Schema:
     try:
         return pq.read_schema(regular(path, "Parquet"))
     except UNREADABLE as error:
-        raise ContractError(unreadable(path, "Parquet file", error)) from None
+        raise damaged(path, error) from None
 
 
 def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -54,7 +65,7 @@ def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Rec
                 _check(path, decoded)
                 yield batch
     except UNREADABLE as error:
-        raise ContractError(unreadable(path, "Parquet file", error)) from None
+        raise damaged(path, error) from None
 
 
 def _written_out(batch: pa.RecordBatch) -> pa.RecordBatch:
