@@ -45,7 +45,7 @@ CPU_RULES = {
     "recalibrate": 8,
     "backbone": 4,
 }
-LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "all"}
+LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "landing", "all"}
 """Made where Snakemake runs, as tables and figures are."""
 
 
