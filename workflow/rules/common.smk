@@ -50,6 +50,9 @@ if OBSTACLE and workflow.is_main_process:
 container: os.path.relpath(Path(workflow.basedir) / "envs/cocal.sif")
 
 
+# Trainings of larger policies stand alone in the plan, and take all processors; the others share them job by job.
+TRAINING_THREADS = workflow.cores if NUMERICS == "bfloat16" and not site_of(os.environ) else 1
+
 # Without its record, which a copy of results/ may lack, Snakemake compares times alone.
 if (
     workflow.is_main_process

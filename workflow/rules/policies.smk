@@ -16,6 +16,7 @@ for name in ("backbone", "existing_backbone"):
         wildcard_constraints:
             **limits(name),
         localrule: name == "existing_backbone"
+        threads: TRAINING_THREADS
         conda:
             "../../envs/cocal.yaml"
         params:
@@ -59,6 +60,7 @@ for name in PLAN.rules:
                 **limits(name),
             conda:
                 LAUNCHED[trainer][1]
+            threads: TRAINING_THREADS
             resources:
                 gpus=LAUNCHED[trainer][2].devices,
             params:

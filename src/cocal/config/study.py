@@ -84,8 +84,9 @@ class Study(Model):
     """Seed of the synthetic questions and of the facts world."""
     numerics: Numerics = "native"
     """Results of computations are the same bytes on every x86-64 processor with AVX2 and FMA ("portable"), or each
-    library uses the fastest code for the processor ("native"). Portable numerics are for studies on processors;
-    results of a GPU depend on its model."""
+    library uses the fastest code for the processor ("native"). With "bfloat16", policies also compute in this format on
+    processors that have instructions for it, as they do on a GPU, and trainings use all processors that Snakemake may
+    use. Portable numerics are for studies on processors; results of a GPU depend on its model."""
     prompts: Name = "tiny"
     """Name of the prompt set, a folder of cocal/questions/prompts."""
     world: FactsWorldSettings = FactsWorldSettings()

@@ -55,16 +55,20 @@ def grouped_attention(
     if short and not dropout and not added and active() == "portable":
         output = _by_products(query, key, value, attention_mask, scaling)
     else:
+        rows, heads, length, width = query.shape
+        # one query of each head, as in decoding: the heads of a key-value head are queries that attend alike
+        folded = length == 1 and query.dtype == torch.bfloat16
         output = scaled_dot_product_attention(
-            query,
+            query.reshape(rows, key.shape[1], -1, width) if folded else query,
             key,
             value,
             attn_mask=attention_mask,
             dropout_p=dropout,
-            is_causal=attention_mask is None and query.shape[2] > 1,
+            is_causal=attention_mask is None and length > 1,
             scale=scaling,
-            enable_gqa=True,
+            enable_gqa=not folded,
         )
+        output = output.reshape(rows, heads, length, -1)
     return output.transpose(1, 2).contiguous(), None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
 from cocal.models.text import template_fault
+from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, digest, write_text
 from cocal.store.content import listed_files
 from cocal.store.damage import remedy
@@ -93,12 +94,13 @@ def load_policy(
     sharded: bool = False,
     dtype: "torch.dtype | None" = None,
 ) -> Policy:
-    """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in float32 elsewhere.
+    """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in studies with `numerics: bfloat16`, and in
+    float32 elsewhere.
 
     Code that a checkpoint brings is never run.
 
     Args:
-        training: If true, the weights are float32 on a GPU, too, because bfloat16 weights lose updates with a learning
+        training: If true, the weights are float32 everywhere, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
         plain: If true, a tokenizer without a chat template will do.
         sharded: If true, accelerate will shard the weights, and makes them float32 when it does; until then they are in
@@ -123,7 +125,7 @@ def load_policy(
         _warn_of_code(path, "model", hasattr(config, "auto_map"))
         attention = _attention(path, config, cuda)
         config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
-        usual = torch.bfloat16 if cuda and not training else torch.float32
+        usual = torch.bfloat16 if (cuda or half_precision()) and not training else torch.float32
         if cuda and sharded:
             usual = config.dtype or usual
         model = AutoModelForCausalLM.from_pretrained(

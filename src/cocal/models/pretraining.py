@@ -18,6 +18,7 @@ from cocal.models.text import Tokens, batches_of_tokens, chat_ids
 from cocal.questions.build import normalised
 from cocal.questions.prompts import Prompts
 from cocal.questions.synthetic import RELATIONS, Problem, World, problem, wrong_solution
+from cocal.runtime.numerics import half_precision
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
 
@@ -302,6 +303,7 @@ def pretrain(
         model, tokenizer = load_policy(start, training=True)
         optimisers = (torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0),)
     model.train()
+    half = start is not None and (model.device.type == "cuda" or half_precision())
     warmup = round(settings.warmup * settings.steps)
     schedules = [get_linear_schedule_with_warmup(o, warmup, settings.steps) for o in optimisers]
     size = sum(p.numel() for p in model.parameters())
@@ -316,7 +318,8 @@ def pretrain(
         counted = sum(len(response) for _, response in batch)
         loss = 0.0
         for ids, labels in _parts(batch, tokenizer.pad_token_id):
-            part = _loss(model, ids, labels) / counted
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=half):
+                part = _loss(model, ids.to(model.device), labels.to(model.device)) / counted
             part.backward()
             loss += part.item()
             tokens += ids.numel()
@@ -383,4 +386,4 @@ def _loss(model: "PreTrainedModel", ids: torch.Tensor, labels: torch.Tensor) -> 
     logits = model.get_output_embeddings()(hidden[labelled])
     if cap := getattr(text_config(model.config), "final_logit_softcapping", None):  # Gemma's
         logits = cap * torch.tanh(logits / cap)
-    return cross_entropy(logits, labels[labelled], reduction="sum")
+    return cross_entropy(logits.float(), labels[labelled], reduction="sum")

@@ -32,6 +32,7 @@ from cocal.policy.schedule import question_schedule
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.questions.prompts import Prompts
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
+from cocal.runtime.numerics import half_precision
 from cocal.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         adam_beta2=settings.adam_betas[1],
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_gradient_norm,
-        bf16=torch.cuda.is_available(),
+        bf16=torch.cuda.is_available() or half_precision(),
         gradient_checkpointing=settings.gradient_checkpointing,
         shuffle_dataset=False,  # the data set is in the order of the schedule
         save_strategy="steps",

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, s
 from cocal.policy.recorder import RolloutRecorder, StepWriter, rollout_rows
 from cocal.policy.steps import StepCallback
 from cocal.policy.update import HostAdamW, sorted_by_length
+from cocal.runtime.numerics import half_precision
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,8 +243,10 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         unchanged = {"top_k": 0, "top_p": 1.0, "presence_penalty": 0.0}
         sampling = Sampling(self.temperature, **unchanged, max_tokens=self.max_completion_length)
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
+            # decoding reads all weights for each token
+            decoder = deepcopy(model).to(torch.bfloat16) if half_precision() else model
             engine = TransformersEngine(
-                model, ends=self.eos_token_ids, pad=self._tokenizer.pad_token_id, batch_size=count
+                decoder, ends=self.eos_token_ids, pad=self._tokenizer.pad_token_id, batch_size=count
             )
             drawn = [group[0] for group in engine.generate(prompt_ids, sampling, seeds[first : first + count])]
         return [one.token_ids for one in drawn], [one.logprobs.tolist() for one in drawn]

@@ -13,8 +13,9 @@ from typing import Literal
 
 from cocal.errors import ConfigError
 
-Numerics = Literal["portable", "native"]
-"""Results that do not depend on the processor, or those of each library's fastest code."""
+Numerics = Literal["portable", "native", "bfloat16"]
+"""Results that do not depend on the processor, those of each library's fastest code, or those and policies whose passes
+are in bfloat16 where the processor computes with it, as they are on a GPU."""
 
 PORTABLE = {
     # PyTorch's own kernels: softmax, GELU, attention and reductions use vectors of 512 bits where there are any.
@@ -34,6 +35,8 @@ PORTABLE = {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
 }
 """Environment variables that make the numerical libraries portable."""
+_BFLOAT16 = {"COCAL_PASSES": "bfloat16"}
+"""The environment variable of jobs whose policies compute in bfloat16."""
 
 _CPU_INFO = Path("/proc/cpuinfo")
 """Linux's description of the processor."""
@@ -43,12 +46,19 @@ _REMEDY = "set `numerics: native` in the study (or give --config numerics=native
 
 def environment(numerics: Numerics) -> dict[str, str]:
     """The variables for the environment of a study's jobs."""
-    return dict(PORTABLE) if numerics == "portable" else {}
+    return {"portable": dict(PORTABLE), "bfloat16": dict(_BFLOAT16)}.get(numerics, {})
 
 
 def active() -> Numerics:
     """The numerics of this process, according to its environment."""
-    return "portable" if PORTABLE.items() <= os.environ.items() else "native"
+    if PORTABLE.items() <= os.environ.items():
+        return "portable"
+    return "bfloat16" if _BFLOAT16.items() <= os.environ.items() else "native"
+
+
+def half_precision() -> bool:
+    """True if the passes of policies on this processor are in bfloat16."""
+    return active() == "bfloat16" and computes_bfloat16()
 
 
 def cpu_told(cpu_info: Path | None = None) -> dict[str, str]:
