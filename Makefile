@@ -7,10 +7,12 @@ CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce replicate regimes check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate regimes check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
+	@echo "make laptop      run the laptop study, the embedded one with a language model of 135 million parameters, and gather"
+	@echo "                 its numbers"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
@@ -49,6 +51,15 @@ reproduce: $(INSTALLED)
 	$(BIN)/cocal digests --compare config/digests/embedded.json
 	@echo "One page of all tables and figures: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
 	@head -n 1 results/verdict.txt
+
+# A stopped run goes on where it stopped. What it has found is gathered for tables/claims of the embedded study.
+LAPTOP := studies/laptop
+laptop: $(INSTALLED)
+	snakemake --configfile config/laptop.yaml --directory $(LAPTOP)
+	mkdir -p $(LAPTOP)/gathered/tables $(LAPTOP)/gathered/figures
+	for kind in tables figures; do cp $(LAPTOP)/results/$$kind/*.csv $(LAPTOP)/gathered/$$kind; done
+	cd $(LAPTOP) && cocal digests --write gathered/digests.json --overwrite
+	@head -n 1 $(LAPTOP)/results/verdict.txt
 
 NUMBERS ?= $$(seq $(REPLICATES))
 REPLICAS := studies/replicates

@@ -11,7 +11,7 @@ from PIL import Image
 from cocal.config.methods import METHODS
 from cocal.evidence.predicates import FAVOUR
 from cocal.evidence.published import METRICS, read_published
-from cocal.evidence.verdicts import AGREES, CONTRADICTS, PAPER, REPLICATES, STUDY, holding, of_claims
+from cocal.evidence.verdicts import AGREES, CONTRADICTS, LANGUAGE_MODEL, PAPER, REPLICATES, STUDY, holding, of_claims
 from cocal.exhibits.base.exhibit import MATHEMATICS
 from cocal.exhibits.typesetting.verdict import verdict
 from cocal.store.owner import owner_of
@@ -75,15 +75,17 @@ def what_holds(judged: pd.DataFrame) -> str:
     titles = whole.drop_duplicates("claim").set_index("claim")["title"]
     counts = whole[whole["source"] == REPLICATES].set_index("claim")["count"]
     decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
+    sources = {STUDY: "embedded study", LANGUAGE_MODEL: "laptop study", PAPER: "the paper's numbers"}
+    sources = {source: title for source, title in sources.items() if source in verdicts}
     lines = [
         in_words(judged),
         "",
         "<details><summary>Every claim that is decided</summary>",
         "",
-        "| claim | replicates together | hold | embedded study | the paper's numbers |",
-        "|---|---|---|---|---|",
+        f"| claim | replicates together | hold | {' | '.join(sources.values())} |",
+        "|---|---|---|" + "---|" * len(sources),
         *(
-            f"| {titles[claim]} | {row[REPLICATES]} | {holding(counts[claim])} | {row[STUDY]} | {row[PAPER]} |"
+            f"| {titles[claim]} | {row[REPLICATES]} | {holding(counts[claim])} | {' | '.join(row[list(sources)])} |"
             for claim, row in decided.iterrows()
         ),
         "",

@@ -20,6 +20,7 @@ from cocal.evidence.sources import PublishedSource, StudyFiles, StudySource
 from cocal.evidence.verdicts import (
     AGREES,
     CONTRADICTS,
+    LANGUAGE_MODEL,
     MIXED,
     NOT_ASSESSABLE,
     NOT_GATHERED,
@@ -239,6 +240,33 @@ def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
         )
     assert "seven of eight settings" in html
     assert "only the paper study can judge it" in html
+
+
+def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout, files, judged):
+    """They are that study's own, whatever this one has found, and a claim that it has not judged says so."""
+    there = judged[judged["claim"] != "pre-generation-informative"].copy()
+    own = (there["source"] == STUDY) & (there["case"] == 0) & (there["score"] == "")
+    assert "pre-generation-informative" in set(judged["claim"])
+    there.loc[own & (there["claim"] == "beats-postcal"), ["value", "verdict"]] = [0.123, HOLDS]
+    numbers = claims.prepare(layout, **arguments(files), language_model=there)
+    found = of_claims(numbers)[of_claims(numbers)["source"] == LANGUAGE_MODEL].set_index("claim")
+    assert found.loc["beats-postcal", ["value", "verdict"]].tolist() == [0.123, HOLDS]
+    assert found.loc["pre-generation-informative", "verdict"] == NOT_GATHERED
+    pd.testing.assert_frame_equal(
+        numbers[numbers["source"] != LANGUAGE_MODEL].reset_index(drop=True), judged, check_dtype=False
+    )
+    made = claims.grid(numbers, layout, source="", **arguments(files))
+    assert [head.text for head in made.blocks[0].heads[0]][-1] == "Language model"
+    pages = gallery()
+    assert f"{TITLE} holds (margin +0.123); of the families" in " ".join(pages.in_words(numbers).split())
+    heads = pages.what_holds(numbers).split("| claim |")[1].splitlines()[0]
+    assert "| embedded study | laptop study | the paper's numbers |" in heads
+
+
+TITLE = (
+    "In a study of a pre-trained language model, that CoCal beats PostCal because it learns from the training's own "
+    "experience"
+)
 
 
 def replicated(judged, shifts):

@@ -9,6 +9,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from cocal.answers.equivalence import Verifier
@@ -275,6 +276,21 @@ def test_responses_are_those_of_transformers_one_by_one(micro_policy, micro_ques
     assert len({len(ids) for ids in found}) > 2
     if sampling.top_k == 0:  # of the others, all may end: that depends on the processor
         assert {ids[-1] == end for ids in found} == {True, False}
+
+
+def test_heads_that_share_keys_decode_together_in_bfloat16():
+    """Each head attends to its own keys, under the mask of its row, as PyTorch's attention in float32 has it."""
+    draw = torch.Generator().manual_seed(3)
+    query, key, value = (
+        torch.randn(2, heads, length, 16, generator=draw) for heads, length in ((6, 1), (2, 7), (2, 7))
+    )
+    mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
+    mask[1, ..., :4] = False
+    whole = [part.repeat_interleave(3, dim=1) for part in (key, value)]
+    wanted = scaled_dot_product_attention(query, *whole, attn_mask=mask).transpose(1, 2)
+    halves = [part.to(torch.bfloat16) for part in (query, key, value)]
+    found, _ = attention.grouped_attention(None, *halves, mask)
+    torch.testing.assert_close(found.float(), wanted, rtol=0.03, atol=0.03)
 
 
 @pytest.mark.parametrize("numerics", ["portable", "native"])

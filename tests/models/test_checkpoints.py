@@ -14,6 +14,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.models import importing
 from cocal.models.importing import import_checkpoint
 from cocal.models.loading import cast_weights, load_policy, stored_dtype
+from cocal.runtime.numerics import computes_bfloat16, environment
 from cocal.store.files import read_provenance
 from micro import own_copy
 
@@ -187,6 +188,18 @@ def test_a_truncated_or_missing_checkpoint_is_named(micro_checkpoint, tmp_path):
     ):
         with pytest.raises(ContractError, match=message):
             load_policy(tmp_path / name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU computes in bfloat16 in any case")
+def test_policies_compute_in_bfloat16_where_the_study_and_the_processor_do(micro_checkpoint, monkeypatch):
+    """Its updates keep float32 weights, and other numerics keep float32 throughout."""
+    assert load_policy(micro_checkpoint).model.dtype == torch.float32
+    for name, value in environment("bfloat16").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MKL_CBWR", raising=False)
+    computes = torch.bfloat16 if computes_bfloat16() else torch.float32
+    assert load_policy(micro_checkpoint).model.dtype == computes
+    assert load_policy(micro_checkpoint, training=True).model.dtype == torch.float32
 
 
 def test_weights_are_stored_in_another_format(source):

@@ -37,17 +37,19 @@ def _probe(folder, study):
     return [*of_study, "--cores", "1", "--", "seen.txt"]
 
 
-@pytest.mark.parametrize("chosen", ["portable", "native"])
+@pytest.mark.parametrize("chosen", ["portable", "native", "bfloat16"])
 def test_the_environment_reaches_a_job(tmp_path, chosen):
     """A rule of a real run of the workflow prints what its job finds; `--directory` changes nothing."""
     study = yaml.safe_load(CONFIG.read_text()) | {"numerics": chosen}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
-    unset = {name: text for name, text in os.environ.items() if name not in numerics.PORTABLE}  # conftest sets them
+    names = {*numerics.PORTABLE, *numerics.environment("bfloat16")}
+    unset = {name: text for name, text in os.environ.items() if name not in names}  # conftest sets them
     done = started.snakemake(_probe(tmp_path, tmp_path / "study.yaml"), environment=unset)
     assert done.returncode == 0, done.stderr[-3000:]
     found = dict(line.partition("=")[::2] for line in (tmp_path / "seen.txt").read_text().splitlines())
-    seen = {name: value for name, value in found.items() if name in numerics.PORTABLE}
+    seen = {name: value for name, value in found.items() if name in names}
     assert seen == numerics.environment(chosen)
+    assert seen or chosen == "native"
 
 
 @pytest.fixture
@@ -88,6 +90,8 @@ def test_files_state_their_numerics(monkeypatch):
     assert provenance("stage", {})["numerics"] == "portable"
     monkeypatch.delenv("MKL_CBWR")
     assert provenance("stage", {})["numerics"] == "native"
+    monkeypatch.setenv("COCAL_PASSES", "bfloat16")
+    assert provenance("stage", {})["numerics"] == "bfloat16"
 
 
 def test_unfinished_work_of_other_numerics_is_not_resumed(tmp_path, monkeypatch):

@@ -40,6 +40,7 @@ def test_the_smoke_study_runs_over_another_architecture(name, repository, micro_
     trained = {"source": "pretraining", "label": name, "steps": 150, "batch_size": 8, "learning_rate": 4.0e-3}
     study |= {"study": name.lower(), "backbones": {"other": trained | {"from": start}}}
     study["policy"]["algorithms"] = ["grpo"]
+    study["numerics"] = "bfloat16" if name == "Llama" else "portable"  # as the laptop study
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
     flags = ["--cores", "2", "--directory", str(tmp_path), "--configfile", str(tmp_path / "study.yaml")]
     done = started.snakemake(flags, repository)

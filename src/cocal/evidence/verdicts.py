@@ -27,8 +27,9 @@ AGREES, CONTRADICTS = "stated: agrees", "stated: contradicts"
 _STATED = {OBSERVED: AGREES, UNOBSERVED: CONTRADICTS}
 MIXED = "mixed"
 """The verdict of a family whose members have several."""
-PAPER, STUDY, REPLICATES = "paper", "study", "replicates"
-"""The sources: the paper's published numbers, this study, and its replicates with other seeds of the policies."""
+PAPER, STUDY, REPLICATES, LANGUAGE_MODEL = "paper", "study", "replicates", "language model"
+"""The sources: the paper's published numbers, this study, its replicates with other seeds of the policies, and a study
+of a pre-trained language model."""
 SCORES = ("", "brier", "log_loss")
 """The forms in which a claim about ECE is judged: as it stands, and with a proper score in its place."""
 UNITS = ("ece", "auroc", "share")
@@ -97,6 +98,7 @@ def judge_all(
     study: Reader,
     of_paper: bool,
     replicates: pd.DataFrame | None = None,
+    language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Judge every claim by every source.
 
@@ -106,6 +108,7 @@ def judge_all(
         study: The study.
         of_paper: True if the study is the paper's, so that values and ranges can be compared.
         replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
+        language_model: The result of this function in a study of a language model, whose own verdicts are shown.
 
     Returns:
         The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
@@ -128,6 +131,8 @@ def judge_all(
             found[REPLICATES] = (_NOTHING, verdict, reason, "")
             if verdict not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
                 found[REPLICATES] = _of_replicates(scored, score, replicates, study.level, len(every))
+            if language_model is not None:
+                found[LANGUAGE_MODEL] = _of_other_study(claim.id, score, language_model)
             for source, (deciding, said_so, why, count) in found.items():
                 place = (claim.id, source, score, 0, "")
                 rows.append((*place, *deciding[:4], said_so, count, why, *said))
@@ -186,6 +191,16 @@ def _of_study(claim: Claim, study: Reader, of_paper: bool) -> _Judged:
         return _NOTHING, NOT_ASSESSABLE, why, []
     margin, verdict, reason, every = judge(claim, study)
     return (_NOTHING if is_measured(claim) else margin), verdict, reason, every
+
+
+def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> tuple[Margin, str, str, str]:
+    """What another study has found of a claim."""
+    own = of_claims(judged, score)
+    found = own[(own["claim"] == claim) & (own["source"] == STUDY)]
+    if found.empty:
+        return _NOTHING, NOT_GATHERED, "that study was gathered without this claim: gather it anew", ""
+    row = found.iloc[0]
+    return Margin(row["value"], row["lower"], row["upper"], row["p"]), row["verdict"], row["reason"], ""
 
 
 def _of_replicates(

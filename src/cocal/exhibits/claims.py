@@ -10,6 +10,7 @@ from cocal.evidence.claims import OF_THE_PAPER, Claim
 from cocal.evidence.predicates import FAILS, UNOBSERVED
 from cocal.evidence.verdicts import (
     CONTRADICTS,
+    LANGUAGE_MODEL,
     NOT_ASSESSABLE,
     PAPER,
     REPLICATES,
@@ -19,6 +20,7 @@ from cocal.evidence.verdicts import (
     of_claims,
     of_families,
 )
+from cocal.exhibits.base.exhibit import LANGUAGE_MODEL as GATHERED
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
 from cocal.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
@@ -48,17 +50,21 @@ _VALUES = "Values that are transcribed"
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
+        fields = claims_fields(study)
+        if study.reports.language_model:
+            fields["inputs"][GATHERED] = f"{study.reports.language_model}/tables/claims.csv"
         yield TableExhibit(
             title="Which claims of the paper hold",
             chapter="Claims",
             position=1,
-            caption="Every claim of the paper that can be checked, judged by one predicate over three sources: the "
-            "numbers that the paper publishes, this study, and replicates of this study with other seeds of the "
-            f"policies. {_RULE} Five positive margins of five replicates have p = 0.03 in a one-sided sign test. "
+            caption="Every claim of the paper that can be checked, judged by one predicate over each source: the "
+            "numbers that the paper publishes, this study, replicates of this study with other seeds of the "
+            "policies, and, where it was gathered, a study of a pre-trained language model (`config/laptop.yaml`). "
+            f"{_RULE} Five positive margins of five replicates have p = 0.03 in a one-sided sign test. "
             "Claims that restate one another stand together and count as one family. Stated values are judged in the "
             "paper study only. The page also gives the words of the paper, how they are read, and why a claim has no "
             "verdict; the CSV has every margin.",
-            **claims_fields(study),
+            **fields,
         )
 
 
@@ -70,21 +76,24 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
     families = of_families(numbers)
     values = sum(claim.kind in OF_THE_PAPER for claim in ledger)
     groups = _families(ledger)
+    model = LANGUAGE_MODEL in families
+    by_model = f"{_summary(families[LANGUAGE_MODEL])} by the study of a language model, " if model else ""
     return Grid(
         title="Which claims of the paper hold",
         caption=f"The {len(ledger)} claims of the paper that can be checked, in {len(families)} families of claims "
         f"that restate one another, and {values} transcribed values apart. {layout.caption} The families: "
         f"{_summary(families[REPLICATES])} by the replicates together, {_summary(families[STUDY])} by this study "
-        f"alone, {_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. {_SHORT} "
+        f"alone, {by_model}{_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. "
+        f"{_SHORT} "
         "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The "
         "page also judges claims about ECE with a proper score in its place. < marks published differences below "
         f"0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
         label="claims",
-        blocks=tuple(_block(part, by_place) for part in _parts(groups)),
+        blocks=tuple(_block(part, by_place, model) for part in _parts(groups)),
         gap="2.6pt",
         size="footnotesize",
         apart=True,
-        page_blocks=(_block(groups, by_place, SCORES[1:]),),
+        page_blocks=(_block(groups, by_place, model, SCORES[1:]),),
         details=(_words(ledger, by_place),),
     )
 
@@ -127,9 +136,11 @@ def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, li
 def _block(
     groups: Sequence[tuple[str, list[Claim]]],
     by_place: Mapping[tuple[str, str, str], object],
+    model: bool,
     scores: Sequence[str] = (),
 ) -> Block:
-    """Verdicts of each claim, and those of this study with each of the proper scores."""
+    """Verdicts of each claim, with those of a study of a language model if there is one, and those of this study with
+    each of the proper scores."""
 
     def row(claim: Claim) -> Row:
         paper, study, replicates = (by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES))
@@ -143,11 +154,13 @@ def _block(
                 Cell(holding(replicates.count) or UNDEFINED),
                 _verdict(study.verdict),
                 Cell(margin_text(study) or UNDEFINED),
+                *([_verdict(by_place[claim.id, LANGUAGE_MODEL, ""].verdict)] if model else []),
                 *(_verdict(one.verdict) if one else Cell(UNDEFINED) for one in scored),
             ),
         )
 
     heads = ("Paper's numbers", "Replicates together", "Hold", "This study", "Margin")
+    heads += ("Language model",) * model
     return Block(
         corner="Claim",
         heads=(tuple(map(Head, (*heads, *(f"By {HEADS[score].strip('↓')}" for score in scores)))),),

@@ -176,10 +176,12 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 Files = str | Sequence[str]
 """One file, or several of one kind."""
 
-OF_REPOSITORY = PUBLISHED, LEDGER, REPLICATES, REGIMES = ("published", "ledger", "replicates", "regimes")
+GATHERED = REPLICATES, REGIMES, LANGUAGE_MODEL = ("replicates", "regimes", "language_model")
+"""What replicates of the study have found, what was measured under other conditions, and what a study of a language
+model has found. A study may go without them."""
+OF_REPOSITORY = PUBLISHED, LEDGER, *_ = ("published", "ledger", *GATHERED)
 """The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
-the ledger of its claims, what replicates of the study have found, and what was measured under other conditions. A study
-may go without the last two."""
+the ledger of its claims, and what was gathered elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
 from cocal.evidence.claims import read_claims
 from cocal.evidence.published import read_published
-from cocal.exhibits.base.exhibit import LEDGER, OF_REPOSITORY, PUBLISHED, REGIMES, REPLICATES, Layout
+from cocal.exhibits.base.exhibit import GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, Layout
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
@@ -40,7 +40,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "latency": partial(read_cost, model=Latency),
     PUBLISHED: read_published,
     LEDGER: read_claims,
-    **dict.fromkeys((REPLICATES, REGIMES), partial(pd.read_csv, keep_default_na=False, na_values=["NaN"])),
+    **dict.fromkeys(GATHERED, partial(pd.read_csv, keep_default_na=False, na_values=["NaN"])),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
 """By kind: metric cubes, the metrics of every resample behind them, tables of predictions, of responses, of rollouts

@@ -104,6 +104,7 @@ def judged(
     fit: Cost | None = None,
     latency: Latency | None = None,
     replicates: pd.DataFrame | None = None,
+    language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Judge every claim by the paper's numbers, by the study, and by its replicates.
 
@@ -118,12 +119,13 @@ def judged(
         fit: Time of the fit of CoCal's companions.
         latency: Inference times.
         replicates: What `cocal spread` has gathered of tables/claims.csv.
+        language_model: The tables/claims.csv of a study of a language model.
 
     Returns:
         The result of `cocal.evidence.verdicts.judge_all`.
     """
     found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
-    return judge_all(ledger, *found, layout.scope.of_paper, replicates)
+    return judge_all(ledger, *found, layout.scope.of_paper, replicates, language_model)
 
 
 def readers(

@@ -10,7 +10,7 @@ from types import ModuleType
 from cocal.config.methods import declarations
 from cocal.config.study import Study
 from cocal.exhibits import MODULES
-from cocal.exhibits.base.exhibit import CHAPTERS, OF_REPOSITORY, REGIMES, REPLICATES, Exhibit, TableExhibit
+from cocal.exhibits.base.exhibit import CHAPTERS, GATHERED, OF_REPOSITORY, Exhibit, TableExhibit
 from cocal.store.code import code_digest
 
 
@@ -37,13 +37,13 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
 
 
 def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
-    """The exhibit, with the paths from the folder of the results to what lies in the repository; replicates and regimes
-    that have not been gathered are left out."""
+    """The exhibit, with the paths from the folder of the results to what lies in the repository; what has not been
+    gathered is left out."""
     inputs = dict(exhibit.inputs)
     for kind in OF_REPOSITORY:
         if kind in inputs:
             inputs[kind] = str(repository / inputs[kind])
-    for kind in (REPLICATES, REGIMES):
+    for kind in GATHERED:
         if kind in inputs and not Path(inputs[kind]).is_file():
             del inputs[kind]
     return replace(exhibit, inputs=inputs)

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 
 from cocal.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal.evidence.verdicts import CONTRADICTS, PAPER, REPLICATES, STUDY, of_claims, of_families
+from cocal.evidence.verdicts import CONTRADICTS, LANGUAGE_MODEL, PAPER, REPLICATES, STUDY, of_claims, of_families
 from cocal.exhibits.typesetting.wording import counted, listed, signed
 
 CENTRAL = "beats-postcal"
@@ -52,6 +52,14 @@ def verdict(judged: pd.DataFrame, study: str) -> list[str]:
             "In the least favourable comparison of ECE or AUROC, CoCal "
             f"{'leads' if central['value'] > 0 else 'trails'} PostCal by {lead.lstrip('+−')} "
             f"(margin {lead}, 95 % interval {ends}){over}."
+        )
+    if LANGUAGE_MODEL in families:
+        other = rows.loc[CENTRAL, LANGUAGE_MODEL]
+        lead = "" if pd.isna(other["value"]) else f" (margin {signed('ece', other['value'])})"
+        found = other["verdict"]
+        lines.append(
+            f"In a study of a pre-trained language model, {_SAID} {_WORDS.get(found, _is(found))}{lead}; of the "
+            f"families, {_named(families[LANGUAGE_MODEL])}."
         )
     contradicted = [row.title for row in whole.itertuples() if row.source == PAPER and row.verdict == CONTRADICTS]
     if contradicted:
