@@ -22,7 +22,7 @@ from cocal.models.loading import load_policy
 from cocal.policy.learner import OnlineLearner
 from cocal.policy.recorder import Outputs
 from cocal.policy.schedule import question_schedule
-from cocal.policy.train import _correctness, train_policy, trl_arguments
+from cocal.policy.train import correctness, train_policy, trl_arguments
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.questions.prompts import Prompts
 from cocal.store import read_frame
@@ -81,7 +81,7 @@ def make(micro_checkpoint, questions, verifier):
         return kind(
             model=policy.model,
             processing_class=policy.tokenizer,
-            reward_funcs=[_length, _correctness(verifier)],
+            reward_funcs=[_length, correctness(verifier)],
             args=arguments,
             train_dataset=Dataset.from_dict(data),
             **options,

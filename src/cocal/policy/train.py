@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -104,9 +104,9 @@ def train_policy(
             attributes={step: outputs.of(folder, step=str(step)) for step, folder in outputs.stages.items()},
             model=policy.model,
             processing_class=policy.tokenizer,
-            reward_funcs=[_correctness(verifier)],
+            reward_funcs=[correctness(verifier)],
             args=trl_arguments(settings, algorithm, run_folder),
-            train_dataset=_scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
+            train_dataset=scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
         )
     set_precision(trainer.accelerator, settings.trl)
     with recorder or nullcontext():
@@ -192,7 +192,8 @@ def set_precision(accelerator: Accelerator, settings: TrlSettings) -> None:
         plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, **formats)
 
 
-def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, prompt_format: str) -> Dataset:
+def scheduled(questions: pd.DataFrame, order: Sequence[int], prompts: Prompts, prompt_format: str) -> Dataset:
+    """The questions of a training in their order, as TRL's data set with the columns prompt, question_id and golds."""
     rows = questions.iloc[order]
     return Dataset.from_dict(
         {
@@ -203,7 +204,7 @@ def _scheduled(questions: pd.DataFrame, order, prompts: Prompts, prompt_format: 
     )
 
 
-def _correctness(verifier: Verifier):
+def correctness(verifier: Verifier):
     """TRL's reward function: 1.0 for an accepted answer, 0.0 for another one, None where there is no verdict.
 
     TRL turns None into NaN, which the trainer counts as wrong.
