@@ -18,6 +18,7 @@ from cocal.policy import steps
 from cocal.policy.recorder import StepSeconds
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.policy.update import sorted_by_length
+from cocal.runtime.numerics import PORTABLE, computes_bfloat16, environment
 from cocal.store import read_document
 from micro import own_copy
 from micro_trainer import micro_trainer, train
@@ -136,6 +137,29 @@ def test_log_probabilities_are_trls(trainer, rows):
         both.append([*(part * rows["completion_mask"] for part in found[:2]), *gradients])
     for one, other in zip(*both, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or not computes_bfloat16(), reason="no products of bfloat16 numbers here")
+def test_a_copy_of_the_latest_policy_samples_in_bfloat16(trainer, monkeypatch):
+    """The updates keep their float32 weights, and frequencies of positions are as exact as in a loaded policy."""
+    made = trainer(_settings())
+    for name in PORTABLE:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment("bfloat16").items():
+        monkeypatch.setenv(name, value)
+    first = made._decoder(made.model)
+    for change in (0.0, 0.25):
+        with torch.no_grad():
+            for parameter in made.model.parameters():
+                parameter.add_(change)
+        copy = made._decoder(made.model)
+        assert copy is first
+        for (name, own), of_policy in zip(copy.named_parameters(), made.model.parameters(), strict=True):
+            assert of_policy.dtype == torch.float32
+            assert torch.equal(own, of_policy.bfloat16()), name
+    buffers = zip(copy.named_buffers(), made.model.buffers(), strict=True)
+    assert all(torch.equal(own, of_policy) for (_, own), of_policy in buffers)
+    assert "inv_freq" in str([name for name, _ in copy.named_buffers()])
 
 
 @pytest.mark.slow

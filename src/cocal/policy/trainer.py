@@ -30,6 +30,7 @@ from cocal.runtime.numerics import half_precision
 
 if TYPE_CHECKING:
     import pandas as pd
+    from transformers import PreTrainedModel
 
     from cocal.policy.learner import OnlineLearner
 
@@ -202,6 +203,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self._stage_attributes = attributes
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
+        self._copy: PreTrainedModel | None = None
+        """The policy's copy that samples, where it has one."""
         self.difference: tuple[float, ...] = ()
         """Mean and largest difference of vLLM's log-probabilities in this step; empty where nothing is compared."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
@@ -243,13 +246,23 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         unchanged = {"top_k": 0, "top_p": 1.0, "presence_penalty": 0.0}
         sampling = Sampling(self.temperature, **unchanged, max_tokens=self.max_completion_length)
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
-            # decoding reads all weights for each token
-            decoder = deepcopy(model).to(torch.bfloat16) if half_precision() else model
             engine = TransformersEngine(
-                decoder, ends=self.eos_token_ids, pad=self._tokenizer.pad_token_id, batch_size=count
+                self._decoder(model), ends=self.eos_token_ids, pad=self._tokenizer.pad_token_id, batch_size=count
             )
             drawn = [group[0] for group in engine.generate(prompt_ids, sampling, seeds[first : first + count])]
         return [one.token_ids for one in drawn], [one.logprobs.tolist() for one in drawn]
+
+    @torch.no_grad()
+    def _decoder(self, model: "PreTrainedModel") -> "PreTrainedModel":
+        """The model that samples: where updates compute in bfloat16 on a processor, a copy of the policy in this
+        format, because decoding reads all weights for each token."""
+        if not half_precision():
+            return model
+        if self._copy is None:
+            self._copy = deepcopy(model)
+        for own, of_policy in zip(self._copy.parameters(), model.parameters(), strict=True):
+            own.data = of_policy.to(torch.bfloat16)  # buffers, such as the frequencies of positions, keep their format
+        return self._copy
 
     def _prepare_inputs(self, generation_batch):
         """The next micro-batch, as TRL takes it, from an update's rows sorted by length to need little padding."""
