@@ -30,15 +30,21 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environment", "cpus"),
-    [({"SLURM_CPUS_PER_TASK": "32", "SLURM_CPUS_ON_NODE": "64"}, 32), ({"SLURM_CPUS_ON_NODE": "64"}, 64)],
+    ("environment", "cpus", "gpus"),
+    [
+        ({"SLURM_CPUS_PER_TASK": "32", "SLURM_CPUS_ON_NODE": "64", "SLURM_GPUS_ON_NODE": "4"}, 32, " --gres gpu:4"),
+        ({"SLURM_CPUS_ON_NODE": "64"}, 64, ""),
+    ],
 )
-def test_a_step_asks_for_the_cpus_of_its_job(run, environment, cpus):
-    """Since SLURM 22.05 it would get one."""
-    done, said = run("each_node.sh", "2", "bash", "x.sh", "--a", commands={"srun": SAID}, **environment)
+def test_a_step_asks_for_all_that_its_job_has_and_inherits_nothing(run, environment, cpus, gpus):
+    """Since SLURM 22.05 it would get one CPU. The step that starts it is one task on one node."""
+    step = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_GPUS": "4", "SLURM_CONF": "/etc/slurm/site.conf"}
+    commands = {"srun": SAID + """env | grep ^SLURM_ >> "$SAID"\n"""}
+    done, said = run("each_node.sh", "2", "bash", "x.sh", "--a", commands=commands, **step, **environment)
     assert done.returncode == 0, done.stderr
-    flags = f"--overlap --nodes 2 --ntasks-per-node 1 --cpus-per-task {cpus} --kill-on-bad-exit 1"
-    assert said == [f"srun {flags} bash x.sh --a"]
+    flags = "--jobid 7 --overlap --nodes 2 --ntasks 2 --ntasks-per-node 1"
+    flags += f" --cpus-per-task {cpus} --kill-on-bad-exit=1{gpus}"
+    assert said == [f"srun {flags} bash x.sh --a", "SLURM_CONF=/etc/slurm/site.conf"]
 
 
 SLURM = {"scontrol": "echo gpu1; echo gpu2\n", "python3": "echo {}\n", "ray": SAID}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 SITE = {
     "COCAL_SLURM_GPU_PARTITION": "b200",  # the other defaults fit the cluster of start-slurm.sh
-    "COCAL_SLURM_JOBS": "4",  # its node has two real cores
+    "COCAL_SLURM_JOBS": "4",  # its nodes are a machine of two cores
     "COCAL_SLURM_POLL": "8",
     "COCAL_SLURM_LATENCY": "10",
     "COCAL_PROCESSOR_ONLY": "1",  # its GPUs are stand-ins

@@ -33,9 +33,9 @@ def run_plan(options: argparse.Namespace) -> None:
     print(f"{options.study}: {study.study}", *lines, sep="\n")
     if elsewhere := outlook(study, lambda card: counted(load_study(options.study, {"card": card})), assumed):
         print(
-            "\nOn GPUs of one kind each, with the settings of the card that fits it; a training takes the time of its"
+            "\nOn GPUs of one kind each, with the settings of the card that fits it, from low to high; and by the times"
         )
-        print("sampling and its passes there, since the paper does not say on which GPUs its hours were taken:")
+        print("that the paper states, with the study's number of GPUs, since it states none:")
         print(*elsewhere, sep="\n")
     print(f"\nJobs: those left to do in {directory.absolute()}. Hours and storage: the complete study, estimated from")
     print(*assumptions_listed(assumed), sep="\n")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
-from cocal.config.backbone import BackboneSettings, PretrainingSettings
+from cocal.config.backbone import PretrainingSettings
 from cocal.config.base import Count, Model, Positive, Share
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
+from cocal.resources.shapes import HALF, SINGLE, cache_bytes, parameters_of
 from cocal.study import plan, rivals, variants
 
 Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
@@ -73,28 +74,39 @@ def memory_of(names: Iterable[str]) -> set[Memory]:
 
 
 _TERA = 1e12
-_HALF, _SINGLE = 2, 4
-"""Bytes of a number in half and in single precision."""
+_PASSES = 10
+"""Floating-point operations of the update for each parameter and token: 2 to read the rollouts' states, 2 forward, 2 to
+recompute them, and 4 backward."""
 
 
 class Assumptions(Model):
-    """Assumptions of the estimate. Times are the paper's (table of costs: Qwen3-8B on B200); they are assumed to be
-    proportional to the model's parameters and to the tokens that it reads or writes."""
+    """Assumptions of the estimate, for B200. The defaults give the higher hours, and `LOW` the lower. Times are
+    computed from what GPUs could do and the share of it that they reach, except those that are stated as measured."""
 
+    bandwidth: Positive = 8.0
+    """Bandwidth of the memory of one GPU in TB/s."""
+    bandwidth_share: Share = 0.28
+    """Share of it that sampling reaches, which reads the weights once for all responses, and each one's cache."""
+    together: Count = 256
+    """Number of responses that one GPU samples at a time."""
+    peak_teraflops: Positive = 2250.0
+    """Peak rate of dense bfloat16 matrix products on one GPU."""
+    utilisation: Share = 0.25
+    """Share of the peak rate that the passes of an update or over states reach."""
+    step_seconds: Positive = 40.0
+    """Seconds of a training step beside sampling and passes: the last long responses, verdicts, weights for vLLM."""
+    alone_ms: Positive = 40.0
+    """Milliseconds per token of a response that is sampled alone, by transformers, whatever the model."""
     parameters: Positive = 8.2e9
-    """Number of parameters of the model that was timed."""
-    vocabulary: Count = 151_936
-    """Number of tokens in a checkpoint's vocabulary; with depth and width it gives the number of parameters."""
-    training_hours: Positive = 16.67
-    """Wall-clock hours of policy training on `responses` rollouts."""
-    training_gpus: Count = 8
-    """Number of GPUs of that training. The paper does not state it."""
-    sampling_hours: Positive = 14.22
-    """Hours to sample `responses` responses on one GPU."""
+    """Number of parameters of the model that the measured times are of; longer ones are proportional to it."""
     responses: Count = 245_760
-    """Number of responses in both times."""
+    """Number of responses in the measured times."""
+    training_hours: Positive | None = None
+    """Measured wall-clock hours of policy training on `responses` rollouts, in the place of the sum of its parts."""
+    sampling_hours: Positive | None = None
+    """Measured hours to sample `responses` responses on one GPU, in the place of what memory admits."""
     companion_seconds: Positive = 15.1
-    """Seconds to train one companion on `responses` rollouts on one GPU."""
+    """Measured seconds to train one companion on `responses` rollouts on one GPU (the paper's)."""
     training_tokens: Count = 900
     """Mean length of a rollout in tokens."""
     mathematics_tokens: Count = 3000
@@ -103,10 +115,6 @@ class Assumptions(Model):
     """Mean length of an evaluation response to a factual question in tokens."""
     prompt_tokens: Count = 150
     """Mean length of a prompt in tokens."""
-    peak_teraflops: Positive = 2250.0
-    """Peak rate of dense bfloat16 matrix products on one GPU."""
-    utilisation: Share = 0.4
-    """Share of the peak rate that a forward pass reaches."""
     judge_parameters: Positive = 32.8e9
     """Number of parameters of the model that judges factual answers, if there is one."""
     judge_tokens: Count = 200
@@ -117,15 +125,19 @@ class Assumptions(Model):
     """Minutes to load a checkpoint and start an engine, for every job that has a GPU."""
 
 
+LOW = {"bandwidth_share": 0.55, "utilisation": 0.4, "step_seconds": 20.0, "alone_ms": 25.0}
+"""What differs where everything goes well."""
+PAPER = {"training_hours": 16.67, "sampling_hours": 14.22}
+"""The paper's own hours (table of costs: Qwen3-8B on B200). It does not state on how many GPUs it trained."""
 PROCESSOR = Assumptions(
     parameters=0.5e6,
     training_hours=0.05,
-    training_gpus=1,
     sampling_hours=0.02,
     responses=15_360,
     companion_seconds=2.3,
     training_tokens=64,
     peak_teraflops=0.3,
+    utilisation=0.4,
     start_minutes=0.1,
 )
 """The same for one core and the tiny policies of the embedded study, on which these times were measured."""
@@ -162,18 +174,6 @@ class Workload:
         return self.hours * self.gpus
 
 
-def parameters_of(backbone: BackboneSettings, vocabulary: int) -> float:
-    """Number of parameters without those of the norms. A checkpoint whose shape is not stated is assumed to have untied
-    embeddings of `vocabulary` rows and 12 x width^2 parameters per block."""
-    if isinstance(backbone, PretrainingSettings) and backbone.start:
-        return parameters_of(backbone.start, vocabulary)
-    if (shape := backbone.architecture) is not None:
-        attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
-        block = backbone.width * (attention + 3 * shape.intermediate_size)
-        return backbone.depth * block + (1 if shape.tied else 2) * shape.vocabulary * backbone.width
-    return 12 * backbone.depth * backbone.width**2 + 2 * vocabulary * backbone.width
-
-
 def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
     """All work that needs a GPU or much storage, by backbone in the order of the stages. Backbones that the workflow
     trains from scratch need no GPU, and their times are those of `PROCESSOR`."""
@@ -183,6 +183,7 @@ def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
         yield from estimate.rereading()
         yield from estimate.evaluations()
         yield from estimate.companions()
+        yield from estimate.timing()
 
 
 class _Backbone:
@@ -191,7 +192,7 @@ class _Backbone:
     def __init__(self, study: Study, name: str, assumed: Assumptions):
         self._study, self._name, self._assumed = study, name, assumed
         self._backbone = study.backbones[name]
-        self._parameters = parameters_of(self._backbone, assumed.vocabulary)
+        self._parameters = parameters_of(self._backbone)
         self._rollouts = study.policy.steps * study.policy.questions_per_step * study.policy.responses_per_question
         self._layers = plan.layers_of(study, name)
         self._gpus = 0 if isinstance(self._backbone, PretrainingSettings) else 1
@@ -201,18 +202,17 @@ class _Backbone:
 
     def policies(self) -> Workload:
         """Training with all algorithms: rollouts, updates, GRPO's features and the checkpoints of the stages."""
-        pace, policy = self._pace, self._study.policy
-        share = self._rollouts / pace.responses * self._parameters / pace.parameters
-        runs = len(policy.algorithms)
-        hours = runs * (share * pace.training_hours + self._start)
-        gpus = self._gpus * pace.training_gpus
-        weights = _HALF * self._parameters
+        policy = self._study.policy
+        engine = policy.trl if policy.engine == "trl" else policy.slime
+        gpus, runs = engine.nodes * engine.devices, len(policy.algorithms)
+        hours = sum(self._training_hours(name, gpus) + self._start for name in policy.algorithms)
+        weights = HALF * self._parameters
         text = sum(self._text_bytes(self._rollouts, self._training_tokens(name)) for name in policy.algorithms)
         stored = weights * (1 + runs * len(policy.stages)) + text
         # two resumable checkpoints, each with float32 weights and both moments of Adam
-        transient = 2 * runs * self._parameters * 3 * _SINGLE
+        transient = 2 * runs * self._parameters * 3 * SINGLE
         stored += self._state_bytes(self._rollouts, len(self._layers))
-        return Workload("train_", hours, gpus, stored, transient, jobs=runs)
+        return Workload("train_", hours, self._gpus * gpus, stored, transient, jobs=runs)
 
     def rereading(self) -> Iterator[Workload]:
         """Resampling for PostCal, as many responses as rollouts, with the features of the final block; and the hidden
@@ -279,6 +279,17 @@ class _Backbone:
             share = sum(variants.windows(study)) / study.companion.passes
             yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), 2)
 
+    def timing(self) -> Iterator[Workload]:
+        """Inference times: responses one after another, and one and a pool for each question of the largest set."""
+        study = self._study
+        if self._gpus and self._name == study.main_backbone and "prompts" in self._experiences:
+            sets = study.evaluation_sets("mathematics")
+            tokens = min(self._assumed.mathematics_tokens, max(study.datasets[one].max_response_length for one in sets))
+            hours = len(sets) * (study.timing.samples + 1) * tokens * self._pace.alone_ms / 1000 / 3600
+            largest = max(study.datasets[one].size for one in sets)
+            hours += self._decoding_hours((1 + study.generation.pool) * largest * tokens) + self._start
+            yield Workload("latency", hours, self._gpus, 0)
+
     def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
         members = targets * len(self._study.companion.seeds)
         policy = self._study.policy
@@ -286,17 +297,31 @@ class _Backbone:
         seconds = self._pace.companion_seconds * members * rollouts / self._pace.responses
         sizes = (width * self._backbone.width, *self._study.companion.widths, 1)
         weights = sum((a + 3) * b for a, b in pairwise(sizes))
-        stored = _SINGLE * weights * members * len(steps)
+        stored = SINGLE * weights * members * len(steps)
         return Workload(rule, seconds / 3600 + self._start, self._gpus, stored)
 
     def _training_tokens(self, algorithm: str) -> int:
         return min(self._assumed.training_tokens, self._study.policy.max_response_length[algorithm])
 
-    def _decoding_hours(self, tokens: float) -> float:
-        """Hours that one device needs to decode so many tokens."""
+    def _training_hours(self, algorithm: str, gpus: int) -> float:
+        """Hours of one training: as measured, or its sampling and its passes on all GPUs, and the rest of each step."""
         pace = self._pace
-        hours = pace.sampling_hours / (pace.responses * pace.training_tokens)
-        return tokens * hours * self._parameters / pace.parameters
+        if pace.training_hours is not None:
+            return self._rollouts / pace.responses * self._parameters / pace.parameters * pace.training_hours
+        tokens = self._rollouts * self._training_tokens(algorithm)
+        passes = self._forward_hours(tokens + self._rollouts * pace.prompt_tokens) * _PASSES / 2
+        rest = self._study.policy.steps * pace.step_seconds / 3600
+        return (self._decoding_hours(tokens) + passes) / gpus + rest
+
+    def _decoding_hours(self, tokens: float) -> float:
+        """Hours that one device needs to decode so many tokens of responses of the usual length."""
+        pace = self._pace
+        if pace.sampling_hours is not None:
+            hours = pace.sampling_hours / (pace.responses * pace.training_tokens)
+            return tokens * hours * self._parameters / pace.parameters
+        context = pace.prompt_tokens + pace.training_tokens / 2
+        read = HALF * self._parameters / pace.together + cache_bytes(self._backbone, context)
+        return tokens * read / (pace.bandwidth * _TERA * pace.bandwidth_share) / 3600
 
     def _forward_hours(self, tokens: float, parameters: float | None = None) -> float:
         """Hours that one device needs to read so many tokens with the backbone, or with a model of `parameters`."""
@@ -306,11 +331,11 @@ class _Backbone:
     def _text_bytes(self, responses: float, tokens: int) -> float:
         """Bytes of a response table, which holds ids, log-probabilities and about four bytes of text per token and is
         compressed to half; prompts repeat, so they hardly count."""
-        return responses * tokens * (2 * _SINGLE + 4) / 2
+        return responses * tokens * (2 * SINGLE + 4) / 2
 
     def _state_bytes(self, responses: float, layers: int) -> float:
         """Bytes of the last and mean states of so many responses and layers."""
-        number = _HALF if self._study.features.dtype == "bfloat16" else _SINGLE
+        number = HALF if self._study.features.dtype == "bfloat16" else SINGLE
         return responses * layers * 2 * self._backbone.width * number
 
 
@@ -337,6 +362,6 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
         seconds["replay"] = _READING * seconds["resample"]
     made = [one for one in study.backbones.values() if isinstance(one, PretrainingSettings)]
     if made:
-        work = [one.steps * one.batch_size * parameters_of(one, one.architecture.vocabulary) for one in made]
+        work = [one.steps * one.batch_size * parameters_of(one) for one in made]
         seconds["backbone"] = 60 * PROCESSOR.start_minutes + _DOCUMENT_SECONDS * sum(work) / len(made)
     return {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds

@@ -1,4 +1,4 @@
-"""The forecast of `cocal plan`: the jobs that are left, the costs by stage, and hours and memory by GPU."""
+"""The forecast of `cocal plan`: the jobs that are left, storage by stage, and hours and memory by GPU."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cocal.config.backbone import PretrainingSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError
-from cocal.resources.estimate import STAGES, Assumptions, Workload, rule_of, workloads
+from cocal.resources.estimate import LOW, PAPER, STAGES, Assumptions, Workload, rule_of, workloads
 from cocal.resources.memory import GIB, most, too_small
 
 
@@ -38,9 +38,6 @@ GPUS = (
     Gpu("B200", "b200", 179.06, 2250.0, 8.0),
 )
 
-_PASSES = 10
-"""Floating-point operations of the update for each parameter and token: 2 to read the rollouts' states, 2 forward, 2 to
-recompute them, and 4 backward."""
 _TIMED = GPUS[-1]
 """The GPU of the paper's times, and of the defaults of `Assumptions`."""
 
@@ -55,28 +52,18 @@ def gpu_of(name: str) -> Gpu | None:
 
 
 def assumptions_on(gpu: Gpu, assumed: Assumptions) -> Assumptions:
-    """The assumptions for one GPU of another kind than the paper's B200.
-
-    Decoding is assumed to be as much slower as the memory's bandwidth is lower, and everything else as the rate of
-    matrix products. A training is the sum of its sampling and its passes: the paper states its hours, but on which GPUs
-    they were taken it does not.
-    """
-    slower = _TIMED.teraflops / gpu.teraflops
-    sampling = assumed.sampling_hours * _TIMED.bandwidth / gpu.bandwidth
-    tokens = assumed.responses * (assumed.training_tokens + assumed.prompt_tokens)
-    passes = _PASSES * assumed.parameters * tokens / (gpu.teraflops * 1e12 * assumed.utilisation) / 3600
+    """The assumptions for one GPU of another kind than the paper's B200, by the data sheets of both."""
+    faster = gpu.teraflops / _TIMED.teraflops
     return assumed.model_copy(
         update={
-            "training_hours": sampling + passes,
-            "training_gpus": 1,
-            "sampling_hours": sampling,
-            "companion_seconds": assumed.companion_seconds * slower,
-            "peak_teraflops": gpu.teraflops,
+            "bandwidth": assumed.bandwidth * gpu.bandwidth / _TIMED.bandwidth,
+            "peak_teraflops": assumed.peak_teraflops * faster,
+            "companion_seconds": assumed.companion_seconds / faster,
         }
     )
 
 
-_COLUMNS = ("stage", "jobs", "GPU-hours", "storage", "while it runs")
+_COLUMNS = ("stage", "jobs", "storage", "while it runs")
 
 
 def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
@@ -100,7 +87,7 @@ def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
 
 
 def forecast(study: Study, assumed: Assumptions, jobs_of_rules: Mapping[str, int]) -> list[str]:
-    """Lines of a table with the jobs, GPU-hours, storage and additional storage while it runs of each stage.
+    """Lines of a table with the jobs, storage and additional storage while it runs of each stage.
 
     Args:
         study: The study, all of whose work is estimated.
@@ -124,18 +111,19 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def assumptions_listed(assumed: Assumptions) -> list[str]:
-    """A line for each assumption with its value and its meaning."""
-    return [
-        f"  {key} = {getattr(assumed, key):,}".ljust(40) + " ".join((field.description or "").split())
-        for key, field in Assumptions.model_fields.items()
-    ]
+    """A line for each assumption with its value, another value that gives the lower hours, and its meaning."""
+    low = assumed.model_copy(update=LOW)
+    lines = []
+    for key, field in Assumptions.model_fields.items():
+        values = dict.fromkeys(f"{getattr(one, key):,}" for one in (low, assumed) if getattr(one, key) is not None)
+        stated = " or ".join(values) or f"none; {PAPER[key]:,} for the paper's"
+        lines.append(f"  {key} = {stated}".ljust(48) + " ".join((field.description or "").split()))
+    return lines
 
 
 def _row(name: str, jobs: int, work: Sequence[Workload]) -> tuple[str, ...]:
-    hours, storage, transient = (
-        sum(getattr(one, key) for one in work) for key in ("gpu_hours", "storage", "transient")
-    )
-    return name, str(jobs), f"{hours:,.1f}", f"{storage / 1e9:,.1f} GB", f"{transient / 1e9:,.1f} GB"
+    storage, transient = (sum(getattr(one, key) for one in work) for key in ("storage", "transient"))
+    return name, str(jobs), f"{storage / 1e9:,.1f} GB", f"{transient / 1e9:,.1f} GB"
 
 
 _AS_MUCH = 1.02
@@ -151,29 +139,39 @@ def fitting_card(study: Study, memory: float) -> str | None:
 def outlook(
     study: Study, with_card: Callable[[str], Study], assumed: Assumptions, gpus: Sequence[Gpu] = GPUS
 ) -> list[str]:
-    """Lines of a table: for each GPU its memory, the study's card, GPU-hours of each stage and of all, and the memory
-    of the job that needs most; then, for each GPU that is too small, a sentence why.
+    """Lines of a table: for each GPU its memory, the study's card, GPU-hours of each stage and of all, low to high, and
+    the memory of the job that needs most, and a last column with the GPU-hours by the paper's own times; then, for each
+    GPU that is too small, a sentence why.
 
     Args:
         study: The study. If no GPU has a part in it, the table is empty.
         with_card: The same study on another of its cards.
-        assumed: Assumptions for the paper's B200.
+        assumed: Assumptions for the paper's B200, which give the higher hours.
         gpus: Columns of the table.
     """
     if all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values()):
         return []
-    names = [*(f"hours: {stage}" for stage in STAGES), "hours: total", *(f"most: {name}" for name in study.backbones)]
+    names = [*(f"GPU-hours: {stage}" for stage in (*STAGES, "total")), *(f"most: {name}" for name in study.backbones)]
     columns, reasons = [["", "memory", "card", *names]], []
     for gpu in gpus:
         card = fitting_card(study, gpu.memory)
         there = study if card in (None, study.card) else with_card(card)
-        work = list(workloads(there, assumptions_on(gpu, assumed)))
-        hours = [sum(one.gpu_hours for one in work if one.stage == stage) for stage in STAGES]
+        low, high = (gpu_hours(there, assumptions_on(gpu, assumed.model_copy(update=one))) for one in (LOW, {}))
         worst = too_small(there, gpu.memory)
         peaks = [f"{need.bytes / GIB:.1f} GiB" for need in most(there, gpu.memory).values()]
-        numbers = [f"{number:,.1f}" for number in (*hours, sum(hours))]
-        columns.append([gpu.label, f"{gpu.memory:.1f} GiB", card or "-", *numbers, *peaks])
+        hours = [f"{low[stage]:,.1f} to {high[stage]:,.1f}" for stage in low]
+        columns.append([gpu.label, f"{gpu.memory:.1f} GiB", card or "-", *hours, *peaks])
         if worst:
             more = f" (and {len(worst) - 1} more)" if worst[1:] else ""
             reasons.append(f"{gpu.label} is too small: {worst[0]}{more}")
+    papers = gpu_hours(study, assumed.model_copy(update=PAPER))
+    columns.append(["paper's times", "", "", *(f"{hours:,.1f}" for hours in papers.values())])
+    columns[-1] += [""] * len(study.backbones)
     return [*aligned(list(zip(*columns, strict=True))), *reasons]
+
+
+def gpu_hours(study: Study, assumed: Assumptions) -> dict[str, float]:
+    """GPU-hours of each stage, and of all together as "total"."""
+    work = list(workloads(study, assumed))
+    hours = {stage: sum(one.gpu_hours for one in work if one.stage == stage) for stage in STAGES}
+    return hours | {"total": sum(hours.values())}

@@ -8,19 +8,16 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import NamedTuple, get_args
 
-from cocal.config.backbone import BackboneSettings, DecoderSettings, PretrainingSettings
 from cocal.config.policy import Algorithm
 from cocal.config.study import Study
-from cocal.resources.estimate import Memory, memory_of, parameters_of
+from cocal.resources.estimate import Memory, memory_of
+from cocal.resources.shapes import HALF, SINGLE, cache_bytes, parameters_of, shape_of
 
 GIB = 2**30
-_HALF, _SINGLE = 2, 4
-"""Bytes of a number in half and in single precision."""
 OVERHEAD = 1.5 * GIB
 """Bytes of the context of CUDA, of CUDA graphs and of what the allocator cannot use, for each process."""
 PROMPT = 512
 """Assumed length of the longest prompt in tokens."""
-_VOCABULARY = 151_936
 _TILE = 4096, 32_768
 """Tokens and columns of the logits that TRL's fused head holds at a time (`trl.kernels.chunked_logprob`)."""
 
@@ -43,23 +40,6 @@ class Need(NamedTuple):
     def bytes(self) -> float:
         """Bytes of all of it."""
         return sum(self.parts.values())
-
-
-def shape_of(backbone: BackboneSettings) -> DecoderSettings:
-    """Shape of a backbone's blocks; of a checkpoint without `architecture`, that which estimates assume."""
-    if isinstance(backbone, PretrainingSettings) and backbone.start:
-        return shape_of(backbone.start)
-    if isinstance(backbone, PretrainingSettings):
-        return DecoderSettings(**backbone.architecture.model_dump(include=set(DecoderSettings.model_fields)))
-    if backbone.architecture is not None:
-        return backbone.architecture
-    return DecoderSettings(heads=max(1, backbone.width // 128), intermediate_size=3 * backbone.width)
-
-
-def cache_bytes(backbone: BackboneSettings, tokens: float) -> float:
-    """Bytes of the keys and values of so many tokens, in bfloat16."""
-    shape = shape_of(backbone)
-    return tokens * 2 * backbone.depth * shape.key_value_heads * shape.head_dim * _HALF
 
 
 def needs(study: Study, name: str, memory: float) -> Iterator[Need]:
@@ -130,7 +110,7 @@ class _Jobs:
         self._study, self._backbone, self._memory = study, study.backbones[name], memory
         self._shape = shape_of(self._backbone)
         self._vocabulary = self._shape.vocabulary
-        self._parameters = parameters_of(self._backbone, _VOCABULARY)
+        self._parameters = parameters_of(self._backbone)
         asked = (dataset for dataset in study.datasets.values() if dataset.role == "evaluation")
         self.longest = max(dataset.max_response_length for dataset in asked) + PROMPT
         # tokens in a pass over states: those of a batch, or of the longest response
@@ -144,31 +124,31 @@ class _Jobs:
         trl, count = policy.trl, self._parameters
         parts = trl.nodes * trl.devices if trl.shard else 1
         # autocast keeps a bfloat16 copy of all weights; of sharded ones it has those of the present blocks alone
-        copies = _HALF * (count if parts == 1 else 2 * self._largest_block())
-        master = {"weights": _SINGLE * count / parts, "gradients": _SINGLE * count / parts}
+        copies = HALF * (count if parts == 1 else 2 * self._largest_block())
+        master = {"weights": SINGLE * count / parts, "gradients": SINGLE * count / parts}
         tokens = policy.micro_batch * (PROMPT + policy.max_response_length[algorithm])
         # gradient checkpointing keeps the inputs of all blocks, which are the float32 residual stream
-        inputs, block, depth = tokens * self._backbone.width * _SINGLE, self._block(tokens), self._backbone.depth
+        inputs, block, depth = tokens * self._backbone.width * SINGLE, self._block(tokens), self._backbone.depth
         kept = inputs * depth + block if policy.gradient_checkpointing else block * depth
         lower = "policy.micro_batch, policy.gradient_checkpointing, policy.trl.moments or policy.trl.shard"
-        kept_moments = {} if trl.moments == "host" else {"moments": 2 * _SINGLE * count / parts}
+        kept_moments = {} if trl.moments == "host" else {"moments": 2 * SINGLE * count / parts}
         update = master | kept_moments | {"bfloat16 copies": copies, "activations": kept, "overhead": OVERHEAD}
         # the fused head makes its whole gradient in float32, which waits for that of a tied embedding until the end
         rows, columns = _TILE
-        tile = (rows * columns + columns * self._backbone.width) * _HALF + inputs
-        update["gradient of the head"] = self._vocabulary * self._backbone.width * _SINGLE + tile
+        tile = (rows * columns + columns * self._backbone.width) * HALF + inputs
+        update["gradient of the head"] = self._vocabulary * self._backbone.width * SINGLE + tile
         if trl.vllm:
             update["vLLM asleep"] = OVERHEAD
         yield Need("update", f"update of {algorithm}", update, lower)
         if trl.moments == "host":
             largest = max(self._vocabulary, self._shape.intermediate_size) * self._backbone.width
-            one = 3 * _SINGLE * largest  # its moments, and what the update makes
+            one = 3 * SINGLE * largest  # its moments, and what the update makes
             step = master | {"moments of one parameter": one, "overhead": 2 * OVERHEAD}
             yield Need("update", f"step of Adam of {algorithm}", step, lower)
         if trl.shard:  # all weights as the checkpoint has them beside vLLM, then in float32 beside their own shards
-            whole = {"weights": _HALF * count, "vLLM": trl.vllm_memory_share * self._memory, "overhead": OVERHEAD}
+            whole = {"weights": HALF * count, "vLLM": trl.vllm_memory_share * self._memory, "overhead": OVERHEAD}
             yield Need("update", f"loading of {algorithm}", whole, "policy.trl.vllm_memory_share")
-            whole = {"whole weights": _SINGLE * count, "shards": master["weights"], "overhead": 2 * OVERHEAD}
+            whole = {"whole weights": SINGLE * count, "shards": master["weights"], "overhead": 2 * OVERHEAD}
             yield Need("update", f"sharding of {algorithm}", whole, "the size of the model in backbones")
         if trl.vllm:
             rollouts = {"weights": master["weights"], "vLLM": trl.vllm_memory_share * self._memory}
@@ -176,27 +156,27 @@ class _Jobs:
             yield Need("update", f"rollouts of {algorithm}", rollouts, "policy.trl.vllm_memory_share")
         # the pass over states and log-probabilities holds the logits of a micro-batch, which accelerate makes float32
         rows = policy.max_response_length[algorithm] * self._vocabulary
-        logits = policy.micro_batch * rows * (_HALF + _SINGLE) + 2 * rows * _SINGLE
+        logits = policy.micro_batch * rows * (HALF + SINGLE) + 2 * rows * SINGLE
         reading = {"weights": master["weights"], "bfloat16 copies": copies, "logits": logits}
         reading |= kept_moments | {"activations": block, "overhead": 2 * OVERHEAD}
         yield Need("update", f"states of {algorithm}", reading, lower)
 
     def sampling(self) -> Iterator[Need]:
         """Responses, and the resampling and the timing that hold the policy beside its engine."""
-        engine, weights = self._study.generation.engine, _HALF * self._parameters
+        engine, weights = self._study.generation.engine, HALF * self._parameters
         if engine.kind == "vllm":
             own = {"vLLM": engine.memory_share * self._memory}
             lower = "generation.engine.memory_share or features.batch_tokens"
         else:
             own = {"cache": cache_bytes(self._backbone, engine.batch_size * self.longest)}
-            own["logits"] = engine.batch_size * self._vocabulary * 3 * _SINGLE
+            own["logits"] = engine.batch_size * self._vocabulary * 3 * SINGLE
             lower = "generation.engine.batch_size or features.batch_tokens"
         beside = {"policy": weights, "activations": self._batch, "overhead": OVERHEAD}
         yield Need("policy", "resampling and timing", own | beside, lower)
 
     def features(self) -> Need:
         """Hidden states of responses."""
-        parts = {"weights": _HALF * self._parameters, "activations": self._batch, "overhead": OVERHEAD}
+        parts = {"weights": HALF * self._parameters, "activations": self._batch, "overhead": OVERHEAD}
         return Need("states", "features", parts, "features.batch_tokens")
 
     def companions(self) -> Need:
@@ -206,14 +186,14 @@ class _Jobs:
         sizes = (2 * self._backbone.width, *settings.widths, 1)
         weights = sum(a * b + 3 * b for a, b in pairwise(sizes))
         members = len(settings.targets) * len(settings.seeds)
-        held = 4 * _SINGLE * weights * members + settings.batch_size * members * sum(sizes) * 4 * _SINGLE
+        held = 4 * SINGLE * weights * members + settings.batch_size * members * sum(sizes) * 4 * SINGLE
         parts = {"members": held, "overhead": OVERHEAD}
         return Need("fits", "companions", parts, "companion.widths or companion.batch_size")
 
     def engine(self, longest: int, gpus: int = 1) -> dict[str, float]:
         """Weights of an engine in bfloat16, the cache of one sequence, and the overhead."""
         cache = cache_bytes(self._backbone, longest) / gpus
-        return {"weights": _HALF * self._parameters / gpus, "cache": cache, "overhead": OVERHEAD}
+        return {"weights": HALF * self._parameters / gpus, "cache": cache, "overhead": OVERHEAD}
 
     def _largest_block(self) -> float:
         """Parameters of the largest unit that FSDP gathers at once: a block, or the embedding."""
@@ -224,4 +204,4 @@ class _Jobs:
         """Activations of a block: the residual stream and the normed inputs in float32, products in bfloat16."""
         shape = self._shape
         projected = (2 * shape.heads + 2 * shape.key_value_heads) * shape.head_dim
-        return tokens * (6 * self._backbone.width * _SINGLE + (2 * projected + 4 * shape.intermediate_size) * _HALF)
+        return tokens * (6 * self._backbone.width * SINGLE + (2 * projected + 4 * shape.intermediate_size) * HALF)

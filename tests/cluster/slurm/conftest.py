@@ -1,4 +1,4 @@
-"""A SLURM of one node, and a copy of the repository to type in."""
+"""A SLURM of two nodes, and a copy of the repository to type in."""
 
 import shutil
 import subprocess

@@ -16,7 +16,7 @@ stop() { # pid file, name of the process
 # jobs first: daemons that end leave them running
 timeout 10 squeue --noheader --format=%i | xargs --no-run-if-empty timeout 10 scancel
 for _ in $(seq 30); do [ -z "$(timeout 10 squeue --noheader 2>/dev/null)" ] && break; sleep 1; done
-stop "$STATE/slurmd.pid" slurmd
+for file in "$STATE"/slurmd-*.pid; do stop "$file" slurmd; done
 stop "$STATE/slurmctld.pid" slurmctld
 [ -e "$STATE/munged.started" ] && stop /run/munge/munged.pid munged
 rm -rf "$STATE" /etc/slurm/slurm.conf /etc/slurm/gres.conf

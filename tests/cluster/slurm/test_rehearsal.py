@@ -22,7 +22,7 @@ def test_a_wrong_site_is_refused_before_the_first_job(study):
     site = {"COCAL_SLURM_GPU_PARTITION": "gpu", "COCAL_SLURM_ACCOUNT": "nobody", "COCAL_SLURM_MAX_MINUTES": "9999"}
     done = study.snakemake(CONFIDENCES, site=site)
     assert done.returncode != 0
-    assert "there is no partition 'gpu', only b200, cpu, urgent: export COCAL_SLURM_GPU_PARTITION=NAME" in done.stdout
+    assert "there is no partition 'gpu', only b200, cpu, pair, urgent: export COCAL_SLURM_GPU_PART" in done.stdout
     assert "you have no account 'nobody' here" in done.stdout
     assert "export COCAL_SLURM_MAX_MINUTES=1440" in done.stdout
     done = study.snakemake(CONFIDENCES, site={"COCAL_SLURM_GPU_TYPE": "h100"})
@@ -121,6 +121,21 @@ def test_the_rest_of_a_backbone_runs_to_its_confidences(study):
         assert request.get("TresPerNode") == (count and f"gres:gpu:b200:{count}")
         assert request["Partition"] == ("b200" if count else "cpu")
     assert "Nothing to be done" in study.snakemake("--dry-run", CONFIDENCES).stdout
+
+
+def test_two_nodes_train_the_policy_of_two_processes_on_one(study):
+    """One process a node, whose first is found by the name that SLURM knows; sums of two gradients have one order."""
+    target = f"results/policies/{BACKBONE}/dcpo/step-8"
+    pair = {"COCAL_SLURM_GPU_PARTITION": "pair", "COCAL_SLURM_NODES": "2", "COCAL_SLURM_NODE_GPUS": "1"}
+    policies = []
+    for trl, site, nodes in (("nodes: 2", pair, "2"), ("devices: 2", {}, "1")):
+        changed = ["--config", f"policy={{micro_batch: 32, trl: {{{trl}}}}}"]
+        done = study.snakemake(*changed, target, site=site, minutes=15)
+        assert done.returncode == 0, done.stdout[-3000:]
+        request = request_of(study.jobs(f"rule_train_dcpo_wildcards_{BACKBONE}")[-1])
+        assert (request["NumNodes"], request["JobState"]) == (nodes, "COMPLETED")
+        policies.append((study.folder / target / "model.safetensors").read_bytes())
+    assert policies[0] == policies[1]
 
 
 @pytest.mark.slow
