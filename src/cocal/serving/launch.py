@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from pathlib import Path
 
 from cocal.config.evaluation import Target
 from cocal.errors import ConfigError, ContractError
@@ -161,7 +160,9 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
     words = [word for flag, value in own.items() if flag not in given for word in (flag, value)]
     if not cuda.is_available():
         words.append("--enforce-eager")
-    return [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(checkpoint.folder), *words, *flags]
+    # the module, and not the command `vllm`, which does not start in vLLM's build for processors
+    start = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry"]
+    return [*start, "--model", str(checkpoint.folder), *words, *flags]
 
 
 def _written(template: str) -> str:
