@@ -42,9 +42,10 @@ def server(own, companion, tmp_path_factory):
 
 
 def chat(own, k: int, **more) -> dict:
-    """The body of a question; all are sampled, and repeatable."""
+    """The body of a question. None has a seed: vLLM's build for processors dies of one where a prompt is read in
+    several steps ("CPU Generator does not use offset")."""
     text = own.texts.iloc[k % len(own.texts)]
-    return {"messages": [{"role": "user", "content": text}], "seed": k, "return_token_ids": True, **more}
+    return {"messages": [{"role": "user", "content": text}], "return_token_ids": True, **more}
 
 
 def check(own, companion, pairs) -> None:
@@ -97,7 +98,7 @@ def test_under_load_every_confidence_is_that_of_cocal_score(own, companion, serv
 
 
 def test_the_last_chunk_of_each_choice_of_a_stream_has_its_confidence(own, companion, server):
-    body = chat(own, 3, n=3, max_tokens=60, confidence_members=True)
+    body = chat(own, 3, n=2, max_tokens=60, temperature=0, confidence_members=True)
     _, answer = server.ask(CHAT, body)
     events = server.stream(CHAT, body)
     chunks = [event["choices"][0] for event in events if event["choices"]]
@@ -117,7 +118,7 @@ def test_the_last_chunk_of_each_choice_of_a_stream_has_its_confidence(own, compa
 def test_completions_have_confidences_for_every_prompt(own, companion, server):
     """Of ids, with several choices to each prompt."""
     prompts = [list(map(int, ids)) for ids in own.rollouts["prompt_ids"][:8:4]]
-    body = {"prompt": prompts, "n": 2, "seed": 5, "max_tokens": 60, "return_token_ids": True}
+    body = {"prompt": prompts, "n": 2, "max_tokens": 60, "return_token_ids": True}
     status, answer = server.ask(COMPLETION, body)
     assert status == 200, answer
     assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]

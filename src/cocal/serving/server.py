@@ -59,7 +59,7 @@ class _CountingScorer(Scorer):
     async def score(self, *arguments: Any, **options: Any) -> Verdict:
         verdict = await super().score(*arguments, **options)
         if verdict.confidence is None:
-            _UNSCORED.labels(verdict.reason).inc()
+            _UNSCORED.labels(verdict.reason.partition(",")[0]).inc()
         else:
             _SCORED.observe(verdict.confidence)
         return verdict
