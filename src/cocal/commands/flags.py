@@ -86,6 +86,7 @@ class Command(NamedTuple):
         writes: Function that gives the places that one process at a time may write; by default it is the run folder or
             the first output.
         description: Text of its help, if the summary does not suffice.
+        passes_on: Whether it passes unknown flags on to another program, as `passed_on` of its options.
     """
 
     summary: str
@@ -93,6 +94,7 @@ class Command(NamedTuple):
     ways: Mapping[str, "Command"] = {}
     writes: Callable[[argparse.Namespace], list[Path]] | None = None
     description: str = ""
+    passes_on: bool = False
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags to the parser of the command."""

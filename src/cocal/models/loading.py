@@ -238,15 +238,18 @@ class Vocabulary(NamedTuple):
     ends: frozenset[int]
 
 
-def read_vocabulary(path: str | Path) -> Vocabulary:
+def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
     """Tokenizer, vocabulary and end tokens of a checkpoint; no weights are read.
+
+    Args:
+        plain: If true, a tokenizer without a chat template will do.
 
     Raises:
         ContractError: if the folder lacks files.
     """
     from transformers import AutoConfig
 
-    tokenizer = load_tokenizer(path)
+    tokenizer = load_tokenizer(path, plain)
     with _complete(path):
         size = text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).vocab_size
     return Vocabulary(tokenizer, size, end_tokens(generation_settings(path), tokenizer))

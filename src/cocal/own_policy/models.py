@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from cocal.errors import ContractError
 from cocal.models.importing import download
@@ -48,20 +49,22 @@ class Checkpoint:
         """The policy, whose tokenizer may lack a chat template.
 
         Args:
-            precision: Number format of its passes: "float32", "bfloat16" or "auto". The last is bfloat16 on a GPU, and
-                on a processor with instructions for it where the weights are stored so; otherwise, and with portable
-                numerics, it is float32.
+            precision: Number format of its passes: "float32", "bfloat16" or "auto" (see `usual_precision`).
         """
         import torch
 
-        if precision != "auto":
-            dtype = getattr(torch, precision)
-        elif torch.cuda.is_available():
-            dtype = torch.bfloat16
-        else:
-            quick = active() != "portable" and computes_bfloat16() and stored_dtype(self.folder) == torch.bfloat16
-            dtype = torch.bfloat16 if quick else torch.float32
-        return load_policy(self.folder, plain=True, dtype=dtype)
+        chosen = self.usual_precision() if precision == "auto" else precision
+        return load_policy(self.folder, plain=True, dtype=getattr(torch, chosen))
+
+    def usual_precision(self) -> Literal["float32", "bfloat16"]:
+        """The number format of passes where none is named: bfloat16 on a GPU, and on a processor with instructions for
+        it where the weights are stored so; otherwise, and with portable numerics, float32."""
+        import torch
+
+        if torch.cuda.is_available():
+            return "bfloat16"
+        quick = active() != "portable" and computes_bfloat16() and stored_dtype(self.folder) == torch.bfloat16
+        return "bfloat16" if quick else "float32"
 
     def facts(self, policy: Policy) -> BaseModelFacts:
         """The facts that a saved companion states of its model."""

@@ -26,6 +26,7 @@ _MODULES = {
     "reanalyse": ("reanalyse",),
     "rollouts": ("slime", "import-rollouts", "resample"),
     "score": ("score",),
+    "serve": ("serve",),
     "states": ("features", "prompts", "replay"),
     "regimes": ("gather",),
     "study": ("plan", "trace", "digests", "replicate", "regimes", "schema", "stages", "slurm"),

@@ -146,6 +146,18 @@ _SCORE = (
     flags.NUMERICS,
     _BATCH_TOKENS,
 )
+_SERVE = (
+    required("--companion COMPANION", "its folder, or its name on the Hub"),
+    *model("the language model that is served"),
+    flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
+    flag("--abstain-below P", "abstain from answers with a lower confidence, or with none", type=flags.SHARE),
+    flag(
+        "--abstained",
+        "what becomes of such an answer: its text is withheld, or it is marked (default: withheld)",
+        default="withheld",
+        choices=["withheld", "marked"],
+    ),
+)
 _EVALUATE = (
     flag("input scored.jsonl", "JSON lines with `confidence` and a label", type=Path),
     output("--output FOLDER", "folder of the report", FOLDER, required=True),
@@ -157,6 +169,13 @@ _EVALUATE = (
 OWN = {
     "fit": Command("fit a companion on the rollouts of your own training", _FIT),
     "score": Command("add a companion's confidence to every response of a file", _SCORE),
+    "serve": Command(
+        "serve a model by vLLM, with the companion's confidence in every answer",
+        _SERVE,
+        passes_on=True,
+        description="Serve a model by vLLM's OpenAI-compatible server, with the companion's confidence in every "
+        "answer. All other flags are those of `vllm serve`, such as --port 8000 or --max-model-len 4096.",
+    ),
     "evaluate": Command("measure confidences against labels: numbers, plots, one page", _EVALUATE),
     "decide": Command(
         "choose among responses by their confidences: best-of-n, voting, or abstention at a bounded error rate",

@@ -1,0 +1,291 @@
+"""A model served with confidences against the same one without, and against a second pass over its answers.
+
+Two servers run beside one another, vLLM's own and that of `cocal serve`, and get the same requests in turns: prompts as
+token ids, each with a seed, so that both give the same answers. The best of their rounds counts. The model has random
+weights, and so many tokens end its responses that they have some hundred tokens in the mean. On a CPU, each server has
+one compute thread, and times are processor time of its processes, which does not depend on other work on the machine;
+on a GPU, they are seconds.
+
+The obvious way to a confidence is a second pass: the answers of vLLM's own server are read once more by transformers.
+It is timed with `cocal.Companion.score`, which pools inside that pass.
+
+Without vLLM beside this Python, or in .venv-vllm (`make vllm`), nothing is measured.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+import torch
+from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+
+from cocal.companion.companions import Companions, build_model
+from cocal.companion.spec import CompanionSpec
+from cocal.config.evaluation import CompanionSettings
+from cocal.models.loading import load_policy
+from cocal.models.pretraining import train_tokenizer
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.saved import About, BaseModelFacts, write
+
+ROOT = Path(__file__).resolve().parents[1]
+START = 1200
+"""Seconds in which a server must have started."""
+GPU = torch.cuda.is_available()
+
+
+@dataclass(frozen=True)
+class Case:
+    """The model, and the load of one round."""
+
+    hidden: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_dim: int
+    inner: int
+    vocabulary: int
+    widths: tuple[int, ...]
+    ends: int
+    requests: int
+    together: int
+    longest: int
+    rounds: int = 3
+
+    def write(self, folder: Path) -> None:
+        """Write the model into a folder, with its tokenizer, and a companion beside it."""
+        config = Qwen3Config(
+            hidden_size=self.hidden,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.key_value_heads,
+            head_dim=self.head_dim,
+            intermediate_size=self.inner,
+            vocab_size=self.vocabulary,
+            max_position_embeddings=2 * self.longest,
+            tie_word_embeddings=False,
+        )
+        torch.manual_seed(0)
+        model = Qwen3ForCausalLM(config).to(torch.bfloat16 if GPU else torch.float32)
+        tokenizer = train_tokenizer(["What is 12 plus 7? It is 19."] * 100, 300, 2 * self.longest)
+        model.generation_config = GenerationConfig(
+            eos_token_id=[tokenizer.eos_token_id, *range(self.vocabulary - self.ends + 1, self.vocabulary)]
+        )
+        model.save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+        settings = CompanionSettings(widths=self.widths, targets=("binary",))
+        spec = CompanionSpec(
+            settings=settings,
+            inputs=2 * self.hidden,
+            layer=self.layers - 1,
+            poolings=("last", "mean"),
+            steps=1,
+            validation_steps=1,
+            order="chronological",
+            shuffle_seed=None,
+            training_responses=1,
+            validation_responses=0,
+            training_error_share=0.5,
+            best_pass=(1,) * len(settings.seeds),
+        )
+        module = build_model(settings, spec.inputs)
+        module.initialise()
+        about = About(spec=spec, base_model=BaseModelFacts.of(config, str(folder / "model")))
+        (folder / "companion").mkdir()
+        write(folder / "companion", Companions(spec, module.eval()), about)
+
+
+QUICK = Case(128, 2, 2, 1, 64, 256, 512, (64, 32, 16, 8), ends=16, requests=32, together=16, longest=64, rounds=1)
+CPU = Case(512, 8, 8, 4, 64, 1536, 4096, (2048, 1024, 512, 256), ends=32, requests=96, together=24, longest=256)
+ON_GPU = Case(
+    2048, 28, 16, 8, 128, 6144, 151_936, (2048, 1024, 512, 256), ends=300, requests=1024, together=256, longest=1024
+)
+
+
+class Answer(NamedTuple):
+    """One answer: its ids, and the seconds until its first token."""
+
+    prompt: list[int]
+    response: list[int]
+    first: float
+    finish: str
+
+
+class Round(NamedTuple):
+    """One round: its time, and its answers."""
+
+    seconds: float
+    answers: list[Answer]
+
+    @property
+    def tokens(self) -> int:
+        """Generated tokens."""
+        return sum(len(one.response) for one in self.answers)
+
+    @property
+    def first(self) -> float:
+        """Median seconds until the first token."""
+        return float(np.median([one.first for one in self.answers]))
+
+
+def measure(quick: bool) -> list[dict]:
+    """Time both servers under the same load."""
+    python = ROOT / ".venv-vllm/bin/python"
+    python = Path(sys.executable) if find_spec("vllm") else python
+    if not python.exists():
+        print("vLLM is neither here nor in .venv-vllm (make vllm): serving is not measured.", flush=True)
+        return []
+    case = QUICK if quick else ON_GPU if GPU else CPU
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        case.write(folder)
+        flags = ["--max-model-len", 2 * case.longest, "--max-num-seqs", case.together, "--host", "127.0.0.1"]
+        flags += ["--disable-uvicorn-access-log", "--dtype", "bfloat16" if GPU else "float32"]
+        flags += [
+            "--max-num-batched-tokens",
+            8192,
+        ]  # the processor's build cannot read a seeded prompt in several steps
+        plain = ["vllm.entrypoints.launchers.api_server.entry", "--model", folder / "model", *flags]
+        if not GPU:
+            plain += ["--block-size", 32, "--kv-cache-memory-bytes", 2**30, "--enforce-eager"]
+        ours = ["cocal", "serve", "--model", folder / "model", "--companion", folder / "companion", *flags]
+        ports = [
+            stack.enter_context(_server([python, "-m", *words], folder / f"{words[0]}.log")) for words in (plain, ours)
+        ]
+        rows = _compared(case, ports, folder)
+    return rows
+
+
+def _compared(case: Case, ports: Sequence[tuple[int, psutil.Process]], folder: Path) -> list[dict]:
+    """The rows of the table."""
+    draw = np.random.default_rng(0)
+    prompts = [draw.integers(3, 256, draw.integers(8, case.longest // 2)).tolist() for _ in range(case.requests)]
+    best: dict[tuple[bool, int], Round] = {}
+    for ignore in (True, False):  # without ends nothing is scored, so that the states' own cost is seen
+        for number in range(1 + case.rounds):
+            for which, (port, process) in enumerate(ports):
+                found = _round(case, prompts, port, process, ignore)
+                if (number and (which, ignore) not in best) or (number and found.seconds < best[which, ignore].seconds):
+                    best[which, ignore] = found
+    plain, ours = best[0, False], best[1, False]
+    same = sum(a.response == b.response for a, b in zip(plain.answers, ours.answers, strict=True))
+    ended = sum(one.finish == "stop" for one in ours.answers)
+    second = _second_pass(plain.answers, folder)
+    size = f"{case.requests} requests, {case.together} at a time, {ours.tokens / case.requests:.0f} tokens in the mean"
+    name = f"serving with confidences on {'a GPU' if GPU else 'a processor'}"
+
+    def row(what: str, seconds: float, peer: str, peer_seconds: float, note: str) -> dict:
+        ratio = peer_seconds / seconds
+        return dict(zip(_KEYS, (name, what, seconds, peer, peer_seconds, ratio, note), strict=True))
+
+    kept, bare = best[1, True], best[0, True]
+    return [
+        row(
+            size,
+            ours.seconds,
+            "vLLM without confidences",
+            plain.seconds,
+            f"{ended} responses scored; {same} of {case.requests} answers are the same tokens",
+        ),
+        row(
+            "the same requests up to the length limit",
+            kept.seconds / kept.tokens * bare.tokens,
+            "vLLM without confidences",
+            bare.seconds,
+            "nothing is scored, so this is what keeping the states costs",
+        ),
+        row(
+            size, ours.seconds, "vLLM, then a pass of transformers", plain.seconds + second, f"the pass: {second:.3g} s"
+        ),
+        row("first token, median", ours.first, "vLLM without confidences", plain.first, "seconds, not processor time"),
+    ]
+
+
+_KEYS = ("benchmark", "case", "seconds", "peer", "peer_seconds", "ratio", "note")
+
+
+def _second_pass(answers: Sequence[Answer], folder: Path) -> float:
+    """Time of the scores by transformers, with the model loaded."""
+    companion, policy = Companion.from_pretrained(folder / "companion"), load_policy(folder / "model", plain=True)
+    whole = [one for one in answers if one.finish == "stop"]
+    prompts, responses = [np.array(one.prompt) for one in whole], [np.array(one.response) for one in whole]
+    clock = time.perf_counter if GPU else time.process_time
+    times = []
+    for _ in range(3):
+        began = clock()
+        companion.score(policy.model, policy.tokenizer, prompts, responses)
+        times.append(clock() - began)
+    return min(times)
+
+
+def _round(case: Case, prompts: list[list[int]], port: int, process: psutil.Process, ignore: bool) -> Round:
+    """One round of all requests."""
+    processes = [process, *process.children(recursive=True)]
+
+    def spent() -> float:
+        return time.perf_counter() if GPU else sum(sum(one.cpu_times()[:2]) for one in processes)
+
+    began = spent()
+    with ThreadPoolExecutor(case.together) as pool:
+        answers = list(pool.map(lambda k: _answer(case, prompts[k], k, port, ignore), range(len(prompts))))
+    return Round(spent() - began, answers)
+
+
+def _answer(case: Case, prompt: list[int], seed: int, port: int, ignore: bool) -> Answer:
+    body = {"prompt": prompt, "seed": seed, "max_tokens": case.longest, "temperature": 1, "stream": True}
+    body |= {"return_token_ids": True, "ignore_eos": ignore}
+    connection = HTTPConnection("127.0.0.1", port, timeout=START)
+    began = time.perf_counter()
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    first, tokens, finish = None, [], ""
+    for line in connection.getresponse():
+        if line.startswith(b"data: {"):
+            (choice,) = json.loads(line[6:])["choices"]
+            first = time.perf_counter() - began if first is None else first
+            tokens += choice["token_ids"] or []
+            finish = choice["finish_reason"] or finish
+    connection.close()
+    return Answer(prompt, tokens, first, finish)
+
+
+@contextmanager
+def _server(words: Sequence, log: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """A server that has started: its port and process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    usual = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
+    usual |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT / "src"), "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+    usual |= {} if GPU else {"TORCH_COMPILE_DISABLE": "1"}
+    with log.open("w") as output:
+        command = [*map(str, words), "--port", str(port)]
+        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **usual})
+    try:
+        end = time.monotonic() + START
+        while True:
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the server did not start: {log.read_text()[-3000:]}")
+            try:
+                connection = HTTPConnection("127.0.0.1", port, timeout=30)
+                connection.request("GET", "/health")
+                if connection.getresponse().status == 200:
+                    break
+            except OSError:
+                time.sleep(1)
+        yield port, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(60)

@@ -1,0 +1,24 @@
+"""`cocal serve`: vLLM's server with a companion's confidence in every answer."""
+
+import argparse
+import os
+import sys
+
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.models import Checkpoint
+from cocal.serving.launch import Served, check_fit, check_flags, check_vllm, command, environment
+
+
+def run_serve(options: argparse.Namespace) -> None:
+    """Check that the companion fits the model, and become vLLM's server."""
+    check_flags(options.passed_on)
+    served = Served(options.companion, options.target, options.abstain_below, options.abstained == "withheld")
+    about = Companion.from_pretrained(options.companion).about
+    served.of(about)
+    checkpoint = Checkpoint.find(options.model, options.revision)
+    check_fit(about, checkpoint)
+    check_vllm()
+    words = command(served, about, checkpoint, options.passed_on)
+    print(f"{checkpoint.name} is served with a companion. {about.in_words()}", flush=True)
+    sys.stderr.flush()
+    os.execve(words[0], words, environment(os.environ))

@@ -1,0 +1,1 @@
+"""A served language model that says how sure it is: the companion inside vLLM, and the server around both."""

@@ -1,0 +1,88 @@
+"""The body of `/v1/confidence`: responses that exist, as texts, chats or token ids."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from cocal.errors import ContractError
+from cocal.integrations.sample import Sample
+from cocal.own_policy.states import ROWS, Encoded, Encoder
+
+
+class Row(BaseModel):
+    """One response: `prompt` (the message of a user), `messages` (a chat) or `prompt_ids`, and `response` or
+    `response_ids`; and `truncated`, if the text was cut at the length limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    prompt_ids: list[int] | None = None
+    response: str | None = None
+    response_ids: list[int] | None = None
+    truncated: bool | None = None
+
+    def sample(self, where: str) -> Sample:
+        """The response as it would stand in a file of `cocal score`, where the chat is the prompt.
+
+        Raises:
+            ContractError: if it has not exactly one prompt and one response, or a value has the wrong form.
+        """
+        for words in (("prompt", "messages", "prompt_ids"), ("response", "response_ids")):
+            if sum(getattr(self, word) not in (None, "", []) for word in words) != 1:
+                raise ContractError(f"{where}: give exactly one of {', '.join(words)}, which is not empty")
+        given = self.model_dump(exclude_none=True)
+        if (chat := given.pop("messages", None)) is not None:
+            given["prompt"] = chat
+        return Sample.read(where, {"prompt": "messages"} if chat else {}, **given)
+
+
+class ConfidenceBody(Row):
+    """One response, or several in `rows`."""
+
+    rows: list[Row] | None = None
+    model: str | None = None
+    """The name of the served model, which is not needed."""
+    confidence_members: bool = False
+    """Whether the confidences of all members are wanted, too."""
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> "ConfidenceBody":
+        if self.rows is not None and any(getattr(self, name) is not None for name in Row.model_fields):
+            raise ValueError("give one response, or several in rows, and not both")
+        if self.rows is not None and not 1 <= len(self.rows) <= ROWS:
+            raise ValueError(f"rows has {len(self.rows):,} responses; give 1 to {ROWS:,}")
+        return self
+
+    def samples(self) -> list[Sample]:
+        """All responses.
+
+        Raises:
+            ContractError: see `Row.sample`.
+        """
+        if self.rows is None:
+            one = Row(**{name: getattr(self, name) for name in Row.model_fields})
+            return [one.sample("body")]
+        return [row.sample(f"rows[{place}]") for place, row in enumerate(self.rows)]
+
+
+def encoded(encoder: Encoder, samples: Sequence[Sample], longest: int) -> list[Encoded]:
+    """The token ids of responses.
+
+    Args:
+        encoder: The companion's encoder.
+        samples: The responses.
+        longest: Tokens that prompt and response may have together.
+
+    Raises:
+        ContractError: if one cannot be encoded, or is too long; the message names it.
+    """
+    rows = encoder.encode(samples)
+    for sample, row in zip(samples, rows, strict=True):
+        if (length := len(row.prompt) + len(row.response)) > longest:
+            raise ContractError(
+                f"{sample.where}: prompt and response have {length:,} tokens, and {longest:,} fit into the context of "
+                "this server (--max-model-len)"
+            )
+    return rows

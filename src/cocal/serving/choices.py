@@ -1,0 +1,98 @@
+"""Answers of the API with confidences: whole ones, and streams of server-sent events."""
+
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from cocal.serving.scoring import Recorder, Verdict
+
+_ENDED = '"finish_reason":"'
+"""What an event holds that ends a choice. In a text its quotation marks would be escaped."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an answer shows of confidences.
+
+    Attributes:
+        members: Whether those of all members are shown, too.
+        abstain_below: The confidence below which a choice is abstained from, as is one without a confidence; None if
+            none is.
+        withhold: Whether such a choice is withheld, and not only marked.
+    """
+
+    members: bool = False
+    abstain_below: float | None = None
+    withhold: bool = True
+
+    @property
+    def withholds(self) -> bool:
+        """Whether any choice may be withheld."""
+        return self.withhold and self.abstain_below is not None
+
+    def add(self, choice: dict[str, Any], verdict: Verdict) -> bool:
+        """Add a verdict to a choice of any kind of answer; returns whether the choice was withheld."""
+        choice["confidence"] = verdict.confidence
+        if verdict.confidence is None:
+            choice["confidence_reason"] = verdict.reason
+        if self.members:
+            choice["confidence_members"] = dict(verdict.members)
+        if self.abstain_below is None:
+            return False
+        choice["abstained"] = verdict.confidence is None or verdict.confidence < self.abstain_below
+        if not (choice["abstained"] and self.withhold):
+            return False
+        _empty(choice, f"Withheld: the confidence is not at least {self.abstain_below:g}.")
+        return True
+
+
+def _empty(choice: dict[str, Any], why: str) -> None:
+    """Take everything out of a choice that the model has written."""
+    for name in ("logprobs", "token_ids", "prompt_logprobs", "routed_experts", "stop_reason"):
+        choice.pop(name, None)
+    if "text" in choice:
+        choice["text"] = ""
+    for name in {"message", "delta"} & choice.keys():
+        choice[name] = {"role": "assistant", "content": None, "refusal": why}
+
+
+async def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str, Any]:
+    """An answer, each of whose choices gets its confidence."""
+    for choice in answer["choices"]:
+        shown.add(choice, await recorder.verdict(choice["index"]))
+    return answer
+
+
+async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
+    """A stream of events, in which the last one of each choice has its confidence.
+
+    Where choices may be withheld, all events of a choice are held back until its confidence is known.
+    """
+    held: dict[int, list[str]] = defaultdict(list)
+    try:
+        async with aclosing(events):
+            async for event in events:
+                choice, chunk = None, None
+                if shown.withholds or _ENDED in event:
+                    chunk = _content(event)
+                    choice = next(iter(chunk.get("choices") or ()), None)
+                if choice is None:
+                    yield event
+                elif choice.get("finish_reason") is None:
+                    held[choice["index"]].append(event)
+                else:
+                    before = held.pop(choice["index"], [])
+                    withheld = shown.add(choice, await recorder.verdict(choice["index"]))
+                    for earlier in () if withheld else before:
+                        yield earlier
+                    yield f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    finally:
+        recorder.cancel()
+
+
+def _content(event: str) -> dict[str, Any]:
+    """The content of an event; empty for those that hold no JSON, such as the last one."""
+    return json.loads(event[6:]) if event.startswith("data: {") else {}

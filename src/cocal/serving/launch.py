@@ -1,0 +1,194 @@
+"""The start of `cocal serve`: what is checked before vLLM loads anything, and the command of vLLM's server."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+from cocal.config.evaluation import Target
+from cocal.errors import ConfigError, ContractError
+from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.own_policy.states import default_target
+
+VERSION = "0.32."
+"""The versions of vLLM whose interfaces these are; they are experimental, and another version may change them."""
+PLUGIN = "cocal"
+"""Name of the plug-in in the group of entry points `ENDPOINTS`."""
+ENDPOINTS = "vllm.endpoint_plugins"
+_REFUSED = {
+    "--speculative-config": "the states are read by a speculative method, and vLLM has one at a time",
+    "-sc": "the states are read by a speculative method, and vLLM has one at a time",
+    "--kv-transfer-config": "the companion is a KV connector, and vLLM has one at a time",
+    "--scheduler-cls": "the companion has a scheduler of its own",
+    "--enable-lora": "the companion was fitted for the model without adapters; merge the adapter into the model",
+    "--pipeline-parallel-size": "the states of the companion's block are read by the first worker; use "
+    "--tensor-parallel-size",
+    "-pp": "the states of the companion's block are read by the first worker; use --tensor-parallel-size",
+    "--trust-remote-code": "code that a checkpoint brings is never run",
+}
+"""vLLM's flags that cannot be given, with the reason."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served beside the model.
+
+    Attributes:
+        companion: The companion's folder, or its name on the Hub.
+        target: The target that is scored; None for the usual one.
+        abstain_below, withhold: See `cocal.serving.choices.Shown`.
+    """
+
+    companion: str
+    target: Target | None = None
+    abstain_below: float | None = None
+    withhold: bool = True
+
+    def of(self, about: About) -> Target:
+        """The target that is scored.
+
+        Raises:
+            ConfigError: if the companion has no such target.
+        """
+        settings = about.spec.settings
+        if self.target is not None and self.target not in settings.targets:
+            raise ConfigError(
+                f"--target: the companion has no target {self.target!r}; it was fitted for "
+                f"{', '.join(settings.targets)}"
+            )
+        return self.target or default_target(settings)
+
+
+def check_fit(about: About, checkpoint: Checkpoint) -> None:
+    """Refuse a companion of another model, width or block; warn of one of another step.
+
+    Raises:
+        ContractError: if it does not fit; the message says what to give.
+    """
+    from transformers import AutoConfig
+
+    found = BaseModelFacts.of(AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False), checkpoint.name)
+    about.base_model.check(found)
+    spec = about.spec
+    if not 0 <= spec.layer < found.blocks:
+        raise ContractError(
+            f"{checkpoint.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
+            f"{found.blocks - 1}; fit a companion for this model (cocal fit)"
+        )
+    if (width := len(spec.poolings) * found.hidden) != spec.inputs:
+        raise ContractError(
+            f"{checkpoint.name}: its states have width {found.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+            f"the companion reads {spec.inputs}; give the model that it was fitted for"
+        )
+    checkpoint.warn_of_other(about)
+
+
+def check_flags(flags: Sequence[str]) -> None:
+    """Refuse flags of vLLM that would take the companion's place, or that it does not fit.
+
+    Raises:
+        ConfigError: if there is one; the message says why.
+    """
+    for flag in flags:
+        name = flag.partition("=")[0].partition(".")[0].replace("_", "-")
+        if reason := _REFUSED.get(name):
+            raise ConfigError(f"{flag}: this flag of vLLM cannot be given here: {reason}")
+
+
+def check_vllm() -> None:
+    """Refuse to go on without vLLM, without the plug-in, or with a version whose interfaces may differ.
+
+    Raises:
+        ConfigError: with the remedy.
+    """
+    if find_spec("vllm") is None:
+        raise ConfigError(
+            "vLLM is not installed for this Python: `pip install 'cocal[serve]'` on a machine with a GPU, `make vllm` "
+            "in a checkout for a processor"
+        )
+    from vllm import __version__ as version
+
+    if not version.startswith(VERSION):
+        raise ConfigError(f"vLLM is {version}, but the companion was made for {VERSION}x; install vllm=={VERSION}0")
+    if PLUGIN not in entry_points(group=ENDPOINTS).names:
+        raise ConfigError("this installation of cocal has no entry point for vLLM; install cocal again (pip install)")
+
+
+def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequence[str]) -> list[str]:
+    """The words of the command that starts vLLM's server; the user's flags come last and win.
+
+    Args:
+        served: What is served.
+        about: The companion's settings.
+        checkpoint: The language model.
+        flags: vLLM's flags from the user.
+    """
+    from torch import cuda
+
+    given = {flag.partition("=")[0].replace("_", "-") for flag in flags}
+    extraction = {
+        "method": "extract_hidden_states",
+        "num_speculative_tokens": 1,
+        # k is the state after k blocks, so that the zero-based block l is l + 1
+        "draft_model_config": {"hf_config": {"eagle_aux_hidden_state_layer_ids": [about.spec.layer + 1]}},
+    }
+    connector = {
+        "kv_connector": "CompanionConnector",
+        "kv_connector_module_path": "cocal.serving.connector",
+        "kv_role": "kv_producer",
+        "kv_connector_extra_config": asdict(served),
+    }
+    own = {
+        "--speculative-config": json.dumps(extraction),
+        "--kv-transfer-config": json.dumps(connector),
+        "--scheduler-cls": "cocal.serving.scheduler.without_drafts",
+        "--served-model-name": checkpoint.name,
+        "--dtype": checkpoint.usual_precision(),
+        "--default-chat-template-kwargs": json.dumps({"enable_thinking": about.thinking}),
+    }
+    if about.template:
+        own["--chat-template"] = _written(about.template)
+    if not cuda.is_available():
+        own["--block-size"] = "32"  # a processor's usual 128 would share no prefix of short responses
+        if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
+            own["--kv-cache-memory-bytes"] = str(2**30)
+    words = [word for flag, value in own.items() if flag not in given for word in (flag, value)]
+    if not cuda.is_available():
+        words.append("--enforce-eager")
+    # the module, and not the command `vllm`, which does not start in vLLM's build for processors
+    start = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry"]
+    return [*start, "--model", str(checkpoint.folder), *words, *flags]
+
+
+def _written(template: str) -> str:
+    """A file with a chat template; vLLM would take backslashes out of one that is given in place."""
+    with tempfile.NamedTemporaryFile("w", prefix="cocal-", suffix=".jinja", delete=False, encoding="utf-8") as file:
+        file.write(template)
+    return file.name
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of vLLM's server, which names the plug-in beside all others that are installed.
+
+    Args:
+        given: That of this process, whose values stand.
+    """
+    groups = ("general", "platform", "io_processor", "stat_logger")
+    others = {name for group in groups for name in entry_points(group=f"vllm.{group}_plugins").names}
+    plugins = {*given["VLLM_PLUGINS"].split(",")} if "VLLM_PLUGINS" in given else others
+    usual = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # servers beside one another must not share a core
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",  # it is compiled at the start, which fails without nvcc
+    }
+    from torch import cuda
+
+    if not cuda.is_available():
+        usual["TORCH_COMPILE_DISABLE"] = "1"  # it needs a compiler and gains nothing on a processor
+    return {**usual, **given, "VLLM_PLUGINS": ",".join(sorted(plugins | {PLUGIN}))}

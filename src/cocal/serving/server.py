@@ -1,0 +1,198 @@
+"""The routes of `cocal serve`, as a plug-in of vLLM's server (its group of entry points `vllm.endpoint_plugins`).
+
+vLLM answers; the plug-in follows what its engine generates for each answer, and adds the confidences.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from prometheus_client import Counter, Gauge, Histogram
+from pydantic import Field
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.entrypoints.serve.instrumentator.health import health
+from vllm.entrypoints.serve.utils.api_utils import load_aware_call, validate_json_request, with_cancellation
+from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
+from vllm.exceptions import VLLMValidationError
+
+from cocal.errors import ContractError
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.states import Encoder
+from cocal.serving.bodies import ConfidenceBody, encoded
+from cocal.serving.choices import Shown, streamed, whole
+from cocal.serving.launch import Served
+from cocal.serving.scoring import RECORDER, STEPS, FollowedEngine, Reader, Recorder, Scorer, Verdict
+
+_WORDS = "Confidences of all members are wanted, too."
+_SCORED = Histogram("cocal_confidence", "Confidences of scored responses", buckets=[k / 10 for k in range(1, 11)])
+_UNSCORED = Counter("cocal_unscored", "Responses without a confidence", ["reason"])
+_COMPANION = Gauge(
+    "cocal_companion_info",
+    "The companion that is served",
+    ["companion", "base_model", "block", "poolings", "target", "seeds"],
+    multiprocess_mode="mostrecent",
+)
+router = APIRouter()
+
+
+class ChatBody(ChatCompletionRequest):
+    """vLLM's body of `/v1/chat/completions`, with what is to be shown of confidences."""
+
+    confidence_members: bool = Field(default=False, description=_WORDS)
+
+
+class CompletionBody(CompletionRequest):
+    """vLLM's body of `/v1/completions`, with what is to be shown of confidences."""
+
+    confidence_members: bool = Field(default=False, description=_WORDS)
+
+
+class _CountingScorer(Scorer):
+    """Counts what it scores, for `/metrics`."""
+
+    async def score(self, *arguments: Any, **options: Any) -> Verdict:
+        verdict = await super().score(*arguments, **options)
+        if verdict.confidence is None:
+            _UNSCORED.labels(verdict.reason.partition(",")[0]).inc()
+        else:
+            _SCORED.observe(verdict.confidence)
+        return verdict
+
+
+class Service:
+    """What the routes need.
+
+    Args:
+        engine: vLLM's engine client.
+        served: What `cocal serve` was asked for.
+        model: Folder of the language model.
+    """
+
+    def __init__(self, engine: Any, served: Served, model: Path):
+        about = Companion.from_pretrained(served.companion).about
+        reader, longest = Reader.of(model), engine.model_config.max_model_len
+        members = about.spec.members
+        self.scorer = _CountingScorer(engine, members, served.of(about), reader.ends, longest)
+        self.encoder = Encoder(
+            reader, template=about.template, thinking=about.thinking, max_response_length=about.max_response_length
+        )
+        self.chats = about.template != ""
+        self.longest = longest - STEPS
+        self.served = served
+        self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
+        self.companion = {
+            "companion": served.companion,
+            "base_model": about.base_model.name,
+            "block": about.spec.layer,
+            "poolings": list(about.spec.poolings),
+            "target": self.scorer.target,
+            "seeds": list(about.spec.settings.seeds),
+            "held_out": about.in_words(),
+            "abstain_below": served.abstain_below,
+        }
+        labels = (self.companion[name] for name in _COMPANION._labelnames)
+        _COMPANION.labels(*(" ".join(map(str, one)) if isinstance(one, list) else one for one in labels)).set(1)
+
+    def shown(self, members: bool) -> Shown:
+        """What an answer shows."""
+        return Shown(members, self.served.abstain_below, self.served.withhold)
+
+
+class Plugin:
+    """The plug-in; see vLLM's `EndpointPlugin`."""
+
+    name = "cocal"
+    required_tasks = ("generate",)
+
+    def attach_router(self, app: FastAPI) -> None:
+        """Put these routes in the place of vLLM's, or beside them."""
+        app.include_router(router)
+
+    async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
+        """Load the companion's facts, and follow what the engine generates."""
+        extra = engine_client.vllm_config.kv_transfer_config.kv_connector_extra_config
+        state.cocal = Service(engine_client, Served(**extra), Path(args.model))
+        for handler in (state.openai_serving_chat, state.openai_serving_completion):
+            handler.engine_client = FollowedEngine(engine_client)
+
+
+def _service(request: Request) -> Service:
+    return request.app.state.cocal
+
+
+async def _answer(create: Any, body: ChatBody | CompletionBody, raw_request: Request) -> Response:
+    """vLLM's answer to a body, with confidences."""
+    service = _service(raw_request)
+    body.kv_transfer_params = None  # they are the server's own
+    recorder, shown = Recorder(service.scorer), service.shown(body.confidence_members)
+    RECORDER.set(None if body.use_beam_search else recorder)
+    try:
+        answer = await create(body, raw_request)
+        if isinstance(answer, ErrorResponse):
+            return JSONResponse(answer.model_dump(), answer.error.code)
+        if hasattr(answer, "model_dump"):
+            return JSONResponse(await whole(answer.model_dump(), recorder, shown))
+    except BaseException:  # a client that goes cancels this
+        recorder.cancel()
+        raise
+    interval = float(getattr(raw_request.app.state.args, "sse_keep_alive_interval", 0))
+    events = with_sse_keep_alive(streamed(answer, recorder, shown), interval)
+    return StreamingResponse(events, media_type="text/event-stream")
+
+
+@router.post("/v1/chat/completions", dependencies=[Depends(validate_json_request)])
+@with_cancellation
+@load_aware_call
+async def chat(body: ChatBody, raw_request: Request) -> Response:
+    """OpenAI's chat completions, with a confidence in every choice."""
+    if not _service(raw_request).chats:
+        raise VLLMValidationError("The companion was fitted on plain texts and knows no chats: use /v1/completions.")
+    return await _answer(raw_request.app.state.openai_serving_chat.create_chat_completion, body, raw_request)
+
+
+@router.post("/v1/completions", dependencies=[Depends(validate_json_request)])
+@with_cancellation
+@load_aware_call
+async def completions(body: CompletionBody, raw_request: Request) -> Response:
+    """OpenAI's completions, with a confidence in every choice."""
+    return await _answer(raw_request.app.state.openai_serving_completion.create_completion, body, raw_request)
+
+
+@router.post("/v1/confidence", dependencies=[Depends(validate_json_request)])
+@with_cancellation
+@load_aware_call
+async def confidence(body: ConfidenceBody, raw_request: Request) -> Response:
+    """Confidences of responses that exist, in their order."""
+    service = _service(raw_request)
+    try:
+        samples = body.samples()
+        async with service.encoding:
+            rows = await asyncio.to_thread(encoded, service.encoder, samples, service.longest)
+    except ContractError as error:
+        raise VLLMValidationError(str(error)) from None
+    asked = (service.scorer.score(row.prompt.tolist(), row.response.tolist()) for row in rows)
+    data: Sequence[dict[str, Any]] = [
+        {"index": k, "confidence_ids": "given" if row.exact else "tokenised"} for k, row in enumerate(rows)
+    ]
+    for one, verdict in zip(data, await asyncio.gather(*asked), strict=True):
+        Shown(body.confidence_members, service.served.abstain_below, withhold=False).add(one, verdict)
+    return JSONResponse({"object": "list", "data": data})
+
+
+@router.get("/health")
+async def healthy(raw_request: Request) -> Response:
+    """vLLM's own check, with the companion in its body."""
+    status = (await health(raw_request)).status_code
+    return JSONResponse({"healthy": status == 200, "companion": _service(raw_request).companion}, status)
+
+
+@router.get("/", response_class=HTMLResponse)
+async def page() -> str:
+    """A page to ask a question and to see the answers with their confidences."""
+    return files("cocal.serving").joinpath("page.html").read_text(encoding="utf-8")

@@ -1,0 +1,227 @@
+"""`cocal serve` with the real vLLM: confidences equal those of `cocal score` under load, and bad bodies are refused.
+
+The cache of the server is so small that requests are preempted, prompts are read in several steps, and prefixes are
+shared.
+"""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cocal import Companion
+from own_rollouts import read_lines, write_lines
+
+pytestmark = pytest.mark.vllm
+
+TOLERANCE = 1e-5
+CHAT, COMPLETION, CONFIDENCE = "/v1/chat/completions", "/v1/completions", "/v1/confidence"
+TINY_CACHE = ("--kv-cache-memory-bytes", str(24 * 32 * 640))
+"""Twenty-four blocks of 32 tokens, each of which has 512 bytes of keys and values and 128 of states."""
+
+
+@pytest.fixture(scope="module")
+def companion(own, tmp_path_factory):
+    """A companion that reads states as they are; rounded ones may fall to either side of a rounding."""
+    folder = tmp_path_factory.mktemp("companion")
+    source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
+    assert own.fit(source, folder / "companion", "--states", "float32", "--passes", "20") == 0
+    return folder / "companion"
+
+
+@pytest.fixture(scope="module")
+def server(own, companion, tmp_path_factory):
+    from served import served  # needs psutil
+
+    log = tmp_path_factory.mktemp("server") / "log"
+    small = ["--max-model-len", "192", "--max-num-seqs", "24", "--max-num-batched-tokens", "64", *TINY_CACHE]
+    abstaining = ["--abstain-below", "0.5", "--abstained", "marked"]
+    with served(companion, own.checkpoint, log, *small, *abstaining, "--served-model-name", "micro") as one:
+        yield one
+
+
+def chat(own, k: int, **more) -> dict:
+    """The body of a question. None has a seed: vLLM's build for processors dies of one where a prompt is read in
+    several steps ("CPU Generator does not use offset")."""
+    text = own.texts.iloc[k % len(own.texts)]
+    return {"messages": [{"role": "user", "content": text}], "return_token_ids": True, **more}
+
+
+def check(own, companion, pairs) -> None:
+    """Each choice of an answer has the confidence that `cocal score` gives to its ids.
+
+    Args:
+        pairs: Prompt ids and a choice.
+    """
+    whole = [(prompt, one) for prompt, one in pairs if one["finish_reason"] == "stop"]
+    for _, one in pairs:
+        assert (one["confidence"] is None) == (one["finish_reason"] == "length")
+        assert ("cut at the length limit" in one.get("confidence_reason", "")) == (one["finish_reason"] == "length")
+        assert one["abstained"] == (one["confidence"] is None or one["confidence"] < 0.5)
+    prompts = [np.array(prompt) for prompt, _ in whole]
+    responses = [np.array(one["token_ids"]) for _, one in whole]
+    expected = Companion.from_pretrained(companion).score(*own.policy, prompts, responses)
+    assert np.ptp(expected) > 100 * TOLERANCE
+    np.testing.assert_allclose([one["confidence"] for _, one in whole], expected, atol=TOLERANCE)
+
+
+def test_under_load_every_confidence_is_that_of_cocal_score(own, companion, server):
+    """Two hundred concurrent requests of mixed lengths, a quarter of which are aborted."""
+
+    def one(k: int):
+        draw = random.Random(k)
+        body = chat(own, k, max_tokens=draw.choice([8, 24, 60, 120]), n=draw.choice([1, 1, 3]))
+        if k % 4 == 0:
+            server.stream(CHAT, body, stop_after=1 + draw.randrange(6))
+            return []
+        status, answer = server.ask(CHAT, body)
+        assert status == 200, answer
+        assert len(answer["choices"]) == body["n"]
+        return [(answer["prompt_token_ids"], choice) for choice in answer["choices"]]
+
+    def load():
+        with ThreadPoolExecutor(200) as pool:
+            return [pair for found in pool.map(one, range(200)) for pair in found]
+
+    pairs = load()
+    server.idle()
+    before = server.memory()
+    assert sorted(pair[1]["token_ids"] for pair in load())
+    server.idle()
+    assert server.memory() < before + 2**26
+    check(own, companion, pairs)
+    assert {choice["finish_reason"] for _, choice in pairs} == {"stop", "length"}
+    assert server.metric("vllm:num_preemptions_total") > 0
+    assert server.metric("vllm:prefix_cache_hits_total") > 0
+    assert server.metric("cocal_confidence_count") >= len([pair for pair in pairs if pair[1]["confidence"] is not None])
+
+
+def test_the_last_chunk_of_each_choice_of_a_stream_has_its_confidence(own, companion, server):
+    body = chat(own, 3, n=2, max_tokens=60, temperature=0, confidence_members=True)
+    _, answer = server.ask(CHAT, body)
+    events = server.stream(CHAT, body)
+    chunks = [event["choices"][0] for event in events if event["choices"]]
+    last = {one["index"]: one for one in chunks if one["finish_reason"]}
+    assert all("confidence" not in one for one in chunks if not one["finish_reason"])
+    for choice in answer["choices"]:
+        found = last[choice["index"]]
+        text = "".join(one["delta"].get("content") or "" for one in chunks if one["index"] == choice["index"])
+        assert text == choice["message"]["content"]
+        assert found["confidence"] == pytest.approx(choice["confidence"], abs=TOLERANCE)
+        if found["confidence"] is not None:
+            assert found["confidence_members"].keys() == {"binary-42", "binary-137"}
+            assert np.mean([*found["confidence_members"].values()]) == pytest.approx(found["confidence"])
+    check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
+
+
+def test_completions_have_confidences_for_every_prompt(own, companion, server):
+    """Of ids, with several choices to each prompt."""
+    prompts = [list(map(int, ids)) for ids in own.rollouts["prompt_ids"][:8:4]]
+    body = {"prompt": prompts, "n": 2, "max_tokens": 60, "return_token_ids": True}
+    status, answer = server.ask(COMPLETION, body)
+    assert status == 200, answer
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]
+    check(own, companion, [(prompts[choice["index"] // 2], choice) for choice in answer["choices"]])
+    assert "confidence" in server.stream(COMPLETION, {**body, "prompt": prompts[0], "n": 1})[-1]["choices"][0]
+
+
+def test_responses_that_exist_get_the_confidences_of_cocal_score(own, companion, server, tmp_path):
+    """Texts, chats and ids, in one body and one by one."""
+    lines = read_lines(write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts))
+    text = own.policy.tokenizer.decode(lines[0]["response_ids"], skip_special_tokens=True)
+    rows = [{name: line[name] for name in ("prompt_ids", "response_ids")} for line in lines]
+    rows += [{"prompt": line["prompt"], "response": text} for line in lines[:3]]
+    rows += [{"messages": [{"role": "user", "content": line["prompt"]}], "response": text} for line in lines[:3]]
+    (tmp_path / "in.jsonl").write_text("".join(own_line(row) for row in rows), encoding="utf-8")
+    assert own.score(tmp_path / "in.jsonl", tmp_path / "out.jsonl", companion=str(companion)) == 0
+    scored = read_lines(tmp_path / "out.jsonl")
+    status, answer = server.ask(CONFIDENCE, {"rows": rows})
+    assert status == 200, answer
+    ends = own.policy.ends
+    for row, one, line in zip(rows, answer["data"], scored, strict=True):
+        assert one["confidence_ids"] == line["confidence_ids"]
+        if "response_ids" in row and row["response_ids"][-1] not in ends:
+            assert (one["confidence"], one["abstained"]) == (None, True)
+            assert "does not end with an end-of-sequence token" in one["confidence_reason"]
+        else:
+            assert one["confidence"] == pytest.approx(line["confidence"], abs=TOLERANCE)
+    (alone,) = server.ask(CONFIDENCE, rows[-1])[1]["data"]
+    assert alone["confidence"] == pytest.approx(scored[-1]["confidence"], abs=TOLERANCE)
+
+
+def own_line(row: dict) -> str:
+    """A row as a line for `cocal score`."""
+    import json
+
+    return json.dumps(row) + "\n"
+
+
+HOSTILE = [
+    (CHAT, {"messages": "no"}),
+    (CHAT, {"messages": []}),
+    (CHAT, {"messages": [{"role": "user", "content": "1"}], "n": 10**9}),
+    (CHAT, {"messages": [{"role": "user", "content": "1"}], "n": -1}),
+    (CHAT, {"messages": [{"role": "user", "content": "1"}], "max_tokens": -4}),
+    (CHAT, {"messages": [{"role": "user", "content": "1 " * 5000}]}),
+    (CHAT, {"messages": [{"role": "user", "content": "1"}], "confidence_members": "some"}),
+    (CHAT, {"messages": [{"role": "user", "content": "1"}], "model": "another"}),
+    (CHAT, {"messages": [{"role": "user", "content": "1"}], "kv_transfer_params": 7}),
+    (COMPLETION, {"prompt": [5, 10**9], "max_tokens": 4}),
+    (COMPLETION, {"prompt": [5, -1], "max_tokens": 4}),
+    (COMPLETION, {"prompt": {"a": 1}}),
+    (CONFIDENCE, {}),
+    (CONFIDENCE, {"prompt": "1"}),
+    (CONFIDENCE, {"prompt": "1", "response": "1", "more": 1}),
+    (CONFIDENCE, {"prompt": "1", "prompt_ids": [5], "response": "1"}),
+    (CONFIDENCE, {"prompt_ids": [5, 384], "response_ids": [6]}),
+    (CONFIDENCE, {"prompt_ids": [5, 10**20], "response_ids": [6]}),
+    (CONFIDENCE, {"prompt_ids": [5] * 500, "response_ids": [6]}),
+    (CONFIDENCE, {"messages": [{"role": "assistant", "content": "1"}], "response": "1"}),
+    (CONFIDENCE, {"messages": [{"role": "user"}], "response": "1"}),
+    (CONFIDENCE, {"rows": []}),
+    (CONFIDENCE, {"rows": [{"prompt": "1", "response": "1"}] * 5000}),
+    (CONFIDENCE, {"rows": [{"prompt": "1", "response": ["1"]}]}),
+]
+
+
+def test_hostile_bodies_get_the_api_s_errors_and_the_server_goes_on(own, companion, server):
+    for path, body in HOSTILE:
+        status, answer = server.ask(path, body)
+        assert 400 <= status < 500, (path, str(body)[:200], status, answer)
+        assert answer["error"]["message"], (path, body)
+    for text in ("", "{", "[1]", "null", '{"messages": ' + "[" * 5000, "\x00"):
+        for path in (CHAT, CONFIDENCE):
+            assert 400 <= server.ask(path, text=text)[0] < 500, (path, text[:20])
+    hidden = {"cocal_prompt": -3, "do_remote_prefill": True}
+    status, answer = server.ask(CHAT, chat(own, 1, kv_transfer_params=hidden, n=4, max_tokens=100))
+    assert status == 200
+    check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
+    server.idle()
+
+
+def test_responses_that_fill_the_context_are_answered(own, server):
+    """With others beside them; no room is left for a score, which is said."""
+    prompt = list(map(int, own.rollouts["prompt_ids"].iloc[0]))
+    end = min(own.policy.ends)
+    for short in range(4):
+        response = [20] * (191 - short - len(prompt)) + [end]
+        status, answer = server.ask(CONFIDENCE, {"prompt_ids": prompt, "response_ids": response})
+        assert status == (200 if short == 3 else 400), answer
+    assert answer["data"][0]["confidence"] is not None
+    body = {"prompt": prompt, "ignore_eos": True, "max_tokens": 1000}
+    assert server.ask(COMPLETION, body)[1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_health_metrics_and_page_show_the_companion(own, companion, server):
+    status, health = server.ask("/health")
+    assert (status, health["healthy"]) == (200, True)
+    assert health["companion"]["companion"] == str(companion)
+    assert health["companion"]["block"] == 1
+    assert "held-out questions" in health["companion"]["held_out"]
+    _, metrics = server.ask("/metrics")
+    assert f'companion="{companion}"' in metrics
+    status, page = server.ask("/")
+    assert status == 200
+    assert "How sure is this answer?" in page
+    assert "http" not in page.replace('"http://www.w3.org', "")  # it needs nothing from elsewhere

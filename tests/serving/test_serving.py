@@ -1,0 +1,304 @@
+"""The parts of `cocal serve` that need no vLLM: what is refused at the start, its command, and how answers change."""
+
+import asyncio
+import json
+import re
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+from pydantic import ValidationError
+
+from cocal.errors import ContractError
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.states import Encoder
+from cocal.serving import launch
+from cocal.serving.bodies import ConfidenceBody, encoded
+from cocal.serving.choices import Shown, streamed, whole
+from cocal.serving.launch import Served, check_fit, command, environment
+from cocal.serving.scoring import CUT, NO_END, NO_ROOM, NOT_FOLLOWED, RECORDER, FollowedEngine, Reader, Recorder, Scorer
+from cocal.serving.scoring import Verdict as V
+from micro import own_copy
+from own_rollouts import run
+
+MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--enable-lora"], "--enable-lora: this flag of vLLM cannot be given here: the companion was fitted for"),
+        (["--speculative_config.method=ngram"], "vLLM has one at a time"),
+        (["--kv-transfer-config", "{}"], "the companion is a KV connector"),
+        (["--pipeline-parallel-size=2"], "use --tensor-parallel-size"),
+        (["--trust-remote-code"], "code that a checkpoint brings is never run"),
+        (["--target", "group"], "the companion has no target 'group'; it was fitted for binary"),
+        (["--abstain-below", "2"], "is not a number from 0 to 1"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(own, capsys, flags, message):
+    with pytest.raises(SystemExit) if "--abstain-below" in flags else _nothing():
+        assert run("serve", "--companion", own.companion, "--model", own.checkpoint, *flags) == 2
+    assert message in capsys.readouterr().err
+
+
+def _nothing():
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("num_hidden_layers", 3, "number of blocks is 3"),
+        ("vocab_size", 400, "vocabulary is 400"),
+        ("hidden_size", 64, "hidden width is 64"),
+        ("model_type", "llama", "type is llama"),
+    ],
+)
+def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, capsys, name, value, message):
+    other = own_copy(own.checkpoint, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    config.pop("layer_types", None)
+    (other / "config.json").write_text(json.dumps({**config, name: value}))
+    assert run("serve", "--companion", own.companion, "--model", other) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "give that model, or fit a companion for this one (cocal fit)" in said
+
+
+def test_a_companion_of_another_block_or_width_is_refused(own):
+    about = Companion.from_pretrained(own.companion).about
+    checkpoint = Checkpoint.find(str(own.checkpoint))
+    check_fit(about, checkpoint)
+    for change, message in (
+        ({"layer": 2}, "reads block 2, but the model has blocks 0 to 1"),
+        ({"inputs": 32}, "width"),
+    ):
+        spec = about.spec.model_copy(update=change)
+        with pytest.raises(ContractError, match=message):
+            check_fit(about.model_copy(update={"spec": spec}), checkpoint)
+
+
+def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypatch, capsys):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2
+    assert "vLLM is not installed for this Python: `pip install 'cocal[serve]'`" in capsys.readouterr().err
+    monkeypatch.setattr(launch, "find_spec", lambda name: name)
+    monkeypatch.setitem(__import__("sys").modules, "vllm", SimpleNamespace(__version__="0.33.1"))
+    assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2
+    assert "install vllm==0.32.0" in capsys.readouterr().err
+
+
+def test_the_command_of_vllm_reads_the_companion_s_block_and_the_user_s_flags_win(own):
+    about = Companion.from_pretrained(own.companion).about
+    checkpoint = Checkpoint.find(str(own.checkpoint))
+    served = Served(str(own.companion), abstain_below=0.25)
+    words = command(served, about, checkpoint, ["--dtype=bfloat16", "--port", "8001"])
+    value = dict(pairwise(words))
+    layers = json.loads(value["--speculative-config"])["draft_model_config"]["hf_config"]
+    assert layers == {"eagle_aux_hidden_state_layer_ids": [2]}  # the state after both blocks
+    extra = json.loads(value["--kv-transfer-config"])["kv_connector_extra_config"]
+    assert Served(**extra) == served
+    assert ("--dtype" in value, value["--port"]) == (False, "8001")
+    assert value["--served-model-name"] == str(own.checkpoint)
+    assert json.loads(value["--default-chat-template-kwargs"]) == {"enable_thinking": False}
+    template = r"{{ '\n' }}{% for m in messages %}{{ m.content }}{% endfor %} ü"
+    words = command(served, about.model_copy(update={"template": template}), checkpoint, [])
+    with open(words[words.index("--chat-template") + 1], encoding="utf-8") as file:  # noqa: PTH123
+        assert file.read() == template
+
+
+def test_other_plugins_of_vllm_stay_loaded(monkeypatch):
+    groups = {"vllm.general_plugins": ["mine"], "vllm.platform_plugins": ["card"]}
+    monkeypatch.setattr(launch, "entry_points", lambda group: SimpleNamespace(names=set(groups.get(group, ()))))
+    assert environment({})["VLLM_PLUGINS"] == "card,cocal,mine"
+    assert environment({"VLLM_PLUGINS": "mine"})["VLLM_PLUGINS"] == "cocal,mine"
+    assert environment({"VLLM_NO_USAGE_STATS": "0"})["VLLM_NO_USAGE_STATS"] == "0"
+
+
+class Events:
+    """A recorder whose verdicts are known."""
+
+    def __init__(self, *verdicts):
+        self.verdicts, self.cancelled = verdicts, False
+
+    async def verdict(self, index):
+        return self.verdicts[index]
+
+    def cancel(self):
+        self.cancelled = True
+
+
+def test_a_choice_below_the_threshold_is_withheld_or_marked():
+    verdicts = V(0.4, None, {"binary-42": 0.4}), V(0.5, None, {}), V(None, CUT)
+
+    def answered(shown):
+        choices = [
+            {"index": k, "message": {"role": "assistant", "content": f"text {k}"}, "logprobs": [1], "token_ids": [k]}
+            for k in range(3)
+        ]
+        return asyncio.run(whole({"choices": choices}, Events(*verdicts), shown))["choices"]
+
+    plain = answered(Shown())
+    assert [choice["confidence"] for choice in plain] == [0.4, 0.5, None]
+    assert [choice.get("confidence_reason") for choice in plain] == [None, None, CUT]
+    assert not any("abstained" in choice or "confidence_members" in choice for choice in plain)
+    assert answered(Shown(members=True))[0]["confidence_members"] == {"binary-42": 0.4}
+    marked = answered(Shown(abstain_below=0.5, withhold=False))
+    assert [choice["abstained"] for choice in marked] == [True, False, True]
+    assert [choice["message"]["content"] for choice in marked] == ["text 0", "text 1", "text 2"]
+    withheld = answered(Shown(abstain_below=0.5))
+    assert [choice["message"]["content"] for choice in withheld] == [None, "text 1", None]
+    assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5."
+    assert "text 0" not in json.dumps(withheld[0])
+    assert not {"logprobs", "token_ids"} & withheld[0].keys()
+
+
+def events_of(*pieces):
+    """Events of a stream with two choices, the last of which are its usage and its end."""
+
+    async def all_of_them():
+        for index, text, ended in pieces:
+            choice = {"index": index, "delta": {"content": text}, "finish_reason": "stop" if ended else None}
+            yield f"data: {json.dumps({'choices': [choice]}, separators=(',', ':'))}\n\n"
+        yield 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
+        yield "data: [DONE]\n\n"
+
+    return all_of_them()
+
+
+PIECES = [(0, "a", 0), (1, 'x"finish_reason":"stop"', 0), (0, "b", 0), (1, "y", 1), (0, "c", 1)]
+
+
+@pytest.mark.parametrize("shown", [Shown(), Shown(abstain_below=0.5, withhold=False), Shown(abstain_below=0.5)])
+def test_the_last_event_of_each_choice_has_its_confidence(shown):
+    async def collected():
+        return [event async for event in streamed(events_of(*PIECES), recorder, shown)]
+
+    recorder = Events(V(0.25), V(0.75))
+    found = asyncio.run(collected())
+    assert recorder.cancelled  # whatever has not been scored by the end of a stream
+    assert found[-1] == "data: [DONE]\n\n"
+    assert "usage" in found[-2]
+    chunks = [json.loads(event[6:])["choices"][0] for event in found[:-2]]
+    assert [one["confidence"] for one in chunks if one["finish_reason"]] == [0.75, 0.25]
+    assert not any("confidence" in one for one in chunks if not one["finish_reason"])
+    texts = {k: "".join(one["delta"]["content"] or "" for one in chunks if one["index"] == k) for k in (0, 1)}
+    assert texts == {0: "" if shown.withholds else "abc", 1: 'x"finish_reason":"stop"y'}
+
+
+class Engine:
+    """An engine that scores each request by the number of its tokens, or fails."""
+
+    def __init__(self, outputs=()):
+        self.outputs, self.closed = outputs, 0
+
+    async def generate(self, prompt, sampling_params, request, **options):
+        try:
+            for output in self.outputs:
+                await asyncio.sleep(0)
+                yield output
+        finally:
+            self.closed += 1
+
+
+def scorer(asked=None):
+    """A scorer whose engine gives 0.1, 0.3 and 0.9 to the members."""
+
+    class Stub(Scorer):
+        async def _ask(self, tokens, prompt, salt):
+            asked.append((tokens, prompt, salt))
+            return [0.1, 0.3, 0.9] if tokens[0] else None
+
+    return Stub(None, MEMBERS, "binary", frozenset({2, 7}), 12)
+
+
+def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no_end_has_none():
+    asked = []
+    one = scorer(asked)
+
+    def score(*arguments):
+        return asyncio.run(one.score(*arguments))
+
+    assert score([5, 6], [8, 2], "stop", "salt") == V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
+    assert asked == [([5, 6, 8, 2], 2, "salt")]
+    assert score([5], [8, 7]).confidence == 0.2  # a second end token
+    assert score([5], [8, 2], "length") == V(None, CUT)
+    assert score([5], [8]) == V(None, NO_END)
+    assert score([5], []) == V(None, NO_END)
+    assert score([5] * 8, [2]).confidence == 0.2
+    assert score([5] * 9, [2]) == V(None, NO_ROOM)
+    assert "its log says why" in score([0], [2]).reason
+
+
+@pytest.mark.parametrize("deltas", [True, False])
+def test_what_the_engine_generates_is_scored_as_soon_as_it_ends(deltas):
+    def output(*ones):
+        return SimpleNamespace(
+            prompt_token_ids=[5, 6],
+            outputs=[SimpleNamespace(index=k, token_ids=ids, finish_reason=end) for k, ids, end in ones],
+        )
+
+    parts = [output((0, [8], None), (1, [9], None)), output((0, [2], "stop")), output((1, [9, 9], "length"))]
+    outputs = parts if deltas else [output((0, [8, 2], "stop"), (1, [9, 9, 9], "length"))]
+    asked, engine = [], Engine(outputs)
+    parameters = SimpleNamespace(n=2, output_kind=SimpleNamespace(name="DELTA" if deltas else "FINAL_ONLY"))
+
+    async def answer():
+        recorder = Recorder(scorer(asked))
+        RECORDER.set(recorder)
+        followed = FollowedEngine(engine)
+        seen = [
+            [one async for one in followed.generate({"cache_salt": "s"}, parameters, f"request-{k}")] for k in range(2)
+        ]
+        assert seen == [outputs, outputs]  # unchanged
+        untouched = followed.generate({}, parameters, "adapter", lora_request="one")
+        assert [one async for one in untouched] == outputs
+        assert followed.closed == engine.closed
+        return [await recorder.verdict(k) for k in range(5)]
+
+    found = asyncio.run(answer())
+    assert [one.confidence for one in found] == [0.2, None, 0.2, None, None]
+    assert [one.reason for one in found] == [None, CUT, None, CUT, NOT_FOLLOWED]
+    assert asked == [([5, 6, 8, 2], 2, "s")] * 2
+    assert engine.closed == 3
+
+
+def test_rows_of_texts_chats_and_ids_become_token_ids(own):
+    policy = own.policy
+    encoder = Encoder(Reader.of(own.checkpoint))
+    question = own.texts.iloc[0]
+    rows = [
+        {"prompt": question, "response": "19"},
+        {"messages": [{"role": "user", "content": question}], "response": "19"},
+        {"prompt_ids": [5, 6], "response_ids": [8, min(policy.ends)]},
+        {"prompt": question, "response": "19", "truncated": True},
+    ]
+    found = encoded(encoder, ConfidenceBody(rows=rows).samples(), 100)
+    assert found[0].prompt.tolist() == found[1].prompt.tolist()
+    assert [one.response[-1] in policy.ends for one in found] == [True, True, True, False]
+    assert [one.exact for one in found] == [False, False, True, False]
+    with pytest.raises(ContractError, match=re.escape("rows[0]: prompt and response have")):
+        encoded(encoder, ConfidenceBody(rows=rows).samples(), 10)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "body: give exactly one of prompt, messages, prompt_ids"),
+        ({"prompt": "", "response": "1"}, "which is not empty"),
+        ({"prompt": "1", "messages": [{}], "response": "1"}, "exactly one of prompt, messages"),
+        ({"rows": [{"prompt": "1", "response": "1"}, {"prompt": "1"}]}, "exactly one of response, response_ids"),
+        ({"messages": [{"role": "user"}], "response": "1"}, "without a text as 'role' and 'content'"),
+        ({"prompt_ids": [-1], "response": "1"}, "is no token id"),
+        ({"rows": [], "prompt": "1"}, "one response, or several in rows"),
+        ({"rows": []}, "rows has 0 responses"),
+        ({"prompt": "1", "response": "1", "prmopt": "1"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_body_is_refused_with_its_place(body, message):
+    with pytest.raises((ContractError, ValidationError), match=re.escape(message)):
+        ConfidenceBody(**body).samples()

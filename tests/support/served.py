@@ -1,0 +1,111 @@
+"""A server of `cocal serve` in a process of its own, and its clients."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import psutil
+
+START = 600
+"""Seconds in which a server must have started, also on a busy machine."""
+
+
+class Server:
+    """A client of the server on a port of this machine."""
+
+    def __init__(self, port: int, process: subprocess.Popen):
+        self.port, self.process = port, process
+
+    def ask(self, path: str, body=None, text: str | None = None) -> tuple[int, dict | str]:
+        """Status and content of an answer; a text is sent as it is."""
+        connection, response = self._open(path, body, text)
+        with connection_closed(connection):
+            content = response.read().decode()
+            is_json = response.getheader("content-type", "").startswith("application/json")
+            return response.status, json.loads(content) if is_json else content
+
+    def stream(self, path: str, body: dict, stop_after: int | None = None) -> list[dict]:
+        """The events of a stream; with `stop_after`, the client goes after so many of them."""
+        connection, response = self._open(path, {**body, "stream": True}, None)
+        found = []
+        with connection_closed(connection):
+            assert response.status == 200, response.read()
+            for line in response:
+                if line.startswith(b"data: {"):
+                    found.append(json.loads(line[6:]))
+                if len(found) == stop_after:
+                    break
+        return found
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        _, text = self.ask("/metrics")
+        lines = [line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+    def idle(self) -> None:
+        """Wait until no request is left."""
+        for _ in range(300):
+            if self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting") == 0:
+                return
+            time.sleep(0.2)
+        raise AssertionError("requests are left")
+
+    def memory(self) -> int:
+        """Bytes of memory of its processes."""
+        first = psutil.Process(self.process.pid)
+        return sum(one.memory_info().rss for one in (first, *first.children(recursive=True)))
+
+    def _open(self, path, body, text):
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=START)
+        if body is None and text is None:
+            connection.request("GET", path)
+        else:
+            content = json.dumps(body) if text is None else text
+            connection.request("POST", path, content.encode(), {"Content-Type": "application/json"})
+        return connection, connection.getresponse()
+
+
+@contextmanager
+def connection_closed(connection):
+    """Close a connection at the end."""
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+@contextmanager
+def served(companion: Path, model: Path, log: Path, *flags: str):
+    """Start `cocal serve` and wait until it answers; its output goes to a file."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["--companion", companion, "--model", model, "--host", "127.0.0.1", "--port", port, *flags]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cocal", "serve", *map(str, words)], stdout=output, stderr=output, env=environment
+        )
+    try:
+        one = Server(port, process)
+        for _ in range(START):
+            assert process.poll() is None, log.read_text()[-5000:]
+            try:
+                if one.ask("/health")[0] == 200:
+                    break
+            except OSError:
+                time.sleep(1)
+        yield one
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
