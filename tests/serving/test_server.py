@@ -4,6 +4,7 @@ The cache of the server is so small that requests are preempted, prompts are rea
 shared.
 """
 
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -98,8 +99,9 @@ def test_under_load_every_confidence_is_that_of_cocal_score(own, companion, serv
 
 
 def test_the_last_chunk_of_each_choice_of_a_stream_has_its_confidence(own, companion, server):
-    body = chat(own, 3, n=2, max_tokens=60, temperature=0, confidence_members=True)
-    _, answer = server.ask(CHAT, body)
+    body = chat(own, 3, n=2, max_tokens=60, top_k=1, confidence_members=True)  # the likeliest tokens
+    status, answer = server.ask(CHAT, body)
+    assert status == 200, answer
     events = server.stream(CHAT, body)
     chunks = [event["choices"][0] for event in events if event["choices"]]
     last = {one["index"]: one for one in chunks if one["finish_reason"]}
@@ -130,12 +132,18 @@ def test_responses_that_exist_get_the_confidences_of_cocal_score(own, companion,
     """Texts, chats and ids, in one body and one by one."""
     lines = read_lines(write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts))
     text = own.policy.tokenizer.decode(lines[0]["response_ids"], skip_special_tokens=True)
-    rows = [{name: line[name] for name in ("prompt_ids", "response_ids")} for line in lines]
-    rows += [{"prompt": line["prompt"], "response": text} for line in lines[:3]]
-    rows += [{"messages": [{"role": "user", "content": line["prompt"]}], "response": text} for line in lines[:3]]
-    (tmp_path / "in.jsonl").write_text("".join(own_line(row) for row in rows), encoding="utf-8")
-    assert own.score(tmp_path / "in.jsonl", tmp_path / "out.jsonl", companion=str(companion)) == 0
-    scored = read_lines(tmp_path / "out.jsonl")
+    chats = [[{"role": "user", "content": line["prompt"]}] for line in lines[:3]]
+    kinds = (
+        [{name: line[name] for name in ("prompt_ids", "response_ids")} for line in lines],
+        [{"prompt": line["prompt"], "response": text} for line in lines[:3]],
+        [{"messages": chat, "response": text} for chat in chats],
+    )
+    rows, scored = [row for kind in kinds for row in kind], []
+    for number, kind in enumerate(kinds):
+        source, target = tmp_path / f"in-{number}.jsonl", tmp_path / f"out-{number}.jsonl"
+        source.write_text("".join(json.dumps(row) + "\n" for row in kind), encoding="utf-8")
+        assert own.score(source, target, companion=str(companion)) == 0
+        scored += read_lines(target)
     status, answer = server.ask(CONFIDENCE, {"rows": rows})
     assert status == 200, answer
     ends = own.policy.ends
@@ -148,13 +156,6 @@ def test_responses_that_exist_get_the_confidences_of_cocal_score(own, companion,
             assert one["confidence"] == pytest.approx(line["confidence"], abs=TOLERANCE)
     (alone,) = server.ask(CONFIDENCE, rows[-1])[1]["data"]
     assert alone["confidence"] == pytest.approx(scored[-1]["confidence"], abs=TOLERANCE)
-
-
-def own_line(row: dict) -> str:
-    """A row as a line for `cocal score`."""
-    import json
-
-    return json.dumps(row) + "\n"
 
 
 HOSTILE = [
@@ -209,8 +210,10 @@ def test_responses_that_fill_the_context_are_answered(own, server):
         status, answer = server.ask(CONFIDENCE, {"prompt_ids": prompt, "response_ids": response})
         assert status == (200 if short == 3 else 400), answer
     assert answer["data"][0]["confidence"] is not None
-    body = {"prompt": prompt, "ignore_eos": True, "max_tokens": 1000}
-    assert server.ask(COMPLETION, body)[1]["choices"][0]["finish_reason"] == "length"
+    body = {"prompt": prompt, "ignore_eos": True, "max_tokens": 192 - len(prompt)}
+    status, answer = server.ask(COMPLETION, body)
+    assert status == 200, answer
+    assert answer["choices"][0]["finish_reason"] == "length"
 
 
 def test_health_metrics_and_page_show_the_companion(own, companion, server):
