@@ -228,7 +228,7 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
     seconds = StepSeconds(tmp_path / "seconds.json")
     owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0, difference=())
     owner._policy, owner._recorder = SimpleNamespace(updates_per_step=2), SimpleNamespace(seconds=seconds)
-    owner._stages = {}
+    owner._stages, owner.compare = {}, lambda step: None
     callback = steps.StepCallback(owner)
     state = SimpleNamespace(global_step=0, max_steps=4)
     callback.on_train_begin(None, state, None)
@@ -260,12 +260,12 @@ def test_sharded_weights_are_written_in_the_format_of_the_stage(monkeypatch, tmp
 
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
-    """Without logits the pass runs a part of the model alone, which accelerate does not wrap."""
+    """Whether or not the pass runs through what accelerate wraps."""
     one, precise = trainer(_settings()), []
     one._layers = (0,)
     monkeypatch.setattr(one.accelerator, "autocast", lambda: torch.autocast("cpu", dtype=torch.bfloat16))
     one.model.model.layers[0].register_forward_hook(lambda *_: precise.append(torch.is_autocast_enabled("cpu")))
-    states, logprobs = one._scored([[1, 30]], [[60, 2]])
+    states, logprobs = one._scored([[1, 30]], [[60, 2]], logprobs=False)
     assert precise == [True]
     assert np.isfinite(states[0]).all()
     assert logprobs is None

@@ -39,9 +39,9 @@ class TrlSettings(Model):
     """Name of vLLM's attention kernels, as in `generation.engine.attention_backend`."""
 
     vllm_difference: Positive = 0.2
-    """Largest mean absolute difference between the log-probabilities that vLLM and the trainer give the tokens of a
-    step. A larger one stops the training: vLLM then samples from another policy. Rounding to bfloat16 should give a few
-    hundredths; nobody has measured it. Nothing is compared at a `temperature` other than 1."""
+    """Largest mean absolute difference between the log-probabilities that vLLM and the first update of a step give the
+    tokens. A larger one stops the training: vLLM then samples from another policy. Rounding to bfloat16 should give a
+    few hundredths; nobody has measured it. Nothing is compared at a `temperature` other than 1."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrlSettings":

@@ -143,10 +143,13 @@ def score(
         batches: Indices of the rows in each batch, which together hold every row once.
         layers: Zero-based block indices.
         poolings: Names of the poolings; see `capture`.
-        logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed.
+        unwrapped: The model itself, where the other one may be wrapped.
+        logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed,
+            or those of a row's last token alone.
     """
     bare = unwrapped or model
     options = {"layers": layers, "pad": pad, "poolings": poolings, "logprobs": logprobs}
+    options["whole"] = unwrapped is not None  # only the whole model gathers weights that are sharded
     shape = (len(prompts), len(layers), len(poolings), text_config(bare.config).hidden_size)
     found = Pooled(np.empty(shape, dtype=np.float32), [np.empty(0)] * len(prompts) if logprobs else None)
     running = None
@@ -174,6 +177,7 @@ def _start(
     pad: int,
     poolings: Sequence[str],
     logprobs: bool,
+    whole: bool,
 ) -> Callable[[], tuple[np.ndarray, list[np.ndarray]]]:
     """Start one batch; the function returned waits for its end, and returns its states and log-probabilities.
 
@@ -200,6 +204,8 @@ def _start(
                 for k, (b, e) in enumerate(zip(begin, end, strict=True))
             ]
             values = _to_host(torch.cat(parts))
+        elif whole:
+            model(input_ids=ids, use_cache=False, logits_to_keep=1)
         else:
             decoder(input_ids=ids, use_cache=False)
     features = _to_host(torch.stack([states[layer] for layer in layers], dim=1))

@@ -36,11 +36,12 @@ class StepCallback(TrainerCallback):
         self._began = time.monotonic()
 
     def on_step_end(self, args, state, control, **kwargs):
+        trainer = self._trainer
+        trainer.compare((state.global_step - 1) // self._updates + 1)
         self._spent += time.monotonic() - self._began
         if state.global_step % self._updates:
             return
         step = state.global_step // self._updates
-        trainer = self._trainer
         if trainer._recorder is not None:
             spent = self._spent - trainer.states_seconds
             trainer._recorder.seconds.record(step, spent, trainer.states_seconds, trainer.difference)

@@ -54,10 +54,9 @@ class RolloutCapture:
     states_seconds: float = 0.0
     """Seconds of the passes over states, and of companions that learn from them, since somebody set this to 0."""
 
-    @property
-    def _own_engine(self) -> bool:
-        """True if raw log-probabilities came with the rollouts, so that no pass has to give them."""
-        return False
+    def _given_logprobs(self, batch: dict[str, torch.Tensor]) -> torch.Tensor | None:
+        """Raw log-probabilities (rows, length) that came with the rollouts; None if a pass has to give them."""
+        return None
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """TRL's rewards (rollouts of all processes, functions), which are kept for recording."""
@@ -117,13 +116,13 @@ class RolloutCapture:
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
         responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
         states = logprobs = [None] * len(responses)
-        if self._layers or not self._own_engine:
+        given = self._given_logprobs(batch)
+        if self._layers or given is None:
             began = time.monotonic()
-            states, logprobs = self._scored(prompts, responses)
+            states, logprobs = self._scored(prompts, responses, logprobs=given is None)
             self.states_seconds += time.monotonic() - began
-        if self._own_engine:
-            values = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
-            logprobs = [np.array(row, dtype=np.float32) for row in values]
+        if given is not None:
+            logprobs = [np.array(row, dtype=np.float32) for row in _unpadded(given, batch["completion_mask"])]
         ends = set(self.eos_token_ids)
         return [
             {
@@ -135,8 +134,8 @@ class RolloutCapture:
             for k, (ids, text) in enumerate(zip(responses, plain_texts(self._tokenizer, responses), strict=True))
         ]
 
-    def _scored(self, prompts: list[list[int]], responses: list[list[int]]) -> Pooled:
-        """Each response's pooled states (layers, 2, hidden), and log-probabilities unless our engine has given them."""
+    def _scored(self, prompts: list[list[int]], responses: list[list[int]], logprobs: bool) -> Pooled:
+        """Each response's pooled states (layers, 2, hidden), and its log-probabilities if they are asked for."""
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
         with self.accelerator.autocast():  # the update's precision, which accelerate sets for the whole model only
             return score(
@@ -148,7 +147,7 @@ class RolloutCapture:
                 layers=self._layers or (0,),
                 pad=self._tokenizer.pad_token_id,
                 unwrapped=self.accelerator.unwrap_model(self.model),
-                logprobs=not self._own_engine,
+                logprobs=logprobs,
             )
 
 
@@ -207,6 +206,10 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         """The policy's copy that samples, where it has one."""
         self.difference: tuple[float, ...] = ()
         """Mean and largest difference of vLLM's log-probabilities in this step; empty where nothing is compared."""
+        self._latest: torch.Tensor | None = None
+        """Log-probabilities that the model gave last."""
+        self._apart: list[torch.Tensor] = []
+        """Their differences to vLLM's in the present update."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
         self.add_callback(StepCallback(self))
 
@@ -219,6 +222,16 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _own_engine(self) -> bool:
         """True if our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
         return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    @property
+    def _trusts_vllm(self) -> bool:
+        """True if vLLM's log-probabilities are those of the policy, as the first update of every step makes sure: at
+        another temperature than 1, TRL's vLLM divides its logits by it."""
+        return self.use_vllm and self._policy.temperature == 1
+
+    def _given_logprobs(self, batch):
+        """Those of our engine, or vLLM's."""
+        return batch["sampling_per_token_logps"] if self._own_engine or self._trusts_vllm else None
 
     def create_optimizer(self, model=None):
         """TRL's optimiser, whose moments lie where the settings say."""
@@ -282,16 +295,50 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         and computes all logits twice, to save memory that small models do not need.
         """
         if self.accelerator.device.type != "cpu":
-            return super()._get_per_token_logps_and_entropies(
+            found = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, **options
             )
+            self._latest = found[0].detach()
+            return found
         output = model(
             input_ids=input_ids, attention_mask=attention_mask, logits_to_keep=logits_to_keep + 1, use_cache=False
         )
         logprobs = (output.logits[:, :-1] / self.temperature).log_softmax(dim=2)
         with torch.no_grad():
             entropies = -(logprobs.exp() * logprobs).sum(dim=2)
-        return logprobs.gather(2, input_ids[:, -logits_to_keep:, None])[..., 0], entropies, None
+        chosen = logprobs.gather(2, input_ids[:, -logits_to_keep:, None])[..., 0]
+        self._latest = chosen.detach()
+        return chosen, entropies, None
+
+    def _compute_loss(self, model, inputs):
+        """TRL's loss. In the first update of a step the policy is that which sampled, so vLLM must agree with it."""
+        loss = super()._compute_loss(model, inputs)
+        if self._trusts_vllm and self.state.global_step % self._policy.updates_per_step == 0:
+            apart = self._latest - inputs["sampling_per_token_logps"]
+            self._apart.append(apart[inputs["completion_mask"].bool()].abs())
+        return loss
+
+    def compare(self, step: int) -> None:
+        """Compare vLLM's log-probabilities with the trainer's, over all processes, after the first update of a step.
+
+        Raises:
+            EngineError: if they differ so much that vLLM must have sampled from another policy.
+        """
+        if not self._apart:
+            return
+        apart, self._apart = torch.cat(self._apart), []
+        known = ~apart.isnan()  # vLLM gives no log-probability where it has none
+        sums = torch.stack([apart.nansum(), known.sum().to(apart.dtype), apart.nan_to_num().max()])
+        total, count, largest = self.accelerator.gather(sums[None]).T
+        self.difference = float(total.sum() / count.sum()), float(largest.max())
+        bound = self._policy.trl.vllm_difference
+        if not self.difference[0] <= bound:
+            raise EngineError(
+                f"step {step}: vLLM's log-probabilities differ from the trainer's by {self.difference} (mean, largest),"
+                f" more than policy.trl.vllm_difference = {bound:g}, so its rollouts are not those of the policy: try "
+                "another policy.trl.vllm_attention_backend or version of vLLM, or raise the bound"
+            )
+        self.summary += ", vLLM off by {:.4f} (at most {:.2f})".format(*self.difference)
 
     def _generate_and_score_completions(self, inputs):
         """Return TRL's batch with the advantages of our objectives, and record the rollouts."""
@@ -315,10 +362,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
         """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
-        if self.use_vllm and self._policy.temperature == 1:  # TRL's vLLM divides its logits by the temperature
-            sampled = _unpadded(batch["sampling_per_token_logps"], batch["completion_mask"])
-            pairs = zip(rows, sampled, strict=True)
-            rows = [row | {"difference": row["completion"].logprobs - np.float32(values)} for row, values in pairs]
         confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
         starts = [0] * len(rows)
         if self._algorithm == "dcpo":
@@ -331,27 +374,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             for k, row in enumerate(rows)
         ]
 
-    def _compare(self, rows: list[dict]) -> None:
-        """Compare vLLM's log-probabilities with the trainer's.
-
-        Raises:
-            EngineError: if they differ so much that vLLM must have sampled from another policy.
-        """
-        apart = np.abs(np.concatenate([row["difference"] for row in rows]))
-        apart = apart[~np.isnan(apart)]  # vLLM gives no log-probability where it has none
-        self.difference = (float(apart.mean()), float(apart.max())) if len(apart) else ()
-        bound = self._policy.trl.vllm_difference
-        if not self.difference or not self.difference[0] <= bound:
-            raise EngineError(
-                f"step {self._rollout_step}: vLLM's log-probabilities differ from the trainer's by "
-                f"{self.difference or 'NaN'} (mean, largest), more than policy.trl.vllm_difference = {bound:g}, so its "
-                "rollouts are not those of the policy: try another policy.trl.vllm_attention_backend or version of "
-                "vLLM, or raise the bound"
-            )
-
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
-        if "difference" in rows[0]:
-            self._compare(rows)
         frame = self._recorded(
             rows,
             verdicts,
@@ -366,8 +389,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             f"length {frame['length'].mean():.1f}, "
             f"truncated {frame['truncated'].mean():.1%}"
         )
-        if self.difference:
-            self.summary += ", vLLM off by {:.4f} (at most {:.2f})".format(*self.difference)
         if self._algorithm != "grpo":
             stated = frame["confidence"]
             self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"

@@ -154,10 +154,11 @@ class _Jobs:
             rollouts = {"weights": master["weights"], "vLLM": trl.vllm_memory_share * self._memory}
             rollouts |= kept_moments | {"overhead": OVERHEAD}
             yield Need("update", f"rollouts of {algorithm}", rollouts, "policy.trl.vllm_memory_share")
-        # the pass over states and log-probabilities holds the logits of a micro-batch, which accelerate makes float32
-        rows = policy.max_response_length[algorithm] * self._vocabulary
-        logits = policy.micro_batch * rows * (HALF + SINGLE) + 2 * rows * SINGLE
-        reading = {"weights": master["weights"], "bfloat16 copies": copies, "logits": logits}
+        reading = {"weights": master["weights"], "bfloat16 copies": copies}
+        if not trl.vllm or policy.temperature != 1:  # the pass also gives log-probabilities
+            # of the logits of a micro-batch, which accelerate makes float32
+            rows = policy.max_response_length[algorithm] * self._vocabulary
+            reading["logits"] = policy.micro_batch * rows * (HALF + SINGLE) + 2 * rows * SINGLE
         reading |= kept_moments | {"activations": block, "overhead": 2 * OVERHEAD}
         yield Need("update", f"states of {algorithm}", reading, lower)
 
