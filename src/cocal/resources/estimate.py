@@ -141,6 +141,18 @@ PROCESSOR = Assumptions(
     start_minutes=0.1,
 )
 """The same for one core and the tiny policies of the embedded study, on which these times were measured."""
+LANGUAGE_MODEL = Assumptions(
+    parameters=134.5e6,
+    training_hours=0.9,
+    sampling_hours=0.25,
+    responses=5_760,
+    companion_seconds=2.3,
+    training_tokens=55,
+    peak_teraflops=0.9,
+    utilisation=0.4,
+    start_minutes=0.2,
+)
+"""The same for the laptop study's model in bfloat16: trainings have two cores, other jobs one."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +188,7 @@ class Workload:
 
 def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
     """All work that needs a GPU or much storage, by backbone in the order of the stages. Backbones that the workflow
-    trains from scratch need no GPU, and their times are those of `PROCESSOR`."""
+    pre-trains need no GPU, and their times are those of `PROCESSOR` and `LANGUAGE_MODEL`."""
     for backbone in study.backbones:
         estimate = _Backbone(study, backbone, assumed)
         yield estimate.policies()
@@ -184,6 +196,11 @@ def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
         yield from estimate.evaluations()
         yield from estimate.companions()
         yield from estimate.timing()
+
+
+def pace_of(backbone: PretrainingSettings) -> Assumptions:
+    """The times of a backbone that the workflow pre-trains."""
+    return LANGUAGE_MODEL if backbone.start else PROCESSOR
 
 
 class _Backbone:
@@ -196,7 +213,7 @@ class _Backbone:
         self._rollouts = study.policy.steps * study.policy.questions_per_step * study.policy.responses_per_question
         self._layers = plan.layers_of(study, name)
         self._gpus = 0 if isinstance(self._backbone, PretrainingSettings) else 1
-        self._pace = assumed if self._gpus else PROCESSOR
+        self._pace = assumed if self._gpus else pace_of(self._backbone)
         self._start = self._pace.start_minutes / 60
         self._experiences = plan.experiences_of(plan.methods_of(study, name, "grpo", study.policy.steps))
 
@@ -339,8 +356,9 @@ class _Backbone:
         return responses * layers * 2 * self._backbone.width * number
 
 
-_DOCUMENT_SECONDS = 1.6e-8
-"""Seconds that one core needs to pre-train on a document of the corpus, per parameter of the policy."""
+_TINY_DOCUMENT, _DOCUMENT = 1.6e-8, 2.8e-9
+"""Seconds to pre-train on a document of the corpus, per parameter of the policy: of a tiny one on one core, and of a
+language model on two."""
 _READING = 0.1
 """Time to read rollouts again, as a multiple of the time to sample them."""
 
@@ -362,6 +380,7 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
         seconds["replay"] = _READING * seconds["resample"]
     made = [one for one in study.backbones.values() if isinstance(one, PretrainingSettings)]
     if made:
-        work = [one.steps * one.batch_size * parameters_of(one) for one in made]
-        seconds["backbone"] = 60 * PROCESSOR.start_minutes + _DOCUMENT_SECONDS * sum(work) / len(made)
+        paces = [_DOCUMENT if one.start else _TINY_DOCUMENT for one in made]
+        work = [one.steps * one.batch_size * parameters_of(one) * pace for one, pace in zip(made, paces, strict=True)]
+        seconds["backbone"] = 60 * PROCESSOR.start_minutes + sum(work) / len(made)
     return {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds

@@ -41,8 +41,8 @@ def verdict(judged: pd.DataFrame, study: str) -> list[str]:
         f"Does it reproduce? {_ANSWERS.get(found, 'Undecided')}: {_SAID} {_WORDS.get(found, _is(found))}, by {judges}.",
         f"Of {len(families)} families of claims that restate one another, {_named(families[source])} by {judges}"
         + ("" if alone else f"; by the {study} study alone {_counts(families[STUDY])}")
-        + ". The members of the others differ, meet a degenerate rival, say too little, or cannot be judged there. "
-        "Not separable means that the 95 % interval of the difference holds zero after adjustment.",
+        + "; the others are mixed or cannot be judged. Not separable means that the 95 % interval of the difference "
+        "holds zero after adjustment.",
     ]
     if pd.notna(central["value"]):
         lead = signed("ece", central["value"])
