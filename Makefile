@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 VLLM := .venv-vllm
+GPU := .venv-gpu
 CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -27,7 +28,8 @@ help:
 	@echo "make mutants     change the code that decides numbers, one place after another, and list the changes that no test"
 	@echo "                 notices (ROOM=metrics; half an hour and more a room; docs/mutants.md)"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
-	@echo "make gpu         try everything on one GPU, each step under ten minutes, and write docs/gpu.md"
+	@echo "make gpu         set up .venv-gpu, with vLLM, try everything on one GPU, each step under ten minutes, and write"
+	@echo "                 docs/gpu.md"
 	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
 	@echo "                 rehearsal-short runs one backbone up to its confidences"
 	@echo "make rehearsal-single-gpu   run the rehearsal of the single-GPU study on processors"
@@ -134,8 +136,16 @@ mutants: $(INSTALLED)
 bench: $(INSTALLED)
 	python benchmarks/run.py --output docs/benchmarks.md
 
-gpu: $(INSTALLED)
-	python benchmarks/gpu.py --output docs/gpu.md
+# The one environment of jobs with vLLM, and what the tests need beside it.
+$(GPU)/.installed: envs/gpu.yaml envs/vllm-cpu.txt
+	$(PYTHON) -m venv $(GPU)
+	{ sed -n 's/^      - //p' envs/gpu.yaml; grep -E '^(pytest|hypothesis|psutil)==' envs/vllm-cpu.txt; } > $(GPU)/packages.txt
+	$(GPU)/bin/python -m pip install --quiet -r $(GPU)/packages.txt
+	$(GPU)/bin/python -m pip install --quiet --no-deps -e .
+	touch $@
+
+gpu: $(GPU)/.installed
+	$(GPU)/bin/python benchmarks/gpu.py --output docs/gpu.md
 
 rehearsal: $(INSTALLED)
 	pytest tests/cluster/slurm --exitfirst -rs --durations 0

@@ -2,13 +2,17 @@
 
     python benchmarks/gpu.py [--only STEP ...] [--small] [--output docs/gpu.md]
 
-A step that fails or takes too long is reported, and the next one begins. `--small` runs the same steps at tiny sizes,
-also on a processor, to try the script itself.
+A step that fails or takes too long is reported, and the next one begins. Each part of the report is kept as soon as
+its step ends, in the place of that of an earlier run, so that a card that is lent for minutes is tried step by step.
+All that a step prints goes to `logs/gpu/STEP.txt` while it runs. `--small` runs the same steps at tiny sizes, also on a
+processor, to try the script itself.
 """
 
 import argparse
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,8 +25,8 @@ from cocal.store import write_text
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LIMIT = 600
-"""Seconds that a step may take."""
+LIMIT = 540
+"""Seconds that a step may take, so that a command of ten minutes holds one."""
 KEPT = 60
 """Number of the last lines of a step's output that the report keeps."""
 
@@ -55,6 +59,9 @@ def _tested(title: str, *words: str) -> Step:
     return Step(title, ("-m", "pytest", "-rs", *words))
 
 
+_TRAINING = ("tests/policy/test_gpu_training.py", "-k")
+
+
 def _own(title: str, name: str) -> Step:
     words = (str(HERE / "gpu_steps.py"), name)
     return Step(title, words, (*words, "--small"))
@@ -63,14 +70,16 @@ def _own(title: str, name: str) -> Step:
 STEPS = {
     "device": _own("Device, driver and rates", "device"),
     "tests": _tested("Tests of what runs otherwise on a GPU", "tests/policy/test_gpu.py"),
+    "training": _tested("Training with vLLM, killed and resumed", *_TRAINING, "not FSDP2"),
+    "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2"),
+    "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
+    "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/generation", "tests/companion/test_latency.py"),
+    "sampling": Step("Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling")),
     "companions": _measured("companions"),
     "extraction": _measured("extraction"),
-    "training": _tested(
-        "Training of the micro policy, with and without vLLM, killed and resumed", "tests/policy/test_gpu_training.py"
-    ),
     "profile": _own("Profile of an update at Qwen3-1.7B's shape, with random weights", "profile"),
 }
-"""All steps in their order."""
+"""All steps; those that teach most come first."""
 
 
 def run(name: str, small: bool) -> str:
@@ -79,20 +88,31 @@ def run(name: str, small: bool) -> str:
     words = step.small if small else step.command
     if words is None:
         return f"## {step.title}\n\nLeft out: it needs a GPU."
+    log = ROOT / f"logs/gpu/{name}.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    try:
+    with log.open("wb") as output:
         command = [sys.executable, *words]
-        done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
-        output, verdict = done.stdout + done.stderr, "passed" if done.returncode == 0 else f"FAILED ({done.returncode})"
-    except subprocess.TimeoutExpired as error:
-        output, verdict = _text(error.stdout) + _text(error.stderr), f"STOPPED after {LIMIT} s"
-    lines = output.strip().splitlines()[-KEPT:]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+        try:
+            code = process.wait(LIMIT)
+            verdict = "passed" if code == 0 else f"FAILED ({code})"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # all that it has started, too
+            process.wait()
+            verdict = f"STOPPED after {LIMIT} s"
+    lines = log.read_text(errors="replace").strip().splitlines()[-KEPT:]
     spent = time.monotonic() - began
     return "\n".join([f"## {step.title}", "", f"{verdict}, {spent:.0f} s", "", "```text", *lines, "```"])
 
 
-def _text(output: bytes | str | None) -> str:
-    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
+def with_part(report: str, part: str) -> str:
+    """A report with a part in the place of an earlier one of the same step; parts are in the order of the steps."""
+    parts = [*re.split(r"\n+(?=## )", report.strip())[1:], part]
+    newest = {text.splitlines()[0].removeprefix("## "): text for text in parts}
+    vllm = "present" if find_spec("vllm") else "not in this environment"
+    begin = f"# One GPU\n\nWritten by `make gpu`. vLLM is {vllm}."
+    return "\n\n".join([begin, *(newest[step.title] for step in STEPS.values() if step.title in newest)]) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,13 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    vllm = "present" if find_spec("vllm") else "not in this environment"
-    parts = ["# One GPU", f"Written by `make gpu`. vLLM is {vllm}."]
+    parts = []
     for name in options.only or STEPS:
         parts.append(run(name, options.small))
         print(parts[-1], flush=True)
         if options.output:
-            write_text(options.output, "\n\n".join(parts) + "\n")  # what is done is kept, whatever comes
+            earlier = options.output.read_text() if options.output.exists() else ""
+            write_text(options.output, with_part(earlier, parts[-1]))
     return 1 if any("\nFAILED" in part or "\nSTOPPED" in part for part in parts) else 0
 
 

@@ -1,21 +1,44 @@
 """Steps of `benchmarks/gpu.py` that are neither tests nor comparisons: `python benchmarks/gpu_steps.py STEP`."""
 
 import argparse
+import logging
+import os
+import random
 import shutil
 import subprocess
+import sys
+import threading
 import time
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
+from datasets import Dataset
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from cocal.config.evaluation import GenerationSettings
+from cocal.config.load import configured_study
+from cocal.models.loading import load_policy
+from cocal.models.pretraining import train_tokenizer
+from cocal.policy.train import opening_vllm, set_precision, trl_arguments
+from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.resources.memory import GIB, needs
+
+STUDY = Path(__file__).resolve().parents[1] / "config/single-gpu.yaml"
+CARD = 23.5
+"""GiB of a card of 24 GB that its driver leaves."""
 SIZES = {
     "device": ((8192, 2**30), (256, 2**20)),
+    "rollouts": ((28, 2048, 6144, 151_936, 2048), (2, 64, 128, 512, 16)),
+    "sampling": ((36, 4096, 12_288, 151_936, 1024, 256), None),
     "profile": ((28, 2048, 6144, 151_936, 4, 1024), (2, 64, 128, 512, 2, 32)),
 }
 """Of each step, those on a GPU and the small ones: side of a product and bytes of a copy; blocks, width, feed-forward
-width, vocabulary, rows and tokens a row of a micro-batch."""
+width and vocabulary, and tokens of a rollout, number and tokens of responses, or rows and tokens a row of a
+micro-batch."""
 
 
 def device(side: int, size: int) -> None:
@@ -36,19 +59,89 @@ def device(side: int, size: int) -> None:
     print(f"copy from the host: {size / _seconds(lambda: block.copy_(host)) / 1e9:,.4g} GB/s")
 
 
+def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) -> None:
+    """Two steps of GRPO with random rewards at a high rate, in what memory a card of 24 GB has.
+
+    Were the weights that vLLM samples with not those of the update, its log-probabilities would differ in the second
+    step, and the training would stop.
+    """
+    gpu = torch.cuda.is_available()
+    study = configured_study([STUDY], {})
+    plan = {need.job: need.bytes / GIB for need in needs(study, "qwen3-1.7b", CARD * GIB) if "grpo" in need.job}
+    whole = torch.cuda.get_device_properties(0).total_memory if gpu else CARD * GIB
+    trl = {"vllm": gpu, "vllm_memory_share": study.policy.trl.vllm_memory_share * CARD * GIB / whole}
+    changes = {"steps": 2, "stages": (2,), "questions_per_step": 4, "learning_rate": 1e-3}
+    changes |= {"max_response_length": {"grpo": tokens}, "trl": study.policy.trl.model_copy(update=trl)}
+    settings = study.policy.model_copy(update=changes)
+    draw = random.Random(0)
+    with TemporaryDirectory() as folder, _card(), _peak() as peak:
+        base = Path(folder) / "base"
+        config = _shape(layers, width, inner, vocabulary, tied=True)
+        Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(base)
+        train_tokenizer([], 300, 8192).save_pretrained(base)
+        policy = load_policy(base, training=True)
+        with opening_vllm(settings.trl):
+            trainer = RecordingGRPOTrainer(
+                recorder=None,
+                layers=range(layers),
+                policy=settings,
+                algorithm="grpo",
+                stages={},
+                dtype=torch.bfloat16,
+                attributes={},
+                model=policy.model,
+                processing_class=policy.tokenizer,
+                reward_funcs=[lambda completions, **_: [float(draw.random() < 0.5) for _ in completions]],
+                args=trl_arguments(settings, "grpo", Path(folder)),
+                train_dataset=Dataset.from_dict({"prompt": ["1 + 1"] * 8, "question_id": ["q"] * 8}),
+            )
+        set_precision(trainer.accelerator, settings.trl)
+        trainer.train()
+    print(f"mean and largest difference of vLLM's log-probabilities in step 2: {trainer.difference or 'no vLLM'}")
+    for job, size in plan.items():
+        print(f"plan, {job}: {size:.1f} GiB")
+    if gpu:
+        print(f"peak of PyTorch {torch.cuda.max_memory_allocated() / GIB:.1f} GiB, of the card {peak[0] / GIB:.1f} GiB")
+
+
+def sampling(layers: int, width: int, inner: int, vocabulary: int, together: int, tokens: int) -> None:
+    """Tokens per second of many responses at a time, with a seed each, without and with the penalty."""
+    os.environ.update(VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_USE_FLASHINFER_SAMPLER="0")
+    from vllm import LLM, SamplingParams, TokensPrompt
+
+    with TemporaryDirectory() as folder:
+        config = _shape(layers, width, inner, vocabulary, tied=False)
+        config.architectures = ["Qwen3ForCausalLM"]
+        config.save_pretrained(folder)
+        llm = LLM(
+            folder,
+            load_format="dummy",
+            skip_tokenizer_init=True,
+            dtype="bfloat16",
+            max_model_len=4096,
+            max_num_seqs=together,
+            attention_backend="FLASH_ATTN",
+        )
+        draw, usual = random.Random(0), GenerationSettings()
+        prompts = [[draw.randrange(vocabulary) for _ in range(150)] for _ in range(together)]
+        chosen = {"temperature": usual.temperature, "top_k": usual.top_k, "top_p": usual.top_p}
+        for words, more in (
+            ("training: temperature alone", {}),
+            ("evaluation: top-k, top-p and penalty", chosen | {"presence_penalty": usual.presence_penalty}),
+        ):
+            common = {"max_tokens": tokens, "ignore_eos": True, "logprobs": 0, "detokenize": False, **more}
+            asked = [SamplingParams(seed=k, flat_logprobs=True, **common) for k in range(together)]
+            llm.reset_prefix_cache()
+            began = time.perf_counter()
+            llm.generate([TokensPrompt(prompt_token_ids=ids) for ids in prompts], asked, use_tqdm=False)
+            seconds = time.perf_counter() - began
+            print(f"{words}: {together} responses of {tokens} tokens, {together * tokens / seconds:,.0f} tokens/s")
+
+
 def update(layers: int, width: int, inner: int, vocabulary: int, rows: int, tokens: int) -> None:
     """One update of a policy: bfloat16 autocast over float32 weights, checkpointed activations, AdamW."""
     place = _device()
-    config = Qwen3Config(
-        num_hidden_layers=layers,
-        hidden_size=width,
-        intermediate_size=inner,
-        vocab_size=vocabulary,
-        num_attention_heads=width // 64 if width < 128 else width // 128,
-        num_key_value_heads=1 if width < 128 else 8,
-        head_dim=64 if width < 128 else 128,
-        tie_word_embeddings=True,
-    )
+    config = _shape(layers, width, inner, vocabulary, tied=True)
     torch.manual_seed(0)
     with place:
         model = Qwen3ForCausalLM(config).train()
@@ -79,6 +172,55 @@ def update(layers: int, width: int, inner: int, vocabulary: int, rows: int, toke
     print(found.key_averages().table(sort_by=key, row_limit=20, max_name_column_width=48))
 
 
+def _shape(layers: int, width: int, inner: int, vocabulary: int, tied: bool) -> Qwen3Config:
+    small = width < 128
+    return Qwen3Config(
+        num_hidden_layers=layers,
+        hidden_size=width,
+        intermediate_size=inner,
+        vocab_size=vocabulary,
+        num_attention_heads=width // 64 if small else width // 128,
+        num_key_value_heads=1 if small else 8,
+        head_dim=64 if small else 128,
+        tie_word_embeddings=tied,
+    )
+
+
+@contextmanager
+def _card():
+    """Another process holds what a GPU has beyond `CARD`."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    taken = int(max(0, torch.cuda.mem_get_info()[0] - CARD * GIB))
+    words = f"import sys, torch; t = torch.empty({taken}, dtype=torch.uint8, device='cuda'); print(flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", words], **pipes) as process:
+        process.stdout.readline()
+        try:
+            print(f"{torch.cuda.mem_get_info()[0] / GIB:.1f} GiB of the card are left", flush=True)
+            yield
+        finally:
+            process.kill()
+
+
+@contextmanager
+def _peak():
+    """A list of one number: the most bytes of the GPU that were taken in the block beyond those at its begin."""
+    peak, over = [0], threading.Event()
+
+    def watch() -> None:
+        start = torch.cuda.mem_get_info()[0]
+        while not over.wait(0.02):
+            peak[0] = max(peak[0], start - torch.cuda.mem_get_info()[0])
+
+    watching = threading.Thread(target=watch, daemon=True)
+    if torch.cuda.is_available():
+        watching.start()
+    yield peak
+    over.set()
+
+
 def _device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -106,7 +248,9 @@ def main() -> None:
     parser.add_argument("step", choices=SIZES)
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
-    {"device": device, "profile": update}[options.step](*SIZES[options.step][options.small])
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    steps = {"device": device, "rollouts": rollouts, "sampling": sampling, "profile": update}
+    steps[options.step](*SIZES[options.step][options.small])
 
 
 if __name__ == "__main__":

@@ -120,6 +120,27 @@ def test_a_number_is_the_mean_without_the_warm_up(slow, routes):
     assert times.prediction_ms == pytest.approx(1000 * TICK / 10)
 
 
+def test_whole_sets_are_not_timed_again(slow, routes, tmp_path):
+    """A kill within the second set; what was measured before it is taken as it was."""
+    kept, asked = tmp_path / "times.json", []
+
+    class Killed(SlowEngine):
+        def generate(self, prompts, sampling, seeds):
+            asked.append(prompts)
+            if len(asked) == 6:
+                raise KeyboardInterrupt
+            return super().generate(prompts, sampling, seeds)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(slow, routes, pipeline=Killed(slow.clock), kept=kept)
+    slow.clock.now *= 2
+    again = SlowEngine(slow.clock)
+    times = measure(slow, routes, pipeline=again, kept=kept).time_to_confidence
+    assert [time.dataset for time in times] == ["set5", "set12", "set7"]
+    assert [sampling.max_tokens for _, sampling, _ in again.asked] == [22] * 4 + [17] * 4
+    assert all(time.post_s == pytest.approx(1 + TICK) for time in times)
+
+
 def test_a_gpu_is_idle_when_the_clock_is_read(monkeypatch):
     """Kernels run behind the program's back: what is not waited for would not be timed."""
     events = []
@@ -193,6 +214,7 @@ def command(folders, questions: Path, checkpoint: Path, output: Path, *flags: st
         "--samples=2",
         "--predictions=5",
         "--concurrent=8",
+        f"--run-folder={output.parent / 'run'}",
         f"--output={output}",
         *flags,
     ]
@@ -208,6 +230,7 @@ def test_command_writes_positive_times(folders, micro_questions, micro_checkpoin
     assert times.engine.split()[0] == engine
     (time,) = times.time_to_confidence
     assert time.dataset == "micro-eval"
+    assert not (output.parent / "run").exists()
     assert times.device
 
 

@@ -43,11 +43,12 @@ def mesh() -> Iterator:
     dist.destroy_process_group()
 
 
-def states(model: Qwen3ForCausalLM, autocast: bool) -> np.ndarray:
-    """Last and mean states of the final block, float32 (responses, 2, hidden)."""
+def states(model: Qwen3ForCausalLM, autocast: bool, together: int = 6) -> np.ndarray:
+    """Last and mean states of the final block, float32 (responses, 2, hidden), from batches of so many rows."""
     layers = (model.config.num_hidden_layers - 1,)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        part = score(model, PROMPTS, RESPONSES, [np.arange(6)], layers=layers, pad=0, logprobs=True)
+        batches = np.arange(6).reshape(-1, together)
+        part = score(model, PROMPTS, RESPONSES, batches, layers=layers, pad=0, logprobs=True)
     return np.asarray(part.features)[:, 0].astype(np.float32)
 
 
@@ -57,13 +58,18 @@ def apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def test_sharded_training_reads_the_states_of_evaluation(policy, mesh):
-    """To the bit: FSDP gathers the weights in bfloat16, so that the residual stream is bfloat16 as well."""
-    evaluated = states(copy.deepcopy(policy).to(torch.bfloat16), autocast=False)
+    """FSDP gathers the weights in bfloat16, so that the residual stream is bfloat16 as well: the bits are the same.
+    States of batches of other shapes, whose products sum in another order, are nearer than rounding takes them from
+    exact ones."""
+    exact, rounded = states(policy, autocast=False), copy.deepcopy(policy).to(torch.bfloat16)
+    evaluated, of_pairs = (states(rounded, autocast=False, together=size) for size in (6, 2))
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
     plugin.set_mixed_precision("bf16")
     for module in (*policy.model.layers, policy):
         fully_shard(module, mesh=mesh, mp_policy=plugin.mixed_precision_policy)
-    np.testing.assert_array_equal(states(policy, autocast=True), evaluated)
+    trained = states(policy, autocast=True)
+    np.testing.assert_array_equal(trained, evaluated)
+    assert (apart(trained, of_pairs) < apart(evaluated, exact)).all()
 
 
 def test_unsharded_training_is_as_near_as_rounding_lets_evaluation_be(policy):

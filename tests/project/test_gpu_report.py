@@ -1,7 +1,10 @@
 """`make gpu`, at tiny sizes on this machine."""
 
+import importlib
+import re
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,15 +12,41 @@ import started
 
 
 @pytest.mark.slow
-def test_the_report_says_of_each_step_how_it_ended(repository, tmp_path):
-    words = ["--small", "--only", "device", "tests", "profile", "--output", tmp_path / "gpu.md"]
-    done = started.run([sys.executable, repository / "benchmarks/gpu.py", *words])
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_report_keeps_what_each_step_said_whichever_command_ran_it(repository, tmp_path):
+    """Steps by one command each, the last first, and one of them twice; the report has them in their order."""
+    for names in (["profile"], ["rollouts", "tests"], ["device"], ["profile"]):
+        words = ["--small", "--only", *names, "--output", tmp_path / "gpu.md"]
+        done = started.run([sys.executable, repository / "benchmarks/gpu.py", *words])
+        assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "gpu.md").read_text()
-    assert report.count("\npassed, ") == 2
-    assert "product of 256 x 256 in bfloat16" in report
-    assert "2 rows of 32 tokens" in report
-    assert "Left out: it needs a GPU." in report
+    said = (
+        "product of 256 x 256 in bfloat16",
+        "Left out: it needs a GPU.",
+        "plan, update of grpo: ",
+        "2 rows of 32 tok",
+    )
+    assert sorted(said, key=report.index) == list(said)
+    assert report.count("\npassed, ") == 3
+    assert report.count("\n## ") == 4
+
+
+def test_a_step_that_takes_too_long_is_stopped_with_all_that_it_has_started(repository, monkeypatch, tmp_path):
+    """What it has said is kept."""
+    monkeypatch.syspath_prepend(repository / "benchmarks")
+    gpu = importlib.import_module("gpu")
+    monkeypatch.setattr(gpu, "LIMIT", 5)
+    monkeypatch.setattr(gpu, "ROOT", tmp_path)
+    words = "import os, time; os.fork(); print(os.getpid(), flush=True); time.sleep(600)"
+    monkeypatch.setitem(gpu.STEPS, "device", gpu.Step("Sleep", ("-c", words)))
+    part = gpu.run("device", small=False)
+    assert "STOPPED after 5 s" in part
+    started_by_it = re.findall(r"^(\d+)$", part, flags=re.MULTILINE)
+    assert len(started_by_it) == 2
+    assert not any(Path(f"/proc/{number}/stat").exists() and "Z" not in _state(number) for number in started_by_it)
+
+
+def _state(number: str) -> str:
+    return Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][0]
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="a GPU is there")

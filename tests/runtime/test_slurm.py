@@ -20,11 +20,11 @@ from cocal.study.rules import RULES
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, minutes=1440, account="")
 # in the words of SLURM 22.05
 SINFO = """\
-cpu|1-00:00:00|(null)
-b200|2-00:00:00|gpu:b200:4
-b200|2-00:00:00|gpu:b200:8(S:0-1)
-mixed|infinite|gpu:h100:4,gpu:a100:2,nvme:1
-plain|4:00:00|gpu:2
+cpu|1-00:00:00|(null)|256000
+b200|2-00:00:00|gpu:b200:4|2000000
+b200|2-00:00:00|gpu:b200:8(S:0-1)|1000000
+mixed|infinite|gpu:h100:4,gpu:a100:2,nvme:1|515000+
+plain|4:00:00|gpu:2|64000
 """
 SQUEUE = """\
 16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_grpo_wildcards_qwen3-8b|/home/a/cocal
@@ -116,13 +116,14 @@ def test_another_study_replaces_the_papers_and_the_environment_names_the_site(re
         "COCAL_SLURM_GPU_PARTITION": "dgx",
         "COCAL_SLURM_GPU_TYPE": "h200",
         "COCAL_SLURM_NODE_GPUS": "4",
+        "COCAL_SLURM_NODE_MEMORY": "150000",
         "COCAL_SLURM_MAX_MINUTES": "240",
     }
     done = _dry_run(repository, tmp_path, "--configfile", "config/smoke.yaml", **site)
     assert done.returncode == 0, done.stderr
     requests = _requests(done.stdout + done.stderr)
     assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train_grpo"]
-    assert {"cpus_per_task=16", "mem_mb=200000"} <= requests["train_grpo"], "half of a node of eight"
+    assert {"cpus_per_task=16", "mem_mb=150000"} <= requests["train_grpo"], "half of a node of eight, and all memory"
     assert not any(resource.startswith("nodes=") for resource in requests["train_grpo"]), "SLURM's own default is one"
     assert {"slurm_partition=dgx", "gres=gpu:h200:1", "runtime=240"} <= requests["responses"]
     assert {"slurm_partition=short", "runtime=60", "slurm_account=nlp"} <= requests["metrics"]
@@ -160,10 +161,10 @@ def test_a_number_of_the_site_that_is_none_is_named(repository, tmp_path):
 
 def test_partitions_are_read_from_sinfo():
     assert slurm.parse_partitions(SINFO) == {
-        "cpu": Partition({}, 1440),
-        "b200": Partition({"b200": 8}, 2880),
-        "mixed": Partition({"h100": 4, "a100": 2}, float("inf")),
-        "plain": Partition({"": 2}, 240),
+        "cpu": Partition({}, 1440, 256_000),
+        "b200": Partition({"b200": 8}, 2880, 2_000_000),
+        "mixed": Partition({"h100": 4, "a100": 2}, float("inf"), 515_000),
+        "plain": Partition({"": 2}, 240, 64_000),
     }
 
 
@@ -180,6 +181,7 @@ def test_time_limits_are_read_in_minutes():
         ({"gpu_partition": "mixed", "gpu_type": ""}, "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4"),
         ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs of type 'b200'; it offers none"),
         ({"node_gpus": 16}, "has 16 GPUs of type 'b200'"),
+        ({"memory": 2_100_000}, "export COCAL_SLURM_NODE_MEMORY=2000000"),
         (
             {"minutes": 2000},
             "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX",

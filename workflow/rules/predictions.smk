@@ -59,6 +59,7 @@ rule latency:
     params:
         **params("latency"),
         questions=results.QUESTIONS,
+        run_folder=results.run_folder("latency", "{backbone}"),
     shell:
         "cocal latency {params.settings:q} --questions {params.questions} --checkpoint {input.checkpoint}"
-        " --output {output} > {log} 2>&1"
+        " --run-folder {params.run_folder} --output {output} > {log} 2>&1"

@@ -16,12 +16,14 @@ from cocal.questions.prompts import Prompts
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
-from cocal.store.lineage import Source, descent, inherited
-from cocal.study.costs import write_cost
+from cocal.store.lineage import Source, descent, identities, inherited
+from cocal.store.provenance import digest
+from cocal.store.run_folder import RunFolder
+from cocal.study.costs import device_name, write_cost
 
 
 def run_latency(options: argparse.Namespace) -> None:
-    """Load the models, measure the times, and write them.
+    """Load the models, measure the times, and write them. A killed run on the same device keeps those of whole sets.
 
     Raises:
         ConfigError: if a set has too few questions.
@@ -42,6 +44,8 @@ def run_latency(options: argparse.Namespace) -> None:
     ]
     depends_on = {"generation": settings, "lengths": lengths, "prompts": prompts.identity("answer")}
     attributes = descent(options.output, "latency", depends_on, sources, **cell)
+    timed = {"parents": identities(attributes), "options": [options.samples, options.seed], "device": device_name()}
+    run = RunFolder(options.run_folder, digest(depends_on | timed))
     policy = load_policy(options.checkpoint)
     pre, post = (
         SingleCompanion(load_companions(path), policy, poolings, path)
@@ -64,5 +68,7 @@ def run_latency(options: argparse.Namespace) -> None:
             predictions=options.predictions,
             concurrent=options.concurrent,
             seed=options.seed,
+            kept=run.path / "times.json",
         )
     write_cost(options.output, latency, attributes)
+    run.publish({})

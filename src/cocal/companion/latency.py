@@ -23,6 +23,7 @@ from cocal.generation.responses import sampling_seeds
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
 from cocal.runtime.progress import Progress
+from cocal.store import read_document, write_document
 from cocal.study.costs import Latency, TimeToConfidence, device_name
 
 
@@ -136,6 +137,7 @@ def measure_latency(
     predictions: int,
     concurrent: int,
     seed: int,
+    kept: Path | None = None,
 ) -> Latency:
     """Measure the time to confidence on every set, generation on the largest set, and prediction.
 
@@ -153,20 +155,27 @@ def measure_latency(
         predictions: Number of predictions of `post` over which the time is averaged.
         concurrent: Number of responses that the generator decodes together, which is the size of its warm-up.
         seed: Seed of the choice of questions.
+        kept: JSON file of the times to confidence that an earlier attempt has measured on this device, which are not
+            measured again; it gets those of each set as soon as they are known.
 
     Raises:
         ConfigError: if a set has fewer than `questions` questions.
+        ContractError: if `kept` is broken.
     """
     for name, one in sets.items():
         if questions > len(one.prompts):
             raise ConfigError(f"{name} has only {len(one.prompts)} questions, not {questions}; time fewer questions")
-    times, progress = [], Progress("set", len(sets))
-    for name, one in sets.items():
+    known = read_document(kept) if kept and kept.exists() else {}
+    times = [TimeToConfidence(**known[name]) for name in sets if name in known]
+    progress = Progress("set", len(sets), done=len(times))
+    for name, one in list(sets.items())[len(times) :]:
         rows = np.random.default_rng(seed).choice(len(one.prompts), questions, replace=False)
         chosen = [one.prompts[row] for row in sorted(rows)]
         sampling = Sampling.of(settings, one.max_response_length)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
         times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
+        if kept:
+            write_document(kept, {time.dataset: time.model_dump() for time in times}, {})
         progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
     name, largest = max(sets.items(), key=lambda item: len(item[1].prompts))
     prompts = largest.prompts

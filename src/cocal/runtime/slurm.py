@@ -37,6 +37,8 @@ class Site(NamedTuple):
     """Account that is charged; if it is empty, jobs name none."""
     nodes: int = 1
     """Number of nodes of a training."""
+    memory: int = 0
+    """Most memory on a node in megabytes that a job requests, after some attempts."""
 
 
 class Partition(NamedTuple):
@@ -46,6 +48,8 @@ class Partition(NamedTuple):
     """Largest number of GPUs on one node, by type; GPUs without a type are under ""."""
     minutes: float
     """Longest time limit of a job; infinite if the partition sets none."""
+    memory: int = 0
+    """Largest memory of a node in megabytes."""
 
 
 class Job(NamedTuple):
@@ -68,6 +72,7 @@ def site_of(environment: Mapping[str, str]) -> Site | None:
             minutes=int(environment["COCAL_SLURM_MAX_MINUTES"]),
             account=environment["COCAL_SLURM_ACCOUNT"],
             nodes=int(environment.get("COCAL_SLURM_NODES", "1")),
+            memory=int(environment.get("COCAL_SLURM_NODE_MEMORY", "0")),
         )
     except KeyError:
         return None
@@ -90,7 +95,7 @@ def check(folder: Path, site: Site | None) -> None:
         raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
     if site is None:
         return
-    found = problems(site, parse_partitions(_output("sinfo --noheader --format=%R|%l|%G")), user_accounts())
+    found = problems(site, parse_partitions(_output("sinfo --noheader --format=%R|%l|%G|%m")), user_accounts())
     if found:
         raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found]))
 
@@ -113,11 +118,16 @@ def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str
                 f"no node of partition {name!r} has {site.node_gpus} GPUs{of_type}; it offers {offered}: "
                 "export COCAL_SLURM_GPU_TYPE=TYPE, COCAL_SLURM_NODE_GPUS=COUNT"
             )
+        if kind == "GPU" and site.memory > partition.memory:
+            found.append(
+                f"nodes of partition {name!r} have {partition.memory} MB of memory, but the profile requests up to "
+                f"{site.memory}: export COCAL_SLURM_NODE_MEMORY={partition.memory}"
+            )
     limit = min((partitions[name].minutes for name in wanted.values() if name in partitions), default=site.minutes)
     if site.minutes > limit:
         found.append(
             f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.minutes}: "
-            f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (training, resampling and responses resume)"
+            f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (the long jobs resume)"
         )
     if site.account and site.account.lower() not in accounts:
         known = f"only {', '.join(accounts)}" if accounts else "nor any other: unset COCAL_SLURM_ACCOUNT"
@@ -128,11 +138,13 @@ def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:
-    """Partitions by name, from the output of `sinfo --format=%R|%l|%G`: a line for each partition and kind of node."""
+    """Partitions by name, from `sinfo --format=%R|%l|%G|%m`: a line for each partition and kind of node."""
     partitions: dict[str, Partition] = {}
     for line in text.splitlines():
-        name, limit, resources = line.split("|")
-        partition = partitions.setdefault(name, Partition({}, parse_minutes(limit)))
+        name, limit, resources, memory = line.split("|")
+        known = partitions.get(name, Partition({}, parse_minutes(limit)))
+        partition = known._replace(memory=max(known.memory, int(memory.rstrip("+"))))
+        partitions[name] = partition
         for kind, count in re.findall(r"\bgpu:(?:([^:,()]+):)?(\d+)", resources):
             partition.gpus[kind] = max(int(count), partition.gpus.get(kind, 0))
     return partitions

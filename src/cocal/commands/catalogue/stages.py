@@ -282,6 +282,7 @@ _LATENCY = (
     flag("--concurrent N", "largest number of responses generated together", type=flags.COUNT, default=64),
     flag("--predictions N", "timed predictions of a companion, one at a time", type=flags.COUNT, default=1000),
     flag("--seed", "seed of the choice of questions", type=flags.SEED, default=42),
+    flags.RUN_FOLDER,
     output("--output FILE.json", "file for the times", required=True),
 )
 _METRICS = (
