@@ -63,7 +63,6 @@ def check(own, companion, pairs) -> None:
     prompts = [np.array(prompt) for prompt, _ in whole]
     responses = [np.array(one["token_ids"]) for _, one in whole]
     expected = Companion.from_pretrained(companion).score(*own.policy, prompts, responses)
-    assert np.ptp(expected) > 100 * TOLERANCE
     np.testing.assert_allclose([one["confidence"] for _, one in whole], expected, atol=TOLERANCE)
 
 
@@ -93,6 +92,7 @@ def test_under_load_every_confidence_is_that_of_cocal_score(own, companion, serv
     assert server.memory() < before + 2**26
     check(own, companion, pairs)
     assert {choice["finish_reason"] for _, choice in pairs} == {"stop", "length"}
+    assert np.ptp([choice["confidence"] for _, choice in pairs if choice["finish_reason"] == "stop"]) > 100 * TOLERANCE
     assert server.metric("vllm:num_preemptions_total") > 0
     assert server.metric("vllm:prefix_cache_hits_total") > 0
     assert server.metric("cocal_confidence_count") >= len([pair for pair in pairs if pair[1]["confidence"] is not None])
