@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
+from cocal.policy import resample as resample_module
 from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
 from cocal.policy.schedule import asked_questions, question_schedule
@@ -85,6 +87,26 @@ def test_budget_and_questions_are_those_of_the_rollouts(resampled, questions):
     assert frame["response_id"].tolist() == list(range(120))
     groups = frame["correct"].to_numpy().reshape(-1, 4).mean(axis=1)
     np.testing.assert_array_equal(frame["group_accuracy"], groups.repeat(4))
+
+
+def test_answers_are_verified_while_states_are_read(tmp_path, micro_policy, questions, monkeypatch, resampled):
+    """Verification ends only once the pass over states of the same step has begun."""
+    reading, plain = threading.Event(), resample_module.pooled_states
+
+    def read(*arguments):
+        reading.set()
+        return plain(*arguments)
+
+    class Patient(Verifier):
+        def correct(self, golds, answers, questions=()):
+            assert reading.wait(60)
+            reading.clear()
+            return super().correct(golds, answers, questions)
+
+    monkeypatch.setattr(resample_module, "pooled_states", read)
+    monkeypatch.setitem(globals(), "Verifier", Patient)
+    again, _ = _resample(tmp_path, micro_policy, questions)
+    pd.testing.assert_frame_equal(again, resampled[0])
 
 
 def test_questions_are_read_from_rollouts(resampled, questions):

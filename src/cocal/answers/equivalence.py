@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing
+import os
 import signal
 from collections.abc import Hashable, Sequence
 from concurrent.futures import CancelledError
@@ -16,6 +17,7 @@ from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partitio
 from cocal.answers.normalise import canonical_integer, contradicted, is_word, nesting, plain_answer, without_unit
 from cocal.config.evaluation import VerifierSettings
 from cocal.errors import ConfigError, ContractError
+from cocal.runtime.machine import processors
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -55,12 +57,13 @@ class Verifier:
 
     Args:
         settings: Bounds of one comparison.
-        workers: Number of checking processes.
+        workers: Number of checking processes; by default half of this process's share of the processors, at most eight.
     """
 
-    def __init__(self, settings: VerifierSettings, workers: int = 1) -> None:
+    def __init__(self, settings: VerifierSettings, workers: int | None = None) -> None:
         self._settings = settings
-        self._workers = workers
+        share = processors() // 2 // int(os.environ.get("WORLD_SIZE", "1"))  # each process of a training has a verifier
+        self._workers = workers or max(1, min(8, share))
         self._processes: ProcessPool | None = None
         self._answers = self._undecided = 0
         self._bounds = (

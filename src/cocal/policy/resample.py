@@ -1,6 +1,7 @@
 """Sampling for PostCal: the final policy answers the training questions again (appendix B.2, PostCal)."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,7 @@ def resample(
     seeds = np.array(sampling_seeds(identity, settings.seed, schedule.size, size)).reshape(schedule.shape)
     todo = recorder.missing()
     progress = Progress("step", training.steps, done=training.steps - len(todo))
-    with recorder:
+    with recorder, ThreadPoolExecutor(max_workers=1) as beside:
         for step in todo:
             asked = questions.iloc[schedule[step - 1]]
             began = time.monotonic()
@@ -61,11 +62,13 @@ def resample(
             frame = sampler.sample(asked, "answer", sampling, seeds[step - 1].tolist(), **place)
             sampled = time.monotonic() - began
             groups = np.arange(len(asked)).repeat(size)
-            frame = with_verdicts(frame, asked.iloc[groups], groups, verifier, pool=False)
+            # answers are verified by processes of their own while the states are read
+            verified = beside.submit(with_verdicts, frame, asked.iloc[groups], groups, verifier, pool=False)
             ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
             began = time.monotonic()
             states = pooled_states(policy, recorder.features.layout, *ids, features.batch_tokens)
             recorder.seconds.record(step, sampled, time.monotonic() - began)
+            frame = verified.result()
             recorder.write(frame, states)
             progress.add(detail=f"accuracy {frame['correct'].mean():.3f}")
     recorder.publish(outputs, items=training.steps * count)
