@@ -47,6 +47,7 @@ def _measured(name: str) -> Step:
     titles = {
         "companions": "Companions at the paper's size, beside the paper's figures",
         "extraction": "Extraction of states at Qwen3-8B's shape, with random weights",
+        "serving": "vLLM's server with confidences, without them, and with a second pass",
     }
     return Step(titles[name], words, (*words, "--quick"))
 
@@ -65,6 +66,7 @@ STEPS = {
     "tests": _tested("Tests of what runs otherwise on a GPU", "tests/policy/test_gpu.py"),
     "companions": _measured("companions"),
     "extraction": _measured("extraction"),
+    "serving": _measured("serving"),
     "training": _tested(
         "Training of the micro policy, with and without vLLM, killed and resumed", "tests/policy/test_gpu_training.py"
     ),

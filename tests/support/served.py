@@ -109,8 +109,12 @@ def served(companion: Path, model: Path, log: Path, *flags: str):
             time.sleep(1)
         yield one
     finally:
+        workers = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         process.terminate()
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
+        for worker in workers:  # those of a server that had to be killed
+            if worker.is_running():
+                worker.kill()
