@@ -51,6 +51,7 @@ def _measured(name: str) -> Step:
     titles = {
         "companions": "Companions at the paper's size, beside the paper's figures",
         "extraction": "Extraction of states at Qwen3-8B's shape, with random weights",
+        "serving": "vLLM's server with confidences, without them, and with a second pass",
     }
     return Step(titles[name], words, (*words, "--quick"))
 
@@ -77,6 +78,7 @@ STEPS = {
     "sampling": Step("Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling")),
     "companions": _measured("companions"),
     "extraction": _measured("extraction"),
+    "serving": _measured("serving"),
     "profile": _own("Profile of an update at Qwen3-1.7B's shape, with random weights", "profile"),
 }
 """All steps; those that teach most come first."""

@@ -154,29 +154,30 @@ def measure(quick: bool) -> list[dict]:
         case.write(folder)
         flags = ["--max-model-len", 2 * case.longest, "--max-num-seqs", case.together, "--host", "127.0.0.1"]
         flags += ["--disable-uvicorn-access-log", "--dtype", "bfloat16" if GPU else "float32"]
-        flags += [
-            "--max-num-batched-tokens",
-            8192,
-        ]  # the processor's build cannot read a seeded prompt in several steps
+        # the processor's build cannot read a seeded prompt in several steps
+        flags += ["--max-num-batched-tokens", 8192]
         plain = ["vllm.entrypoints.launchers.api_server.entry", "--model", folder / "model", *flags]
         if not GPU:
             plain += ["--block-size", 32, "--kv-cache-memory-bytes", 2**30, "--enforce-eager"]
         ours = ["cocal", "serve", "--model", folder / "model", "--companion", folder / "companion", *flags]
-        ports = [
-            stack.enter_context(_server([python, "-m", *words], folder / f"{words[0]}.log")) for words in (plain, ours)
+        logs = folder / "plain.log", folder / "ours.log"
+        servers = [
+            stack.enter_context(_server([python, "-m", *words], log))
+            for words, log in zip((plain, ours), logs, strict=True)
         ]
-        rows = _compared(case, ports, folder)
-    return rows
+        for (port, process), log in zip(servers, logs, strict=True):
+            _wait_for(port, process, log)
+        return _compared(case, servers, folder)
 
 
-def _compared(case: Case, ports: Sequence[tuple[int, psutil.Process]], folder: Path) -> list[dict]:
+def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder: Path) -> list[dict]:
     """The rows of the table."""
     draw = np.random.default_rng(0)
     prompts = [draw.integers(3, 256, draw.integers(8, case.longest // 2)).tolist() for _ in range(case.requests)]
     best: dict[tuple[bool, int], Round] = {}
     for ignore in (True, False):  # without ends nothing is scored, so that the states' own cost is seen
         for number in range(1 + case.rounds):
-            for which, (port, process) in enumerate(ports):
+            for which, (port, process) in enumerate(servers):
                 found = _round(case, prompts, port, process, ignore)
                 if (number and (which, ignore) not in best) or (number and found.seconds < best[which, ignore].seconds):
                     best[which, ignore] = found
@@ -263,7 +264,7 @@ def _answer(case: Case, prompt: list[int], seed: int, port: int, ignore: bool) -
 
 @contextmanager
 def _server(words: Sequence, log: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """A server that has started: its port and process."""
+    """A server that starts: its port and process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -274,18 +275,25 @@ def _server(words: Sequence, log: Path) -> Iterator[tuple[int, psutil.Process]]:
         command = [*map(str, words), "--port", str(port)]
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **usual})
     try:
-        end = time.monotonic() + START
-        while True:
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"the server did not start: {log.read_text()[-3000:]}")
-            try:
-                connection = HTTPConnection("127.0.0.1", port, timeout=30)
-                connection.request("GET", "/health")
-                if connection.getresponse().status == 200:
-                    break
-            except OSError:
-                time.sleep(1)
         yield port, psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(60)
+
+
+def _wait_for(port: int, process: psutil.Process, log: Path) -> None:
+    """Wait until a server answers.
+
+    Raises:
+        RuntimeError: if it has ended, or takes too long.
+    """
+    end = time.monotonic() + START
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < end:
+        try:
+            connection = HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            time.sleep(1)
+    raise RuntimeError(f"the server did not start: {log.read_text()[-3000:]}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-START = 600
+START = 1800
 """Seconds in which a server must have started, also on a busy machine."""
 
 
@@ -81,6 +81,13 @@ def connection_closed(connection):
         connection.close()
 
 
+def _answers(server: Server) -> bool:
+    try:
+        return server.ask("/health")[0] == 200
+    except OSError:
+        return False
+
+
 @contextmanager
 def served(companion: Path, model: Path, log: Path, *flags: str):
     """Start `cocal serve` and wait until it answers; its output goes to a file."""
@@ -95,17 +102,19 @@ def served(companion: Path, model: Path, log: Path, *flags: str):
         )
     try:
         one = Server(port, process)
-        for _ in range(START):
+        end = time.monotonic() + START
+        while not _answers(one):
             assert process.poll() is None, log.read_text()[-5000:]
-            try:
-                if one.ask("/health")[0] == 200:
-                    break
-            except OSError:
-                time.sleep(1)
+            assert time.monotonic() < end, "the server takes too long to start"
+            time.sleep(1)
         yield one
     finally:
+        workers = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         process.terminate()
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
+        for worker in workers:  # those of a server that had to be killed
+            if worker.is_running():
+                worker.kill()

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from cocal.own_policy.companion import Companion
+from cocal.own_policy import saved
 from cocal.own_policy.models import Checkpoint
 from cocal.serving.launch import Served, check_fit, check_flags, check_vllm, command, environment
 
@@ -13,7 +13,7 @@ def run_serve(options: argparse.Namespace) -> None:
     """Check that the companion fits the model, and become vLLM's server."""
     check_flags(options.passed_on)
     served = Served(options.companion, options.target, options.abstain_below, options.abstained == "withheld")
-    about = Companion.from_pretrained(options.companion).about
+    _, about = saved.read(options.companion, {})
     served.of(about)
     checkpoint = Checkpoint.find(options.model, options.revision)
     check_fit(about, checkpoint)

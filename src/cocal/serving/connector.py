@@ -24,7 +24,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
 from cocal.errors import ContractError
-from cocal.own_policy.companion import Companion
+from cocal.own_policy import saved
 from cocal.serving.scoring import CONFIDENCES, PROMPT
 
 TOKENS = 1024
@@ -169,9 +169,9 @@ class CompanionConnector(KVConnectorBase_V1, SupportsHMA):
         if not names:
             raise ContractError("vLLM keeps no hidden states here; start it by `cocal serve`, without pipeline stages")
         extra = self._vllm_config.kv_transfer_config.kv_connector_extra_config
-        companion = Companion.from_pretrained(extra["companion"])
-        self._states, self._about = kv_caches[names[0]], companion.about
-        self._model = companion.companions.to(self._states.device).model
+        companions, self._about = saved.read(extra["companion"], {})
+        self._states = kv_caches[names[0]]
+        self._model = companions.to(self._states.device).model
         width = self._states.shape[3] * len(self._about.spec.poolings)
         if width != self._about.spec.inputs:
             raise ContractError(

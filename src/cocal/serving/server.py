@@ -22,7 +22,7 @@ from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
 from vllm.exceptions import VLLMValidationError
 
 from cocal.errors import ContractError
-from cocal.own_policy.companion import Companion
+from cocal.own_policy import saved
 from cocal.own_policy.states import Encoder
 from cocal.serving.bodies import ConfidenceBody, encoded
 from cocal.serving.choices import Shown, streamed, whole
@@ -75,7 +75,7 @@ class Service:
     """
 
     def __init__(self, engine: Any, served: Served, model: Path):
-        about = Companion.from_pretrained(served.companion).about
+        _, about = saved.read(served.companion, {})
         reader, longest = Reader.of(model), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = _CountingScorer(engine, members, served.of(about), reader.ends, longest)
