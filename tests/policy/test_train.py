@@ -85,10 +85,12 @@ def test_vllm_samples_without_a_correction_of_its_own_and_no_gpu_holds_the_gradi
     found = trl_arguments(PolicySettings(dataset="deepscaler", trl=trl), "grpo", tmp_path)
     expected = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.4}
     expected |= {"vllm_max_model_length": 99, "vllm_importance_sampling_correction": False}
+    expected |= {"generation_kwargs": {"detokenize": False}}  # of vLLM alone
     assert {name: getattr(found, name) for name in expected} == expected
     assert found.accelerator_config.gradient_accumulation_kwargs == {"sync_each_batch": True}
     plain = trl_arguments(PolicySettings(dataset="deepscaler"), "grpo", tmp_path)
     assert not plain.use_vllm
+    assert plain.generation_kwargs is None
     assert plain.accelerator_config.gradient_accumulation_kwargs == {}
 
 
