@@ -82,6 +82,8 @@ def test_the_pages_say_what_the_command_says(repository):
     papers = gpu_hours(study, B200.model_copy(update=PAPER))["total"]
     assert f"| GPU-hours | {low:.0f} to {high:.0f} on B200; by the paper's own times" in page
     assert f"number of GPUs, {round(papers, -2):,.0f} |" in page
+    readme = " ".join((repository / "README.md").read_text().split())
+    assert f"{low:.0f} to {high:.0f} GPU-hours by an estimate ({round(papers, -2):,.0f} by the paper's own" in readme
     page = (repository / "docs/single-gpu.md").read_text()
     for title, stage in (("hours", "total"), ("of which training", "policies")):
         cards = [hours("single-gpu", gpu, stage, card=f"{min(gpu.memory, 80):.0f}gb") for gpu in GPUS[:3]]

@@ -16,9 +16,9 @@ for name in ("backbone", "existing_backbone"):
         wildcard_constraints:
             **limits(name),
         localrule: name == "existing_backbone"
-        threads: TRAINING_THREADS
         conda:
             "../../envs/cocal.yaml"
+        threads: TRAINING_THREADS
         params:
             **params(name),
             questions=lambda wildcards, input: ["--questions", *input] if input else [],
