@@ -58,7 +58,8 @@ def test_families_are_counted_by_the_replicates_first_and_named_where_they_are_f
     said = verdict(found, "smoke")[1]
     assert said.startswith(
         "Of 10 families of claims that restate one another, 1 holds (Claim c0), 1 does not (Claim c1) and 8 are not "
-        "separable by five replicates together; by the smoke study alone 9 hold, none does not and 1 is not separable."
+        "separable by five replicates together; by the smoke study alone 9 hold, none does not and 1 is not separable; "
+        "the others"
     )
     said = verdict(judged(FAILS, of_replicates=[FAILS] * 9), "smoke")[1]
     assert "none holds, 10 do not and none is not separable by five replicates together" in said

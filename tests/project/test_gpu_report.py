@@ -4,6 +4,8 @@ import importlib
 import re
 import shutil
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,11 +44,16 @@ def test_a_step_that_takes_too_long_is_stopped_with_all_that_it_has_started(repo
     assert "STOPPED after 5 s" in part
     started_by_it = re.findall(r"^(\d+)$", part, flags=re.MULTILINE)
     assert len(started_by_it) == 2
-    assert not any(Path(f"/proc/{number}/stat").exists() and "Z" not in _state(number) for number in started_by_it)
+    waited_until = time.monotonic() + 20  # a killed process takes a moment to end
+    while any(map(_runs, started_by_it)) and time.monotonic() < waited_until:
+        time.sleep(0.1)
+    assert not any(map(_runs, started_by_it))
 
 
-def _state(number: str) -> str:
-    return Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][0]
+def _runs(number: str) -> bool:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="a GPU is there")
