@@ -160,8 +160,7 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
     words = [word for flag, value in own.items() if flag not in given for word in (flag, value)]
     if not cuda.is_available():
         words.append("--enforce-eager")
-        # this build dies of a seeded request whose prompt is read in several steps (torch's "CPU Generator does not use
-        # offset"), with and without a companion
+        # this build dies of a seeded request whose prompt is read in several steps (an error of its random generator)
         if not given & {"--enable-chunked-prefill", "--no-enable-chunked-prefill", "--max-num-batched-tokens"}:
             words.append("--no-enable-chunked-prefill")
     # the module, and not the command `vllm`, which does not start in vLLM's build for processors
