@@ -48,33 +48,17 @@ def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
         printed: The cells of the paper's main table, with the columns of `cocal.evidence.published.Printed`.
     """
     replicates = sum(name.startswith(_REPLICATE) for name in gathered.columns)
-    return _beside_the_paper(gathered, printed, f"mean of {replicates} replicates ± SD", "{mean} ± {sd}")
-
-
-def numbers_of_study(numbers: pd.DataFrame, printed: pd.DataFrame) -> str:
-    """The same of one study, with intervals.
-
-    Args:
-        numbers: The columns of tables/main.csv.
-        printed: As above.
-    """
-    return _beside_the_paper(numbers, printed, "value [95 % interval]", "{value} [{lower}, {upper}]")
-
-
-def _beside_the_paper(numbers: pd.DataFrame, printed: pd.DataFrame, corner: str, form: str) -> str:
-    """A table with a cell for each method and metric, in a form that names the columns, beside the paper's."""
-    ours = numbers[numbers["dataset"] == MATHEMATICS].set_index(["method", "metric"])
+    ours = gathered[gathered["dataset"] == MATHEMATICS].set_index(["method", "metric"])
     paper = printed[printed["dataset"] == MATHEMATICS].set_index(["method", "metric"])["value"]
     shown = {metric: title for title, metric in METRICS.items() if metric != "mean_confidence"}
     heads = [head for title in shown.values() for head in (title, "paper")]
-    lines = [f"| {corner} | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    lines = [f"| mean of {replicates} replicates ± SD | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
     for method in ours.index.unique("method"):
         cells = []
         for metric in shown:
             scale, digits = (100, 1) if metric == "accuracy" else (1, 3)
             one = ours.loc[(method, metric)]
-            texts = {name: f"{scale * one[name]:.{digits}f}" for name in re.findall(r"{(\w+)}", form)}
-            cells.append(form.format(**texts))
+            cells.append(f"{scale * one['mean']:.{digits}f} ± {scale * one['sd']:.{digits}f}")
             cells.append(f"{paper[method, metric]:.{digits}f}")
         lines.append(f"| {METHODS[method].label} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -134,12 +118,9 @@ def main() -> None:
     judged = pd.read_csv(root / "results/tables/claims.csv", keep_default_na=False, na_values=["NaN"])
     gathered = pd.read_csv(root / "studies/replicates/spread/tables/main.csv")
     cells = read_published(root / "config/paper").cells
-    printed = cells[cells["table"] == "main"]
-    laptop = pd.read_csv(root / "studies/laptop/gathered/tables/main.csv")
     for file, name, section in (
         ("README.md", "verdict", in_words(judged)),
-        ("README.md", "numbers", main_numbers(gathered, printed)),
-        ("docs/laptop-study.md", "laptop", numbers_of_study(laptop, printed)),
+        ("README.md", "numbers", main_numbers(gathered, cells[cells["table"] == "main"])),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
     ):
         page = root / file
