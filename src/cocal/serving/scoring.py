@@ -7,6 +7,7 @@ is needed because the engine never computes the state of the token that ends a r
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -145,13 +146,15 @@ class Recorder:
             deltas: Whether an output has the new tokens alone.
             salt: See `Scorer.score`.
         """
-        prompt, responses = None, {}
+        prompt, responses = None, defaultdict(list)
         async with aclosing(outputs):
             async for output in outputs:
                 prompt = prompt or output.prompt_token_ids
                 for one in output.outputs:
                     index = first + one.index
-                    responses[index] = [*(responses.get(index, ()) if deltas else ()), *one.token_ids]
+                    if not deltas:
+                        responses[index].clear()
+                    responses[index].extend(one.token_ids)
                     if one.finish_reason is not None and index not in self._tasks:
                         scored = self._scorer.score(prompt, responses[index], one.finish_reason, salt)
                         self._tasks[index] = asyncio.create_task(scored)
