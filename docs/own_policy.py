@@ -9,8 +9,9 @@ import argparse
 
 from cocal import Companion
 from cocal.config.evaluation import CompanionSettings
-from cocal.models.loading import load_policy
 from cocal.own_policy.fitting import Reading
+from cocal.own_policy.models import Checkpoint
+from cocal.runtime.progress import configure
 
 parser = argparse.ArgumentParser()
 for name in ("checkpoint", "rollouts", "folder"):
@@ -18,10 +19,11 @@ for name in ("checkpoint", "rollouts", "folder"):
 parser.add_argument("--widths", type=int, nargs="+", default=[2048, 1024, 512, 256])
 parser.add_argument("--max-response-length", type=int)
 options = parser.parse_args()
+configure("own policy")  # progress, on standard error
 
-# The model and its tokenizer; AutoModelForCausalLM and AutoTokenizer of transformers do as well. `load_policy` loads
-# them as the workflow does, and then the confidences are the same to the last bit.
-model, tokenizer = load_policy(options.checkpoint)
+# The model and its tokenizer; AutoModelForCausalLM and AutoTokenizer of transformers do as well. This model computes in
+# the number format that is quickest here: bfloat16 where it was saved so, and the processor has instructions for it.
+model, tokenizer = Checkpoint.find(options.checkpoint).load()
 
 # Fit: the rollouts are read and checked, their hidden states computed, a tenth of the questions held out.
 settings = CompanionSettings(targets=("binary",), widths=options.widths)

@@ -12,7 +12,7 @@ from cocal.own_policy.companion import Companion
 from cocal.own_policy.fitting import Reading
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
-from cocal.runtime.machine import fix_threads
+from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
 
@@ -20,6 +20,7 @@ from cocal.store.run_folder import RunFolder, file_states
 def run_fit(options: argparse.Namespace) -> None:
     """Fit, save, and say in words what was made."""
     fix_threads(alone=True)
+    batch_tokens = options.batch_tokens or usual_batch_tokens()
     given = {"widths": options.widths, "passes": options.passes, "seeds": options.seeds}
     chosen = {name: value for name, value in given.items() if value is not None}
     if options.widths:
@@ -35,7 +36,7 @@ def run_fit(options: argparse.Namespace) -> None:
     files = [path for path, _ in find(options.rollouts).files]
     checkpoint = Checkpoint.find(options.model, options.revision)
     depends_on = {"model": checkpoint.identity(), "rollouts": file_states(files), "reading": repr(reading)}
-    depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": options.batch_tokens}
+    depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
     depends_on["precision"] = options.precision
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
     policy = checkpoint.load(options.precision)
@@ -47,7 +48,7 @@ def run_fit(options: argparse.Namespace) -> None:
         reading=reading,
         layer=options.layer,
         number_format=options.states,
-        batch_tokens=options.batch_tokens,
+        batch_tokens=batch_tokens,
         base_model=checkpoint.facts(policy),
         license=options.license,
         run=run_folder.path,
@@ -65,6 +66,6 @@ def run_fit(options: argparse.Namespace) -> None:
     print(f"  {companion.about.in_words()}")
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]
-    flags += given_flags(options, {"revision": None, "numerics": "native", "batch_tokens": 16384})
+    flags += given_flags(options, {"revision": None, "numerics": "native", "batch_tokens": None})
     flags += field_flags({meaning: name for meaning, name in reading.mapping.items() if meaning in needed})
     print(f"Next: {shlex.join(['cocal', 'score', *flags])} in.jsonl out.jsonl")

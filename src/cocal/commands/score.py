@@ -7,7 +7,7 @@ from cocal.commands.words import field_flags, field_mapping, given_flags
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
-from cocal.runtime.machine import fix_threads
+from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
 
@@ -21,7 +21,7 @@ def run_score(options: argparse.Namespace) -> None:
         options.name,
         options.target,
         options.seed,
-        options.batch_tokens,
+        options.batch_tokens or usual_batch_tokens(),
         options.max_response_length,
     )
     companion = Companion.from_pretrained(options.companion)

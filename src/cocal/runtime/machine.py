@@ -50,6 +50,17 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def usual_batch_tokens() -> int:
+    """Number of tokens of a forward pass where nobody names one.
+
+    On a processor, larger batches leave its cache: 18,764 tokens of SmolLM2-135M took 21 s of two cores in batches of
+    4,096, and 27 s in batches of 16,384. Portable numerics keep the studies' batches, whose size the last bits follow.
+    """
+    import torch
+
+    return 16384 if torch.cuda.is_available() or active() == "portable" else 4096
+
+
 def peak_memory() -> int:
     """Largest number of bytes that this process has held: GPU memory if there is a GPU, otherwise resident memory."""
     import torch

@@ -13,7 +13,11 @@ def _is_companion(folder: Path) -> bool:
     return is_companion(folder)
 
 
-_BATCH_TOKENS = flag("--batch-tokens", "tokens in one forward pass (default: 16384)", type=flags.COUNT, default=16384)
+_BATCH_TOKENS = flag(
+    "--batch-tokens",
+    "tokens in one forward pass (default: 4096 on a processor, 16384 on a GPU or with portable numerics)",
+    type=flags.COUNT,
+)
 _PRECISION = flag(
     "--precision",
     "number format of the model's passes (default: bfloat16 on a GPU, and where its weights are stored so and the "
