@@ -1,5 +1,6 @@
-"""Shrink figures of the embedded study for the documentation, and write the verdict and the main numbers into README.md
-and the verdicts on all claims into docs/what-holds.md: `make gallery` after `make replicate` and `make reproduce`."""
+"""Shrink figures of the embedded study for the pages, and write the verdict and the main numbers into README.md,
+the verdicts on all claims into docs/what-holds.md, and the laptop study's numbers into its page: `make gallery` after
+`make replicate`, `make laptop` and `make reproduce`."""
 
 import re
 import textwrap
@@ -48,17 +49,30 @@ def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
         printed: The cells of the paper's main table, with the columns of `cocal.evidence.published.Printed`.
     """
     replicates = sum(name.startswith(_REPLICATE) for name in gathered.columns)
-    ours = gathered[gathered["dataset"] == MATHEMATICS].set_index(["method", "metric"])
+    return _beside_paper(gathered, printed, f"mean of {replicates} replicates ± SD", "{mean} ± {sd}")
+
+
+def _beside_paper(ours: pd.DataFrame, printed: pd.DataFrame, head: str, form: str) -> str:
+    """A table of macro averages over the mathematical sets, with a column of the paper's beside each of ours.
+
+    Args:
+        ours: The columns of tables/main.csv, and those that `form` names.
+        printed: See `main_numbers`.
+        head: Head of the first column.
+        form: How a cell of ours is put together from the columns of `ours`.
+    """
+    ours = ours[ours["dataset"] == MATHEMATICS].set_index(["method", "metric"])
     paper = printed[printed["dataset"] == MATHEMATICS].set_index(["method", "metric"])["value"]
     shown = {metric: title for title, metric in METRICS.items() if metric != "mean_confidence"}
-    heads = [head for title in shown.values() for head in (title, "paper")]
-    lines = [f"| mean of {replicates} replicates ± SD | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    heads = [name for title in shown.values() for name in (title, "paper")]
+    lines = [f"| {head} | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    names = re.findall(r"{(\w+)}", form)
     for method in ours.index.unique("method"):
         cells = []
         for metric in shown:
             scale, digits = (100, 1) if metric == "accuracy" else (1, 3)
             one = ours.loc[(method, metric)]
-            cells.append(f"{scale * one['mean']:.{digits}f} ± {scale * one['sd']:.{digits}f}")
+            cells.append(form.format(**{name: f"{scale * one[name]:.{digits}f}" for name in names}))
             cells.append(f"{paper[method, metric]:.{digits}f}")
         lines.append(f"| {METHODS[method].label} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -118,10 +132,14 @@ def main() -> None:
     judged = pd.read_csv(root / "results/tables/claims.csv", keep_default_na=False, na_values=["NaN"])
     gathered = pd.read_csv(root / "studies/replicates/spread/tables/main.csv")
     cells = read_published(root / "config/paper").cells
+    printed = cells[cells["table"] == "main"]
+    laptop = pd.read_csv(root / "studies/laptop/gathered/tables/main.csv")
+    form = "{value} ({lower} to {upper})"
     for file, name, section in (
         ("README.md", "verdict", in_words(judged)),
-        ("README.md", "numbers", main_numbers(gathered, cells[cells["table"] == "main"])),
+        ("README.md", "numbers", main_numbers(gathered, printed)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
+        ("docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)),
     ):
         page = root / file
         page.write_text(with_section(page.read_text(encoding="utf-8"), name, section), encoding="utf-8")

@@ -18,12 +18,13 @@ for name in ("checkpoint", "rollouts", "folder"):
     parser.add_argument(name)
 parser.add_argument("--widths", type=int, nargs="+", default=[2048, 1024, 512, 256])
 parser.add_argument("--max-response-length", type=int)
+parser.add_argument("--precision", choices=["auto", "float32", "bfloat16"], default="auto")
 options = parser.parse_args()
 configure("own policy")  # progress, on standard error
 
 # The model and its tokenizer; AutoModelForCausalLM and AutoTokenizer of transformers do as well. This model computes in
-# the number format that is quickest here: bfloat16 where it was saved so, and the processor has instructions for it.
-model, tokenizer = Checkpoint.find(options.checkpoint).load()
+# bfloat16 where it was saved so and the processor has instructions for it, unless a flag says otherwise.
+model, tokenizer = Checkpoint.find(options.checkpoint).load(options.precision)
 
 # Fit: the rollouts are read and checked, their hidden states computed, a tenth of the questions held out.
 settings = CompanionSettings(targets=("binary",), widths=options.widths)
