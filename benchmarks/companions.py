@@ -20,12 +20,12 @@ from sklearn.neural_network import MLPRegressor
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from cocal.companion.companions import Companions, build_model
+from cocal.companion.companions import build_model
 from cocal.companion.latency import SingleMember
-from cocal.companion.model import CompanionMLP, Training, matmul_precision
+from cocal.companion.model import Training, matmul_precision
 from cocal.companion.plain import mlp
-from cocal.companion.spec import CompanionSpec
 from cocal.config.evaluation import CompanionSettings
+from untrained import untrained
 from written_out import WrittenOut
 
 EMBEDDED = "embedded widths, 192 -> 64/32/16/8", CompanionSettings(widths=(64, 32, 16, 8)), 192
@@ -97,7 +97,7 @@ def _fits(case: str, settings: CompanionSettings, inputs: int, responses: int, r
 def _predictions(name: str, settings: CompanionSettings, inputs: int, responses: int) -> list[dict]:
     """Time the scoring of many responses by ten companions, and of one response by one companion."""
     features, _ = _data(inputs, responses, _CPU)
-    companions = _untrained(settings, inputs)
+    companions = untrained(settings, inputs)
     members = [_plain(settings, inputs, seed).eval() for _ in range(2) for seed in settings.seeds]
     alone, one = SingleMember(companions, 0, _CPU), features[:1]
 
@@ -171,7 +171,7 @@ def _on_gpu(responses: int) -> list[dict]:
     case = f"{name}: 25,600 responses, ten companions, one pass"
     peer = "the same steps without autograd"
     rows.append(_row("companions on GPU", case, peer, steps[Training], steps[WrittenOut], items=100, of="step"))
-    alone, one = SingleMember(_untrained(settings, inputs), 0, device), features[:1].float()
+    alone, one = SingleMember(untrained(settings, inputs), 0, device), features[:1].float()
 
     def predict() -> None:
         for _ in range(1000):
@@ -195,27 +195,6 @@ def _data(inputs: int, responses: int, device: torch.device) -> tuple[Tensor, Te
 
 def _slices(features: Tensor, wanted: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     return zip(features.split(size), wanted.split(size, dim=2), strict=True)
-
-
-def _untrained(settings: CompanionSettings, inputs: int) -> Companions:
-    """Companions with their initial weights."""
-    model: CompanionMLP = build_model(settings, inputs)
-    model.initialise()
-    spec = CompanionSpec(
-        settings=settings,
-        inputs=inputs,
-        layer=0,
-        poolings=("last", "mean"),
-        steps=1,
-        validation_steps=1,
-        order="chronological",
-        shuffle_seed=None,
-        training_responses=1,
-        validation_responses=1,
-        training_error_share=0.5,
-        best_pass=(1,) * model.members,
-    )
-    return Companions(spec, model.eval())
 
 
 def _plain(settings: CompanionSettings, inputs: int, seed: int) -> nn.Sequential:

@@ -33,13 +33,12 @@ import psutil
 import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from cocal.companion.companions import Companions, build_model
-from cocal.companion.spec import CompanionSpec
 from cocal.config.evaluation import CompanionSettings
 from cocal.models.loading import load_policy
 from cocal.models.pretraining import train_tokenizer
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.saved import About, BaseModelFacts, write
+from untrained import untrained
 
 ROOT = Path(__file__).resolve().parents[1]
 START = 1200
@@ -87,25 +86,10 @@ class Case:
         model.save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
         settings = CompanionSettings(widths=self.widths, targets=("binary",))
-        spec = CompanionSpec(
-            settings=settings,
-            inputs=2 * self.hidden,
-            layer=self.layers - 1,
-            poolings=("last", "mean"),
-            steps=1,
-            validation_steps=1,
-            order="chronological",
-            shuffle_seed=None,
-            training_responses=1,
-            validation_responses=0,
-            training_error_share=0.5,
-            best_pass=(1,) * len(settings.seeds),
-        )
-        module = build_model(settings, spec.inputs)
-        module.initialise()
-        about = About(spec=spec, base_model=BaseModelFacts.of(config, str(folder / "model")))
+        companions = untrained(settings, 2 * self.hidden, self.layers - 1)
+        about = About(spec=companions.spec, base_model=BaseModelFacts.of(config, str(folder / "model")))
         (folder / "companion").mkdir()
-        write(folder / "companion", Companions(spec, module.eval()), about)
+        write(folder / "companion", companions, about)
 
 
 QUICK = Case(128, 2, 2, 1, 64, 256, 512, (64, 32, 16, 8), ends=16, requests=32, together=16, longest=64, rounds=1)

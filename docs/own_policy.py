@@ -7,6 +7,8 @@ flags after FOLDER make its companion tiny, too.
 
 import argparse
 
+import torch
+
 from cocal import Companion
 from cocal.config.evaluation import CompanionSettings
 from cocal.own_policy.fitting import Reading
@@ -18,6 +20,7 @@ for name in ("checkpoint", "rollouts", "folder"):
     parser.add_argument(name)
 parser.add_argument("--widths", type=int, nargs="+", default=[2048, 1024, 512, 256])
 parser.add_argument("--max-response-length", type=int)
+parser.add_argument("--question", default="What is 12 + 7?")
 parser.add_argument("--precision", choices=["auto", "float32", "bfloat16"], default="auto")
 options = parser.parse_args()
 configure("own policy")  # progress, on standard error
@@ -36,12 +39,17 @@ print(companion.about.in_words())
 companion.save_pretrained(options.folder)
 companion = Companion.from_pretrained(options.folder)
 
-# Score new answers: prompts are texts, chats or token ids, responses texts or token ids.
-prompts = ["What is 12 + 7?", [{"role": "user", "content": "What is 12 + 7?"}]]
-responses = ["\\boxed{19}", "\\boxed{20}"]
-for response, confidence in zip(responses, companion.score(model, tokenizer, prompts, responses), strict=True):
-    print(f"{response}: {confidence:.3f}")
+# Score answers: prompts are texts, chats or token ids, responses texts or token ids. Here the model answers a question
+# four times.
+chat = [{"role": "user", "content": options.question}]
+prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+torch.manual_seed(0)
+sampled = model.generate(**prompt, do_sample=True, max_new_tokens=64, num_return_sequences=4)
+new, end = sampled[:, prompt["input_ids"].shape[1] :].tolist(), tokenizer.eos_token_id
+answers = [ids[: ids.index(end) + 1] if end in ids else ids for ids in new]
+for answer, confidence in zip(answers, companion.score(model, tokenizer, [chat] * 4, answers), strict=True):
+    print(f"{confidence:.3f}: {tokenizer.decode(answer, skip_special_tokens=True)!r}")
 
 # The members behind the mean: one for each seed.
 for seed in companion.about.spec.settings.seeds:
-    print(seed, companion.score(model, tokenizer, prompts, responses, seed=seed))
+    print(seed, companion.score(model, tokenizer, [chat] * 4, answers, seed=seed).round(3))

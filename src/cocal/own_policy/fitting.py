@@ -14,6 +14,7 @@ import pandas as pd
 
 from cocal.companion.companions import Companions
 from cocal.companion.fit import fit_companions
+from cocal.companion.spec import CompanionSpec
 from cocal.companion.supervision import in_validation
 from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
@@ -132,7 +133,7 @@ def fit(
             license=license,
             thinking=reading.thinking,
             template=template,
-            notes=experience.notes,
+            notes=(*experience.notes, *_still_improving(companions.spec)),
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
             max_response_length=limit,
@@ -140,6 +141,19 @@ def fit(
         found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
         scored = confidences(companions.to(best_device()), about, found)
     return companions, about.model_copy(update=_measured(about, experience, held_out, scored))
+
+
+def _still_improving(spec: CompanionSpec) -> list[str]:
+    """A note where most members were best in their last passes, as with few rollouts, whose passes have few updates."""
+    passes, batch = spec.settings.passes, spec.settings.batch_size
+    late = sum(best > 0.9 * passes for best in spec.best_pass)
+    if 2 * late <= len(spec.best_pass):
+        return []
+    updates = passes * ceil(spec.training_responses / batch)
+    return [
+        f"{late} of {len(spec.best_pass)} members were best in one of their last passes, after some {updates:,} "
+        "updates, so more passes may help (--passes)"
+    ]
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
