@@ -263,10 +263,7 @@ def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout
     assert "| embedded study | laptop study | the paper's numbers |" in heads
 
 
-TITLE = (
-    "In a study of a pre-trained language model, that CoCal beats PostCal because it learns from the training's own "
-    "experience"
-)
+TITLE = "In a study of a pre-trained language model, the same claim"
 
 
 def replicated(judged, shifts):

@@ -58,7 +58,7 @@ def verdict(judged: pd.DataFrame, study: str) -> list[str]:
         lead = "" if pd.isna(other["value"]) else f" (margin {signed('ece', other['value'])})"
         found = other["verdict"]
         lines.append(
-            f"In a study of a pre-trained language model, {_SAID} {_WORDS.get(found, _is(found))}{lead}; of the "
+            f"In a study of a pre-trained language model, the same claim {_WORDS.get(found, _is(found))}{lead}; of the "
             f"families, {_named(families[LANGUAGE_MODEL])}."
         )
     contradicted = [row.title for row in whole.itertuples() if row.source == PAPER and row.verdict == CONTRADICTS]
