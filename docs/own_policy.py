@@ -1,8 +1,8 @@
 """A companion for a policy of your own, step by step: `python docs/own_policy.py CHECKPOINT ROLLOUTS FOLDER`.
 
-CHECKPOINT is a model in Hugging Face format, ROLLOUTS a folder of its rollouts in one of the formats of
-docs/own-policy.md, and FOLDER the place of the companion. The test suite runs this script with a tiny policy; the
-flags after FOLDER make its companion tiny, too.
+CHECKPOINT is a model in Hugging Face format with a chat template, ROLLOUTS a folder of its rollouts in one of the
+formats of docs/own-policy.md, and FOLDER the place of the companion. The test suite runs this script with a tiny
+policy; the flags after FOLDER make its companion tiny, too.
 """
 
 import argparse
