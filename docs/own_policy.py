@@ -43,6 +43,7 @@ companion = Companion.from_pretrained(options.folder)
 # four times.
 chat = [{"role": "user", "content": options.question}]
 prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+prompt = prompt.to(model.device)
 torch.manual_seed(0)
 sampled = model.generate(**prompt, do_sample=True, max_new_tokens=64, num_return_sequences=4)
 new, end = sampled[:, prompt["input_ids"].shape[1] :].tolist(), tokenizer.eos_token_id
