@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from cocal.errors import ContractError
+from cocal.generation.states import asking
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.states import Encoder
@@ -17,7 +18,19 @@ from cocal.serving import launch
 from cocal.serving.bodies import ConfidenceBody, encoded
 from cocal.serving.choices import Shown, streamed, whole
 from cocal.serving.launch import Served, check_fit, command, environment
-from cocal.serving.scoring import CUT, NO_END, NO_ROOM, NOT_FOLLOWED, RECORDER, FollowedEngine, Reader, Recorder, Scorer
+from cocal.serving.scoring import (
+    CONFIDENCES,
+    CUT,
+    FAILED,
+    NO_END,
+    NO_ROOM,
+    NOT_FOLLOWED,
+    RECORDER,
+    FollowedEngine,
+    Reader,
+    Recorder,
+    Scorer,
+)
 from cocal.serving.scoring import Verdict as V
 from micro import own_copy
 from own_rollouts import run
@@ -125,13 +138,10 @@ class Events:
     """A recorder whose verdicts are known."""
 
     def __init__(self, *verdicts):
-        self.verdicts, self.cancelled = verdicts, False
+        self.verdicts = verdicts
 
-    async def verdict(self, index):
+    def verdict(self, index):
         return self.verdicts[index]
-
-    def cancel(self):
-        self.cancelled = True
 
 
 def test_a_choice_below_the_threshold_is_withheld_or_marked():
@@ -142,7 +152,7 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
             {"index": k, "message": {"role": "assistant", "content": f"text {k}"}, "logprobs": [1], "token_ids": [k]}
             for k in range(3)
         ]
-        return asyncio.run(whole({"choices": choices}, Events(*verdicts), shown))["choices"]
+        return whole({"choices": choices}, Events(*verdicts), shown)["choices"]
 
     plain = answered(Shown())
     assert [choice["confidence"] for choice in plain] == [0.4, 0.5, None]
@@ -182,7 +192,6 @@ def test_the_last_event_of_each_choice_has_its_confidence(shown):
 
     recorder = Events(V(0.25), V(0.75))
     found = asyncio.run(collected())
-    assert recorder.cancelled  # whatever has not been scored by the end of a stream
     assert found[-1] == "data: [DONE]\n\n"
     assert "usage" in found[-2]
     chunks = [json.loads(event[6:])["choices"][0] for event in found[:-2]]
@@ -193,80 +202,97 @@ def test_the_last_event_of_each_choice_has_its_confidence(shown):
 
 
 class Engine:
-    """An engine that scores each request by the number of its tokens, or fails."""
+    """An engine whose outputs are known, one list for each request in their order; it notes what it is asked."""
 
-    def __init__(self, outputs=()):
-        self.outputs, self.closed = outputs, 0
+    def __init__(self, *outputs):
+        self.outputs, self.asked, self.closed = iter(outputs), [], 0
 
-    async def generate(self, prompt, sampling_params, request, **options):
+    async def generate(self, prompt, sampling_params, request_id, **options):
+        self.asked.append((request_id, prompt, sampling_params))
         try:
-            for output in self.outputs:
+            for output in next(self.outputs):
                 await asyncio.sleep(0)
                 yield output
         finally:
             self.closed += 1
 
 
-def scorer(asked=None):
-    """A scorer whose engine gives 0.1, 0.3 and 0.9 to the members."""
+def output(ids, finish=None, found=None):
+    """A request output of vLLM with one choice."""
+    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish)
+    params = found and {CONFIDENCES: found}
+    return SimpleNamespace(prompt_token_ids=[5, 6], outputs=[one], kv_transfer_params=params)
 
-    class Stub(Scorer):
-        async def _ask(self, tokens, prompt, salt):
-            asked.append((tokens, prompt, salt))
-            return [0.1, 0.3, 0.9] if tokens[0] else None
 
-    return Stub(None, MEMBERS, "binary", frozenset({2, 7}), 12)
+def scorer(engine=None):
+    return Scorer(engine, MEMBERS, "binary", frozenset({2, 7}), 12)
 
 
 def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no_end_has_none():
-    asked = []
-    one = scorer(asked)
+    found = [0.1, 0.3, 0.9]
+    expected = V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
 
-    def score(*arguments):
-        return asyncio.run(one.score(*arguments))
+    def verdict(ids, finish="stop", length=5, found=found):
+        return scorer().generated(output(ids, finish, found), length)
 
-    assert score([5, 6], [8, 2], "stop", "salt") == V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
-    assert asked == [([5, 6, 8, 2], 2, "salt")]
-    assert score([5], [8, 7]).confidence == 0.2  # a second end token
-    assert score([5], [8, 2], "length") == V(None, CUT)
-    assert score([5], [8]) == V(None, NO_END)
-    assert score([5], []) == V(None, NO_END)
-    assert score([5] * 8, [2]).confidence == 0.2
-    assert score([5] * 9, [2]) == V(None, NO_ROOM)
-    assert "its log says why" in score([0], [2]).reason
+    assert verdict([8, 2]) == verdict([2]) == expected
+    assert verdict([8, 7]).confidence == 0.2  # a second end token
+    assert verdict([8, 2], "length") == V(None, CUT)
+    assert verdict([8]) == verdict([]) == V(None, NO_END)
+    assert verdict([8, 2], length=11) == expected
+    assert verdict([8, 2], length=12) == V(None, NO_ROOM)
+    assert verdict([8, 2], found=None) == V(None, FAILED)
+    assert scorer().of(None) == V(None, FAILED)
+    for prompt, response, reason in (([5], [8], NO_END), ([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
+        assert asyncio.run(scorer().score(prompt, response)) == V(None, reason)
 
 
-@pytest.mark.parametrize("deltas", [True, False])
-def test_what_the_engine_generates_is_scored_as_soon_as_it_ends(deltas):
-    def output(*ones):
-        return SimpleNamespace(
-            prompt_token_ids=[5, 6],
-            outputs=[SimpleNamespace(index=k, token_ids=ids, finish_reason=end) for k, ids, end in ones],
-        )
-
-    parts = [output((0, [8], None), (1, [9], None)), output((0, [2], "stop")), output((1, [9, 9], "length"))]
-    outputs = parts if deltas else [output((0, [8, 2], "stop"), (1, [9, 9, 9], "length"))]
-    asked, engine = [], Engine(outputs)
-    parameters = SimpleNamespace(n=2, output_kind=SimpleNamespace(name="DELTA" if deltas else "FINAL_ONLY"))
+def answered(engine, kind, n, **more):
+    """What an API sees of an engine that gives n choices, and their verdicts and one more."""
 
     async def answer():
-        recorder = Recorder(scorer(asked))
+        recorder = Recorder(scorer(engine))
         RECORDER.set(recorder)
+        parameters = SimpleNamespace(n=n, seed=3, extra_args={"a": 1}, output_kind=SimpleNamespace(name=kind))
         followed = FollowedEngine(engine)
-        seen = [
-            [one async for one in followed.generate({"cache_salt": "s"}, parameters, f"request-{k}")] for k in range(2)
-        ]
-        assert seen == [outputs, outputs]  # unchanged
-        untouched = followed.generate({}, parameters, "adapter", lora_request="one")
-        assert [one async for one in untouched] == outputs
-        assert followed.closed == engine.closed
-        return [await recorder.verdict(k) for k in range(5)]
+        seen = [one async for one in followed.generate({"cache_salt": "s"}, parameters, "request", **more)]
+        assert (parameters.n, parameters.extra_args) == (n, {"a": 1})  # the caller's own stay as they are
+        assert followed.closed == engine.closed == n
+        return seen, [recorder.verdict(k) for k in range(n + 1)]
 
-    found = asyncio.run(answer())
-    assert [one.confidence for one in found] == [0.2, None, 0.2, None, None]
-    assert [one.reason for one in found] == [None, CUT, None, CUT, NOT_FOLLOWED]
-    assert asked == [([5, 6, 8, 2], 2, "s")] * 2
-    assert engine.closed == 3
+    return asyncio.run(answer())
+
+
+def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followed():
+    parts = [output([8]), output([2], "stop", [0.2, 0.6, 0.9])]
+    engine = Engine(parts, parts)
+    seen, found = answered(engine, "DELTA", 1)
+    assert seen == parts
+    assert [(one.confidence, one.reason) for one in found] == [(0.4, None), (None, NOT_FOLLOWED)]
+    ((name, prompt, asked),) = engine.asked
+    assert (name, prompt, asked.n, asked.seed) == ("request", {"cache_salt": "s"}, 1, 3)
+    assert asked.extra_args == {"a": 1, **asking()}
+    engine = Engine(parts)
+    seen, found = answered(engine, "DELTA", 1, lora_request="one")
+    assert (seen, found) == (parts, [V(None, NOT_FOLLOWED)] * 2)
+    assert engine.asked[0][2].extra_args == {"a": 1}
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("kind", ["DELTA", "FINAL_ONLY"])
+def test_each_choice_is_a_request_of_its_own(kind):
+    parts = [[output([8]), output([2], "stop", [0.1, 0.3, 0.9])], [output([9]), output([9, 9], "length")]]
+    whole_ones = [[output([8, 2], "stop", [0.1, 0.3, 0.9])], [output([9, 9, 9], "length")]]
+    engine = Engine(*(parts if kind == "DELTA" else whole_ones))
+    seen, found = answered(engine, kind, 2)
+    outputs = [(one.index, one.token_ids) for part in seen for one in part.outputs]
+    if kind == "DELTA":
+        assert sorted(outputs) == [(0, [2]), (0, [8]), (1, [9]), (1, [9, 9])]
+    else:
+        assert (len(seen), outputs) == (1, [(0, [8, 2]), (1, [9, 9, 9])])
+    assert [(one.confidence, one.reason) for one in found] == [(0.2, None), (None, CUT), (None, NOT_FOLLOWED)]
+    asked = [(name, one.n, one.seed, one.extra_args) for name, _, one in engine.asked]
+    assert asked == [(f"{k}_request", 1, 3 + k, {"a": 1, **asking()}) for k in range(2)]
 
 
 def test_rows_of_texts_chats_and_ids_become_token_ids(own):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from cocal.config.engine import EngineSettings
+from cocal.generation.states import Reading
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
 
@@ -53,11 +54,13 @@ class Completion:
         token_ids: Generated token ids, with the end-of-sequence token if the response reached it.
         logprobs: float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters.
         finish_reason: "stop" if the end-of-sequence token ended the response, "length" if max_tokens did.
+        states: float32 (layers, poolings, hidden), pooled states of the response; None if they were not read.
     """
 
     token_ids: list[int]
     logprobs: np.ndarray
     finish_reason: Literal["stop", "length"]
+    states: np.ndarray | None = None
 
 
 class Engine(Protocol):
@@ -68,12 +71,19 @@ class Engine(Protocol):
         """Name and version of the decoding library; responses may differ between versions."""
         ...
 
-    def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
+    def generate(
+        self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
+    ) -> list[list[Completion]]:
         """Sample `sampling.samples` responses to each prompt.
 
         Response j to prompt i uses only the noise stream of seed `seeds[i] + j`; it depends neither on the other
-        prompts nor on the batch. Seeds must be at least `samples` apart.
+        prompts nor on the batch. Seeds must be at least `samples` apart. The first `read` responses to each prompt
+        come with their states, which only an engine has that was opened with `reading`.
         """
+        ...
+
+    def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
+        """Return the states of responses that exist, each float32 (layers, poolings, hidden), from such an engine."""
         ...
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
@@ -82,11 +92,14 @@ class Engine(Protocol):
 
 
 @contextmanager
-def open_engine(settings: EngineSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator[Engine]:
+def open_engine(
+    settings: EngineSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
+) -> Iterator[Engine]:
     """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
         policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
+        reading: The states that it keeps; only vLLM does.
 
     Raises:
         ContractError: if the checkpoint is not complete.
@@ -94,5 +107,6 @@ def open_engine(settings: EngineSettings, checkpoint: Path, policy: Policy | Non
         EngineError: if the engine's process does not start.
     """
     module, _, function = settings.opens.partition(":")
-    with getattr(import_module(module), function)(settings, checkpoint, policy) as engine:
+    kept = {} if reading is None else {"reading": reading}
+    with getattr(import_module(module), function)(settings, checkpoint, policy, **kept) as engine:
         yield engine

@@ -18,6 +18,7 @@ import numpy as np
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, EngineError
 from cocal.generation.engine import Completion, Sampling
+from cocal.generation.states import STATES, Reading, asking, engine_settings
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
@@ -26,6 +27,7 @@ from cocal.runtime.progress import INTERVAL, progress_line
 _MIN_TEMPERATURE = 0.01
 """vLLM silently raises lower temperatures to this one."""
 _CPU_CACHE_BYTES = 2**30
+_CONNECTOR = "cocal.generation.states_connector:StatesConnector"
 _BATCH_INVARIANT_CAPABILITY = 90
 _MEMORY = (
     "if memory is short, change engine.memory_share (lower it if other processes use the GPU), max_length, "
@@ -34,9 +36,14 @@ _MEMORY = (
 
 
 @contextmanager
-def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator["VllmEngine"]:
+def open_vllm(
+    settings: VllmSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
+) -> Iterator["VllmEngine"]:
     """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
     engine at a time.
+
+    Args:
+        reading: The states that the engine keeps for every token, beside its keys and values.
 
     Raises:
         ContractError: if the checkpoint is not complete.
@@ -45,7 +52,7 @@ def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = 
     """
     require_complete(checkpoint)
     with _failures("starting"), _within(settings.start_timeout):
-        engine = VllmEngine(_load(settings, checkpoint), read_vocabulary(checkpoint).ends)
+        engine = VllmEngine(_load(settings, checkpoint, reading), read_vocabulary(checkpoint).ends, reading)
     try:
         yield engine
     finally:
@@ -61,11 +68,14 @@ class VllmEngine:
 
     Args:
         llm: vLLM's `LLM` with the checkpoint.
+        reading: The states that it keeps.
     """
 
-    def __init__(self, llm: Any, ends: Iterable[int]):
+    def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):
         self._llm = llm
         self._ends = sorted(ends)
+        # the state of a response's last token takes a step more, in which a token is generated and thrown away
+        self._longest = llm.model_config.max_model_len - (reading is not None)
 
     @property
     def label(self) -> str:
@@ -74,7 +84,9 @@ class VllmEngine:
 
         return f"vllm {vllm.__version__}"
 
-    def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
+    def generate(
+        self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
+    ) -> list[list[Completion]]:
         """See `cocal.generation.engine.Engine.generate`.
 
         Raises:
@@ -83,24 +95,41 @@ class VllmEngine:
         """
         if sampling.temperature < _MIN_TEMPERATURE:
             raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")
-        longest, limit = max(map(len, prompts)), self._llm.model_config.max_model_len
-        if longest + sampling.max_tokens > limit:
-            raise ConfigError(
-                f"engine: a prompt of {longest} tokens and a response of {sampling.max_tokens} do not fit into {limit} "
-                "tokens; raise max_length if the model allows it, or allow shorter responses"
-            )
-        asked = asdict(sampling)
-        n = asked.pop("samples")
+        self._check_length(max(map(len, prompts)), sampling.max_tokens)
+        settings = asdict(sampling)
+        n = settings.pop("samples")
         parameters = [
-            {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **asked}
+            {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **settings}
+            | ({"extra_args": asking()} if j < read else {})
             for seed in seeds
             for j in range(n)
         ]
-        found = [
-            Completion(list(one.token_ids), np.array(one.logprobs.logprobs, dtype=np.float32), one.finish_reason)
-            for one in self._run([prompt for prompt in prompts for _ in range(n)], parameters)
-        ]
+        found = []
+        for k, output in enumerate(self._run([prompt for prompt in prompts for _ in range(n)], parameters)):
+            one = output.outputs[0]
+            logprobs = np.array(one.logprobs.logprobs, dtype=np.float32)
+            states = _states_of(output) if k % n < read else None
+            found.append(Completion(list(one.token_ids), logprobs, one.finish_reason, states))
         return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
+
+    def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
+        """See `cocal.generation.engine.Engine.read`.
+
+        Raises:
+            ConfigError: if prompt and response exceed the longest sequence.
+            EngineError: if vLLM fails.
+        """
+        self._check_length(*max(((len(p), len(r)) for p, r in zip(prompts, responses, strict=True)), key=sum))
+        rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
+        parameters = [{"max_tokens": 1, "temperature": 0, "extra_args": asking(len(prompt))} for prompt in prompts]
+        return [_states_of(output) for output in self._run(rows, parameters)]
+
+    def _check_length(self, prompt: int, response: int) -> None:
+        if prompt + response > self._longest:
+            raise ConfigError(
+                f"engine: a prompt of {prompt} tokens and a response of {response} do not fit into {self._longest} "
+                "tokens; raise max_length if the model allows it, or allow shorter responses"
+            )
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
         """See `cocal.generation.engine.Engine.next_token_logprobs`.
@@ -110,7 +139,8 @@ class VllmEngine:
         """
         asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
         # vLLM returns the sampled token first, then the requested ones in their order
-        return np.array([one.logprobs.logprobs[1:] for one in self._run(prompts, [asked] * len(prompts))])
+        outputs = self._run(prompts, [asked] * len(prompts))
+        return np.array([output.outputs[0].logprobs.logprobs[1:] for output in outputs])
 
     def close(self) -> None:
         """Free the memory of weights and cache, which a judge may need in the same process."""
@@ -121,7 +151,7 @@ class VllmEngine:
         cleanup_dist_env_and_memory()
 
     def _run(self, prompts: Sequence[Tokens], parameters: Sequence[dict[str, Any]]) -> list[Any]:
-        """The answer to each prompt, which does not depend on earlier ones."""
+        """vLLM's output for each prompt, which does not depend on earlier ones."""
         from tqdm import tqdm
         from vllm import SamplingParams, TokensPrompt
 
@@ -138,15 +168,21 @@ class VllmEngine:
         with _failures("at work"):
             asked = [SamplingParams(**one, flat_logprobs=True, detokenize=False) for one in parameters]
             self._llm.reset_prefix_cache()
-            outputs = self._llm.generate(
+            return self._llm.generate(
                 [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts],
                 asked,
                 use_tqdm=partial(Report, mininterval=INTERVAL, file=StringIO()),
             )
-        return [output.outputs[0] for output in outputs]
 
 
-def _load(settings: VllmSettings, checkpoint: Path) -> Any:
+def _states_of(output: Any) -> np.ndarray:
+    """The pooled states that come with an output."""
+    if STATES not in (output.kv_transfer_params or {}):
+        raise EngineError("vLLM gave no hidden states of a response; its lines above say why")
+    return output.kv_transfer_params[STATES]
+
+
+def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> Any:
     """vLLM's `LLM` with a checkpoint."""
     if find_spec("vllm") is None:
         raise ConfigError(f"engine: {NO_VLLM}")
@@ -198,6 +234,7 @@ def _load(settings: VllmSettings, checkpoint: Path) -> Any:
         attention_backend=settings.attention_backend,
         logprobs_mode="raw_logprobs",
         seed=0,
+        **(engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings)) if reading else {}),
     )
 
 

@@ -59,10 +59,10 @@ def _empty(choice: dict[str, Any], why: str) -> None:
         choice[name] = {"role": "assistant", "content": None, "refusal": why}
 
 
-async def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str, Any]:
+def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str, Any]:
     """An answer, each of whose choices gets its confidence."""
     for choice in answer["choices"]:
-        shown.add(choice, await recorder.verdict(choice["index"]))
+        shown.add(choice, recorder.verdict(choice["index"]))
     return answer
 
 
@@ -72,25 +72,22 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
     Where choices may be withheld, all events of a choice are held back until its confidence is known.
     """
     held: dict[int, list[str]] = defaultdict(list)
-    try:
-        async with aclosing(events):
-            async for event in events:
-                choice, chunk = None, None
-                if shown.withholds or _ENDED in event:
-                    chunk = _content(event)
-                    choice = next(iter(chunk.get("choices") or ()), None)
-                if choice is None:
-                    yield event
-                elif choice.get("finish_reason") is None:
-                    held[choice["index"]].append(event)
-                else:
-                    before = held.pop(choice["index"], [])
-                    withheld = shown.add(choice, await recorder.verdict(choice["index"]))
-                    for earlier in () if withheld else before:
-                        yield earlier
-                    yield f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
-    finally:
-        recorder.cancel()
+    async with aclosing(events):
+        async for event in events:
+            choice, chunk = None, None
+            if shown.withholds or _ENDED in event:
+                chunk = _content(event)
+                choice = next(iter(chunk.get("choices") or ()), None)
+            if choice is None:
+                yield event
+            elif choice.get("finish_reason") is None:
+                held[choice["index"]].append(event)
+            else:
+                before = held.pop(choice["index"], [])
+                withheld = shown.add(choice, recorder.verdict(choice["index"]))
+                for earlier in () if withheld else before:
+                    yield earlier
+                yield f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
 def _content(event: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from cocal.config.evaluation import Target
 from cocal.errors import ConfigError, ContractError
+from cocal.generation.states import engine_settings
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import default_target
@@ -131,22 +132,11 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
     from torch import cuda
 
     given = {flag.partition("=")[0].replace("_", "-") for flag in flags}
-    extraction = {
-        "method": "extract_hidden_states",
-        "num_speculative_tokens": 1,
-        # k is the state after k blocks, so that the zero-based block l is l + 1
-        "draft_model_config": {"hf_config": {"eagle_aux_hidden_state_layer_ids": [about.spec.layer + 1]}},
-    }
-    connector = {
-        "kv_connector": "CompanionConnector",
-        "kv_connector_module_path": "cocal.serving.connector",
-        "kv_role": "kv_producer",
-        "kv_connector_extra_config": asdict(served),
-    }
+    settings = engine_settings([about.spec.layer], "cocal.serving.connector:CompanionConnector", **asdict(served))
     own = {
-        "--speculative-config": json.dumps(extraction),
-        "--kv-transfer-config": json.dumps(connector),
-        "--scheduler-cls": "cocal.serving.scheduler.without_drafts",
+        "--speculative-config": json.dumps(settings["speculative_config"]),
+        "--kv-transfer-config": json.dumps(settings["kv_transfer_config"]),
+        "--scheduler-cls": settings["scheduler_cls"],
         "--served-model-name": checkpoint.name,
         "--dtype": checkpoint.usual_precision(),
         "--default-chat-template-kwargs": json.dumps({"enable_thinking": about.thinking}),

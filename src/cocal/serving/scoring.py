@@ -1,16 +1,14 @@
-"""Confidences from a running vLLM engine, whose requests the connector scores.
+"""Confidences from a running vLLM engine, whose connector reads the responses as they end.
 
-A response that exists is one request: prompt and response are its prompt, and what it generates is thrown away. A new
-response is two: the one that generates it, and this one, for which the cache still holds almost all states. The second
-is needed because the engine never computes the state of the token that ends a response.
+A new response is read in the request that generates it. One that exists is a request of its own: prompt and response
+are its prompt, and the token that it generates is thrown away.
 """
 
-import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,18 +17,15 @@ from uuid import uuid4
 import numpy as np
 
 from cocal.config.evaluation import Target
+from cocal.generation.states import asking
 from cocal.models.loading import read_vocabulary
 from cocal.models.text import Tokens
 
-PROMPT = "cocal_prompt"
-"""Name of the number of prompt tokens in the `kv_transfer_params` of a request that is to be scored."""
 CONFIDENCES = "cocal_confidences"
-"""Name of the confidences, one for each member, in those of its output."""
-STEPS = 3
-"""Tokens that a scoring request generates: its confidences arrive with the second step after its last token."""
+"""Name of the confidences, one for each member, in the `kv_transfer_params` of an output."""
 CUT = "the response was cut at the length limit, so that it has no end of sequence, whose state the companion reads"
 NO_END = "the response does not end with an end-of-sequence token, whose state the companion reads"
-NO_ROOM = f"prompt and response leave no room for the {STEPS} tokens that scoring takes in the context"
+NO_ROOM = "prompt and response fill the context, and the state of the last token needs room for one more"
 NOT_TEXT = "the prompt holds more than text"
 NOT_FOLLOWED = "responses of beam search or of an adapter are not scored"
 FAILED = "the engine gave no confidence for this response; its log says why"
@@ -69,7 +64,7 @@ class Reader(NamedTuple):
 
 @dataclass(frozen=True)
 class Scorer:
-    """Asks an engine for confidences.
+    """Makes verdicts of what an engine's connector has read.
 
     Attributes:
         engine: vLLM's asynchronous client of an engine with the companion's connector.
@@ -85,94 +80,89 @@ class Scorer:
     ends: frozenset[int]
     longest: int
 
-    async def score(self, prompt: Tokens, response: Tokens, finish: str = "stop", salt: str | None = None) -> Verdict:
-        """The confidence of one response.
+    async def score(self, prompt: Tokens, response: Tokens) -> Verdict:
+        """The confidence of a response that exists.
 
         Args:
             prompt: Token ids of the prompt.
             response: Those of the response, with the end token.
-            finish: How it ended by the engine; "length" if it was cut.
-            salt: The salt of the cached prefixes that the request may use, as its API calls it.
         """
-        if finish == "length":
-            return Verdict(None, CUT)
         if not response or response[-1] not in self.ends:
             return Verdict(None, NO_END)
-        if len(prompt) + len(response) + STEPS > self.longest:
+        if len(prompt) + len(response) >= self.longest:
             return Verdict(None, NO_ROOM)
-        found = await self._ask([*prompt, *response], len(prompt), salt)
-        if found is None:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        parameters = SamplingParams(
+            max_tokens=1,
+            temperature=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            extra_args=asking(len(prompt)),
+        )
+        given, found = {"prompt_token_ids": [*prompt, *response]}, None
+        try:
+            async for output in self.engine.generate(given, parameters, f"confidence-{uuid4().hex}"):
+                found = output
+        except Exception:  # whatever befalls the engine, the other responses have their verdicts
+            logging.exception("A response could not be scored.")
+        return self.of(found)
+
+    def generated(self, output: Any, length: int) -> Verdict:
+        """The confidence of a response that the engine has generated.
+
+        Args:
+            output: vLLM's last request output of a request with one choice.
+            length: Number of tokens of prompt and response.
+        """
+        (one,) = output.outputs
+        if one.finish_reason == "length":
+            return Verdict(None, CUT)
+        if not one.token_ids or one.token_ids[-1] not in self.ends:
+            return Verdict(None, NO_END)
+        if length >= self.longest:
+            return Verdict(None, NO_ROOM)
+        return self.of(output)
+
+    def of(self, output: Any) -> Verdict:
+        """The verdict by what comes with an output, which may be None."""
+        found = output and (output.kv_transfer_params or {}).get(CONFIDENCES)
+        if not found:
             return Verdict(None, FAILED)
         chosen = [one for (target, _), one in zip(self.members, found, strict=True) if target == self.target]
         names = [f"{target}-{seed}" for target, seed in self.members]
         return Verdict(float(np.mean(chosen)), None, dict(zip(names, found, strict=True)))
 
-    async def _ask(self, tokens: list[int], prompt: int, salt: str | None) -> list[float] | None:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        asked = SamplingParams(
-            max_tokens=STEPS,
-            temperature=0,
-            ignore_eos=True,
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args={"kv_transfer_params": {PROMPT: prompt}},
-        )
-        given = {"prompt_token_ids": tokens} | ({"cache_salt": salt} if salt else {})
-        try:
-            async for output in self.engine.generate(given, asked, f"confidence-{uuid4().hex}"):
-                if output.kv_transfer_params:
-                    return output.kv_transfer_params.get(CONFIDENCES)
-        except Exception:  # whatever befalls the engine, the answer itself is there
-            logging.exception("A response could not be scored.")
-        return None
-
 
 class Recorder:
-    """The responses that the engine generates for one call of the API, which are scored as soon as they end."""
+    """The verdicts on the responses that the engine generates for one call of the API."""
 
     def __init__(self, scorer: Scorer):
         self._scorer = scorer
-        self._tasks: dict[int, asyncio.Task[Verdict]] = {}
+        self._verdicts: dict[int, Verdict] = {}
         self._choices = 0
-
-    async def follow(self, outputs: AsyncIterator, first: int, deltas: bool, salt: str | None) -> AsyncIterator:
-        """The outputs of an engine for one prompt, unchanged.
-
-        Args:
-            outputs: vLLM's request outputs.
-            first: Index of the first choice.
-            deltas: Whether an output has the new tokens alone.
-            salt: See `Scorer.score`.
-        """
-        prompt, responses = None, defaultdict(list)
-        async with aclosing(outputs):
-            async for output in outputs:
-                prompt = prompt or output.prompt_token_ids
-                for one in output.outputs:
-                    index = first + one.index
-                    if not deltas:
-                        responses[index].clear()
-                    responses[index].extend(one.token_ids)
-                    if one.finish_reason is not None and index not in self._tasks:
-                        scored = self._scorer.score(prompt, responses[index], one.finish_reason, salt)
-                        self._tasks[index] = asyncio.create_task(scored)
-                yield output
 
     def places(self, count: int) -> int:
         """The index of the first of so many choices to the next prompt."""
         self._choices += count
         return self._choices - count
 
-    async def verdict(self, index: int) -> Verdict:
-        """The verdict on one choice."""
-        return await self._tasks[index] if index in self._tasks else Verdict(None, NOT_FOLLOWED)
+    async def follow(self, outputs: AsyncIterator, index: int) -> AsyncIterator:
+        """The outputs of an engine for one choice of this index, unchanged."""
+        prompt, length = None, 0
+        async with aclosing(outputs):
+            async for output in outputs:
+                prompt = prompt or output.prompt_token_ids
+                (one,) = output.outputs
+                length += len(one.token_ids)
+                if one.finish_reason is not None:
+                    self._verdicts[index] = self._scorer.generated(output, len(prompt) + length)
+                yield output
 
-    def cancel(self) -> None:
-        """Give up what has not been scored, such as when the client has gone."""
-        for task in self._tasks.values():
-            task.cancel()
+    def verdict(self, index: int) -> Verdict:
+        """The verdict on one choice."""
+        return self._verdicts.get(index, Verdict(None, NOT_FOLLOWED))
 
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
@@ -180,7 +170,10 @@ RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 class FollowedEngine:
-    """vLLM's engine client, whose generations the recorder of the call follows; all else is the client's own."""
+    """vLLM's engine client, whose generations the recorder of the call follows; all else is the client's own.
+
+    What the connector has read comes with a request, so each of several choices is a request of its own.
+    """
 
     def __init__(self, engine: Any):
         self._engine = engine
@@ -188,12 +181,38 @@ class FollowedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def generate(self, prompt: Any, sampling_params: Any, *arguments: Any, **options: Any) -> AsyncIterator:
+    def generate(self, prompt: Any, sampling_params: Any, request_id: str, **options: Any) -> AsyncIterator:
         """See vLLM's `EngineClient.generate`."""
-        outputs = self._engine.generate(prompt, sampling_params, *arguments, **options)
         recorder = RECORDER.get()
         if recorder is None or options.get("lora_request") is not None:
-            return outputs
-        first = recorder.places(sampling_params.n)
-        deltas = sampling_params.output_kind.name == "DELTA"
-        return recorder.follow(outputs, first, deltas, prompt.get("cache_salt"))
+            return self._engine.generate(prompt, sampling_params, request_id, **options)
+        count = sampling_params.n
+        first = recorder.places(count)
+
+        def choice(k: int) -> AsyncIterator:
+            own = copy(sampling_params)
+            own.n, own.extra_args = 1, (own.extra_args or {}) | asking()
+            if own.seed is not None:
+                own.seed += k
+            name = f"{k}_{request_id}" if count > 1 else request_id
+            return recorder.follow(self._engine.generate(prompt, own, name, **options), first + k)
+
+        if count == 1:
+            return choice(0)
+        return _together([choice(k) for k in range(count)], whole=sampling_params.output_kind.name == "FINAL_ONLY")
+
+
+async def _together(choices: Sequence[AsyncIterator], whole: bool) -> AsyncIterator:
+    """The outputs of all choices as they come, or one output with all of them, as vLLM gives those of one request."""
+    from vllm.utils.async_utils import merge_async_iterators
+
+    ended = {}
+    async with aclosing(merge_async_iterators(*choices)) as outputs:
+        async for k, output in outputs:
+            output.outputs[0].index = k
+            ended[k] = output
+            if not whole:
+                yield output
+    if whole:
+        ended[0].outputs = [ended[k].outputs[0] for k in range(len(choices))]
+        yield ended[0]

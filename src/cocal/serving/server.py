@@ -27,7 +27,7 @@ from cocal.own_policy.states import Encoder
 from cocal.serving.bodies import ConfidenceBody, encoded
 from cocal.serving.choices import Shown, streamed, whole
 from cocal.serving.launch import Served
-from cocal.serving.scoring import RECORDER, STEPS, FollowedEngine, Reader, Recorder, Scorer, Verdict
+from cocal.serving.scoring import RECORDER, FollowedEngine, Reader, Recorder, Scorer, Verdict
 
 _WORDS = "Confidences of all members are wanted, too."
 _SCORED = Histogram("cocal_confidence", "Confidences of scored responses", buckets=[k / 10 for k in range(1, 11)])
@@ -56,8 +56,14 @@ class CompletionBody(CompletionRequest):
 class _CountingScorer(Scorer):
     """Counts what it scores, for `/metrics`."""
 
-    async def score(self, *arguments: Any, **options: Any) -> Verdict:
-        verdict = await super().score(*arguments, **options)
+    async def score(self, *arguments: Any) -> Verdict:
+        return self._counted(await super().score(*arguments))
+
+    def generated(self, *arguments: Any) -> Verdict:
+        return self._counted(super().generated(*arguments))
+
+    @staticmethod
+    def _counted(verdict: Verdict) -> Verdict:
         if verdict.confidence is None:
             _UNSCORED.labels(verdict.reason.partition(",")[0]).inc()
         else:
@@ -83,7 +89,7 @@ class Service:
             reader, template=about.template, thinking=about.thinking, max_response_length=about.max_response_length
         )
         self.chats = about.template != ""
-        self.longest = longest - STEPS
+        self.longest = longest - 1  # the token that a response's own request generates
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
         self.companion = {
@@ -132,15 +138,11 @@ async def _answer(create: Any, body: ChatBody | CompletionBody, raw_request: Req
     body.kv_transfer_params = None  # they are the server's own
     recorder, shown = Recorder(service.scorer), service.shown(body.confidence_members)
     RECORDER.set(None if body.use_beam_search else recorder)
-    try:
-        answer = await create(body, raw_request)
-        if isinstance(answer, ErrorResponse):
-            return JSONResponse(answer.model_dump(), answer.error.code)
-        if hasattr(answer, "model_dump"):
-            return JSONResponse(await whole(answer.model_dump(), recorder, shown))
-    except BaseException:  # a client that goes cancels this
-        recorder.cancel()
-        raise
+    answer = await create(body, raw_request)
+    if isinstance(answer, ErrorResponse):
+        return JSONResponse(answer.model_dump(), answer.error.code)
+    if hasattr(answer, "model_dump"):
+        return JSONResponse(whole(answer.model_dump(), recorder, shown))
     interval = float(getattr(raw_request.app.state.args, "sse_keep_alive_interval", 0))
     events = with_sse_keep_alive(streamed(answer, recorder, shown), interval)
     return StreamingResponse(events, media_type="text/event-stream")
