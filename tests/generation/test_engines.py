@@ -179,7 +179,7 @@ def responses(engine, micro_policy, micro_questions):
     with Verifier(VerifierSettings()) as verifier:
         frames = {}
         for prompt_format, length in (("answer", 6), ("verbal", 30)):  # a box of one digit fits into six tokens
-            sampled = sample_responses(
+            sampled, _ = sample_responses(
                 questions,
                 prompt_format,
                 SetPlan(samples=2, sampled=3, max_response_length=length, p_true=prompt_format == "answer"),

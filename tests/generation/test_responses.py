@@ -43,7 +43,7 @@ def test_questions_are_asked_in_the_words_of_their_domain(tokenizer):
     prompts = Prompts("qwen")
     questions = questions.assign(dataset="d", question_id=["p", "q"])
     sampler = Sampler(Silent(), tokenizer, prompts)
-    found = sampler.sample(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1], step=3)
+    found, _ = sampler.sample(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1], step=3)
     words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
     assert found["prompt_ids"].tolist() == chat_ids(tokenizer, words)
     assert words[0] != words[1]

@@ -2,14 +2,15 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 import torch
@@ -21,9 +22,10 @@ from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling, open_engine
+from cocal.generation.states import Reading
 from cocal.models.loading import read_vocabulary
 from cocal.resources.estimate import Assumptions
-from cocal.store import read_frame, read_provenance
+from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from micro import own_copy
 from passed import check_recorded
@@ -244,30 +246,66 @@ def test_requests_that_cannot_be_met_are_refused_and_leave_the_engine_at_work(ow
 
 
 @pytest.mark.vllm
-def test_states_are_those_that_vllm_sees(own_checkpoint, micro_policy, tmp_path):
-    """Every block's output, the final one before the last norm, over prompt, response and EOS: two implementations."""
+def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy):
+    """Every block's output, the final one before the last norm, over prompt, response and EOS: two implementations.
+    Keeping them changes no response; some are cut, and some prompts and responses fill several blocks of the cache."""
     model, tokenizer = micro_policy
-    with open_engine(VllmSettings(kind="vllm"), own_checkpoint) as engine:
-        groups = engine.generate(PROMPTS, SAMPLING, SEEDS)
-    rows = [(p, c.token_ids) for p, group in zip(PROMPTS, groups, strict=True) for c in group[:2]]
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    script = Path(__file__).parents[1] / "support/vllm_states.py"
-    places = [str(own_checkpoint), str(tmp_path / "rows.json"), str(tmp_path / "states.npy")]
-    subprocess.run([sys.executable, str(script), *places], check=True)
-    prompts, responses = zip(*rows, strict=True)
-    part = score(
-        model,
-        prompts,
-        responses,
-        [np.arange(len(rows))],
-        layers=[0, 1],
-        pad=tokenizer.pad_token_id,
-        poolings=("last", "mean", "prompt"),
-    )
-    assert {ids[-1] == tokenizer.eos_token_id for ids in responses} == {True, False}
-    assert np.ptp(part.features, axis=0).min() > 0.01  # states of other rows, layers or places would show
-    rounding = 1e-5 if model.dtype == torch.float32 else 0.05 * np.abs(part.features).max()  # bfloat16 on a GPU
-    np.testing.assert_allclose(np.load(tmp_path / "states.npy"), part.features, atol=rounding)
+    reading = Reading((0, 1), ("last", "mean", "prompt"))
+    prompts = [prompt + [20] * (17 * k % 50) for k, prompt in enumerate(PROMPTS)]
+    sampling = replace(SAMPLING, top_k=50)  # vLLM's build for processors dies of top_k alone where it keeps states
+    with open_engine(VllmSettings(kind="vllm", max_length=128), own_checkpoint) as engine:
+        plain = engine.generate(prompts, sampling, SEEDS)
+        words = engine.next_token_logprobs(prompts, [31, 33, 32])
+    with open_engine(VllmSettings(kind="vllm", max_length=128), own_checkpoint, reading=reading) as engine:
+        kept = engine.generate(prompts, sampling, SEEDS, read=3)
+        shorter = engine.read(prompts, [group[0].token_ids[:1] for group in kept])
+        np.testing.assert_allclose(engine.next_token_logprobs(prompts, [31, 33, 32]), words, atol=1e-5)
+        with pytest.raises(ConfigError, match="a prompt of 4 tokens and a response of 124 do not fit into 127 tokens"):
+            engine.generate(PROMPTS, replace(SAMPLING, max_tokens=124), SEEDS)
+    for group, other in zip(kept, plain, strict=True):
+        assert [one.token_ids for one in group] == [one.token_ids for one in other]
+        assert [one.logprobs.tolist() for one in group] == [one.logprobs.tolist() for one in other]
+        assert [one.states is None for one in group] == [False] * 3 + [True] * 5
+    rows = [(p, c.token_ids, c.states) for p, group in zip(prompts, kept, strict=True) for c in group[:3]]
+    rows += [(p, g[0].token_ids[:1], states) for p, g, states in zip(prompts, kept, shorter, strict=True)]
+    asked, responses, states = zip(*rows, strict=True)
+    options = {"layers": [0, 1], "pad": tokenizer.pad_token_id, "poolings": reading.poolings}
+    expected = score(model, asked, responses, [np.arange(len(rows))], **options).features
+    assert {ids[-1] == tokenizer.eos_token_id for ids in responses[:60]} == {True, False}
+    assert np.ptp(expected, axis=0).min() > 0.01  # states of other rows, layers or places would show
+    rounding = 1e-5 if model.dtype == torch.float32 else 0.05 * np.abs(expected).max()  # bfloat16 on a GPU
+    np.testing.assert_allclose(np.stack(states), expected, atol=rounding)
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("part", [["--prompt"], ["--task-response"]])
+def test_features_that_vllm_kept_are_those_of_a_pass(own_checkpoint, micro_questions, tmp_path, part):
+    """With P(True) asked in the same engine, and of responses up to their confidence statement alone."""
+    plan = {"sets": {"micro-eval": {"samples": 2, "sampled": 3, "max_response_length": 24, "p_true": True}}}
+    flags = [f"--plan={json.dumps(plan)}", '--settings={"engine": {"kind": "vllm"}}', "--prompt-format=answer"]
+    flags += [f"--questions={micro_questions}", "--prompts=tiny", "--backbone=micro", "--algorithm=base", "--step=0"]
+    of, states = f"--checkpoint={own_checkpoint}", '{"layers": "all", "dtype": "float32"}'
+    tables = {}
+    for name, more in (("plain", []), ("kept", [f"--features={states}", f"--output-kept={tmp_path}/states", *part])):
+        places = [f"--run-folder={tmp_path}/run", f"--output={tmp_path / name}"]
+        assert cli.main(["responses", *flags, of, *places, *more]) == 0
+        tables[name] = read_frame(tmp_path / name / "micro-eval.parquet", RESPONSES)
+    pd.testing.assert_frame_equal(tables["kept"], tables["plain"])
+    found = {}
+    for name, more in (("pass", []), ("engine", [f"--kept={tmp_path}/states"])):
+        flags = [f"--settings={states}", '--samples={"micro-eval": 2}', f"--responses={tmp_path}/kept"]
+        assert cli.main(["features", *flags, of, f"--output={tmp_path / name}", *part, *more]) == 0
+        found[name] = open_features(tmp_path / name / "micro-eval.zarr")
+    read, kept = found["pass"], found["engine"]
+    assert (kept.layers, kept.poolings, kept.attributes) == (read.layers, read.poolings, read.attributes)
+    assert (kept.length.tolist(), kept.response_id.tolist()) == (read.length.tolist(), read.response_id.tolist())
+    for layer in read.layers:
+        one, other = (store.read(0, len(read), layer, read.poolings) for store in (kept, read))
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    store = tmp_path / "kept/micro-eval.parquet"
+    write_frame(store, tables["kept"].iloc[::-1], RESPONSES, read_provenance(store))
+    flags += [of, f"--output={tmp_path / 'other'}", f"--kept={tmp_path}/states", *part]
+    assert cli.main(["features", *flags]) == 2
 
 
 @pytest.mark.vllm

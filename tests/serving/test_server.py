@@ -217,6 +217,14 @@ def test_responses_that_fill_the_context_are_answered(own, server):
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
+def test_the_likeliest_tokens_alone_can_be_asked_for(own, companion, server):
+    """vLLM's build for processors dies of `top_k` without `top_p` where it keeps states."""
+    body = chat(own, 2, top_k=4, n=2, max_tokens=60)
+    status, answer = server.ask(CHAT, body)
+    assert status == 200, answer
+    check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
+
+
 def test_health_metrics_and_page_show_the_companion(own, companion, server):
     status, health = server.ask("/health")
     assert (status, health["healthy"]) == (200, True)

@@ -206,6 +206,7 @@ class Engine:
 
     def __init__(self, *outputs):
         self.outputs, self.asked, self.closed = iter(outputs), [], 0
+        self.vllm_config = SimpleNamespace(device_config=SimpleNamespace(device_type="cpu"))
 
     async def generate(self, prompt, sampling_params, request_id, **options):
         self.asked.append((request_id, prompt, sampling_params))
@@ -253,7 +254,8 @@ def answered(engine, kind, n, **more):
     async def answer():
         recorder = Recorder(scorer(engine))
         RECORDER.set(recorder)
-        parameters = SimpleNamespace(n=n, seed=3, extra_args={"a": 1}, output_kind=SimpleNamespace(name=kind))
+        kind_of_output = SimpleNamespace(name=kind)
+        parameters = SimpleNamespace(n=n, seed=3, extra_args={"a": 1}, top_k=5, top_p=1, output_kind=kind_of_output)
         followed = FollowedEngine(engine)
         seen = [one async for one in followed.generate({"cache_salt": "s"}, parameters, "request", **more)]
         assert (parameters.n, parameters.extra_args) == (n, {"a": 1})  # the caller's own stay as they are
@@ -272,6 +274,7 @@ def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followe
     ((name, prompt, asked),) = engine.asked
     assert (name, prompt, asked.n, asked.seed) == ("request", {"cache_salt": "s"}, 1, 3)
     assert asked.extra_args == {"a": 1, **asking()}
+    assert 0.999 < asked.top_p < 1  # vLLM for processors dies of top_k without it
     engine = Engine(parts)
     seen, found = answered(engine, "DELTA", 1, lora_request="one")
     assert (seen, found) == (parts, [V(None, NOT_FOLLOWED)] * 2)

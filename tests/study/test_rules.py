@@ -242,6 +242,32 @@ def test_features_have_the_states_that_are_compared(study, each):
     assert seen == {"all", "final"}
 
 
+def test_states_that_vllm_keeps_are_those_that_a_pass_would_read(study):
+    """With features.source = engine, the jobs that sample get the layers and flags of the features' jobs, where a
+    method reads states; those of training, PostCal and prompts still come from a pass."""
+    kept = study_of(study, features={"source": "engine"}, generation={"engine": {"kind": "vllm"}})
+    jobs, sampled, empty = jobs_of(kept), {}, set()
+    for job in jobs.values():
+        if job.rule in ("responses", "factual_responses"):
+            (folder,) = [output for output in job.outputs if output.startswith("results/kept/")]
+            read = ("features", "task-response", "prompt")
+            sampled[folder] = {name: job.settings[name] for name in read if name in job.settings}
+            empty |= set() if sampled[folder] else {folder}
+        elif job.rule in ("resample", "prompt_features", "train_grpo", "replay"):
+            given = job.settings["settings" if job.rule in ("prompt_features", "replay") else "features"]
+            assert given.source == "pass", job
+    taken = {}
+    for job in jobs.values():
+        if job.rule in ("features", "factual_features"):
+            assert job.settings["kept"] in job.inputs
+            read = {"features": job.settings["settings"]}
+            read |= {name: job.settings[name] for name in ("task-response", "prompt") if name in job.settings}
+            taken[job.settings["kept"]] = read
+    assert taken == {folder: read for folder, read in sampled.items() if folder not in empty}
+    assert {"verbal"} <= {folder.split("/")[5] for folder in empty} <= {"verbal", "rlcr", "dcpo"}
+    assert {read["features"].layers for read in taken.values()} == {"all", "final"}
+
+
 def test_policies_are_trained_by_the_settings_of_their_algorithm(each):
     for job in each:
         if job.rule.startswith("train_"):

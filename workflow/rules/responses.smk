@@ -43,7 +43,8 @@ for begin, domain in DOMAINS.items():
                 **params(f"{begin}responses"),
                 judgements=results.JUDGEMENTS,
                 questions=results.QUESTIONS,
-                folder=subpath(output[0], parent=True),
+                folder=subpath(output.files[0], parent=True),
+                kept=flagged("--output-kept", "kept"),
                 run_folder=results.run_folder(
                     "responses",
                     "{backbone}",
@@ -51,7 +52,8 @@ for begin, domain in DOMAINS.items():
                 ),
             shell:
                 "cocal responses {params.settings:q} --judgements {params.judgements} --questions {params.questions}"
-                " --checkpoint {input.checkpoint} --output {params.folder} --run-folder {params.run_folder} 2>&1 | tee {log}"
+                " --checkpoint {input.checkpoint} --output {params.folder} {params.kept} --run-folder {params.run_folder}"
+                " 2>&1 | tee {log}"
 
         rule:
             name:

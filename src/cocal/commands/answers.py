@@ -5,8 +5,8 @@ import logging
 
 from cocal.config import parse_settings
 from cocal.config.engine import gpus_of
-from cocal.config.evaluation import GenerationSettings, JudgeChoice, VerifierSettings
-from cocal.generation.evaluation import Evaluated, judge_set, judge_sets, sample_sets
+from cocal.config.evaluation import FeatureSettings, GenerationSettings, JudgeChoice, VerifierSettings
+from cocal.generation.evaluation import Evaluated, Kept, judge_set, judge_sets, sample_sets
 from cocal.generation.judge import Judging
 from cocal.models.loading import fingerprint
 from cocal.questions.build import golds_digest, texts_digest
@@ -29,6 +29,10 @@ def run_responses(options: argparse.Namespace) -> None:
     judging = Judging.of(verifier, parse_settings(JudgeChoice, options.judge, "--judge").root, domains)
     prompts = Prompts(options.prompts)
     fix_threads(gpus_of(settings.engine, *judging.engines))
+    kept = None
+    if options.features:
+        features = parse_settings(FeatureSettings, options.features, "--features")
+        kept = Kept(features, options.prompt, options.task_response)
     depends_on = {
         "generation": settings,
         "plan": plan,
@@ -52,12 +56,16 @@ def run_responses(options: argparse.Namespace) -> None:
         "checkpoint": fingerprint(options.checkpoint),
         "questions": {name: texts_digest(of_set) for name, of_set in questions.items()},
     }
-    folder = RunFolder(options.run_folder, digest(depends_on | inputs))
-    wanted = Evaluated(**cell, prompt_format=options.prompt_format, plan=plan, questions=questions)
+    folder = RunFolder(options.run_folder, digest(depends_on | inputs | ({"kept": str(kept)} if kept else {})))
+    wanted = Evaluated(**cell, prompt_format=options.prompt_format, plan=plan, questions=questions, kept=kept)
     sample_sets(wanted, options.checkpoint, settings, prompts, folder)
     golds = {name: golds_digest(of_set) for name, of_set in questions.items()}
     files = judge_sets(wanted, judging, golds, attributes, folder, options.judgements)
-    folder.publish({file: options.output / f"{name}.parquet" for name, file in files.items()})
+    outputs = {file: options.output / f"{name}.parquet" for name, file in files.items()}
+    if options.output_kept:
+        (folder.path / "kept").mkdir(exist_ok=True)  # it is empty where no method reads states
+        outputs["kept"] = options.output_kept
+    folder.publish(outputs)
 
 
 def run_judge(options: argparse.Namespace) -> None:

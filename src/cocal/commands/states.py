@@ -5,10 +5,9 @@ import json
 
 from cocal.config import parse_settings
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.extract import extract_features, task_responses
-from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
+from cocal.features.extract import copy_features, extract_features, poolings_of, task_responses
 from cocal.features.replay import StepCheckpoints, extract_prompts, replay, step_tables
-from cocal.models.loading import load_policy
+from cocal.models.loading import load_policy, load_tokenizer
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.contracts import RESPONSES
@@ -17,10 +16,10 @@ from cocal.store.run_folder import RunFolder, file_states
 
 
 def run_features(options: argparse.Namespace) -> None:
-    """Run one teacher-forced pass over the exact token ids of each response."""
+    """Run one teacher-forced pass over the exact token ids of each response, or take the states that vLLM kept."""
     fix_threads()
     settings = parse_settings(FeatureSettings, options.settings)
-    policy = load_policy(options.checkpoint)
+    policy = None if options.kept else load_policy(options.checkpoint)
     columns = ["dataset", "question_id", "response_id", "sample", "prompt_ids", "response_ids", "length"]
     for name, samples in json.loads(options.samples).items():
         table, output = options.responses / f"{name}.parquet", options.output / f"{name}.zarr"
@@ -29,14 +28,14 @@ def run_features(options: argparse.Namespace) -> None:
         facts = {"task_response": options.task_response}
         facts |= inherited(table, "backbone", "algorithm", "step", "prompt_format", "dataset")
         sources = [Source(table), Source(options.checkpoint)]
-        extract_features(
-            policy,
-            task_responses(frame, policy.tokenizer) if options.task_response else frame,
-            settings,
-            output=output,
-            attributes=descent(output, "features", settings, sources, **facts),
-            poolings=(*RESPONSE_POOLINGS, PROMPT) if options.prompt else RESPONSE_POOLINGS,
-        )
+        if options.task_response:
+            frame = task_responses(frame, load_tokenizer(options.checkpoint))
+        attributes = descent(output, "features", settings, sources, **facts)
+        if options.kept:
+            copy_features(options.kept / f"{name}.zarr", frame, output=output, attributes=attributes)
+        else:
+            poolings = poolings_of(options.prompt)
+            extract_features(policy, frame, settings, output=output, attributes=attributes, poolings=poolings)
 
 
 def run_prompts(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from cocal.answers.extraction import confidence_span, token_of
 from cocal.config.evaluation import FeatureSettings
-from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers, score
-from cocal.features.store import Layout, create_features
+from cocal.errors import ContractError
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers, score
+from cocal.features.store import Layout, NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens, batches_of_tokens, padded_tokens, plain_texts
 from cocal.runtime.machine import peak_memory
@@ -57,6 +59,11 @@ def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBas
     cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
     responses = responses.assign(length=lengths, response_ids=cut)
     return responses[responses["length"] > 0].reset_index(drop=True)
+
+
+def poolings_of(prompt: bool) -> tuple[str, ...]:
+    """The poolings of evaluation responses, with that of the prompt if it is wanted."""
+    return (*RESPONSE_POOLINGS, PROMPT) if prompt else RESPONSE_POOLINGS
 
 
 def stored_states(policy: Policy, settings: FeatureSettings) -> dict[str, Any]:
@@ -107,23 +114,15 @@ def extract_features(
         poolings: Names of the poolings; see `cocal.features.forward.capture`.
     """
     started, tokens, padded = time.monotonic(), 0, 0
-    with atomic_path(output) as partial:
-        writer = create_features(
-            partial,
-            responses=len(responses),
-            rows_per_chunk=min(_ROWS_PER_WRITE, len(responses)),
-            attributes=attributes,
-            poolings=poolings,
-            **stored_states(policy, settings),
-        )
-        for start in range(0, len(responses), _ROWS_PER_WRITE):
-            block = responses.iloc[start : start + _ROWS_PER_WRITE]
-            prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
-            what = f"{output.stem}: response"
-            states = pooled_states(policy, writer.layout, prompts, answers, settings.batch_tokens, what)
-            writer.write(start, block, states)
-            lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
-            tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
+
+    def read(layout: Layout, block: "pd.DataFrame") -> np.ndarray:
+        nonlocal tokens, padded
+        prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
+        lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
+        tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
+        return pooled_states(policy, layout, prompts, answers, settings.batch_tokens, f"{output.stem}: response")
+
+    _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy, settings))
     logging.info(
         "%s: %d responses, %d tokens, %.1f %% padding, %.0f tokens/s, peak memory %.2f GiB",
         output,
@@ -133,3 +132,71 @@ def extract_features(
         tokens / (time.monotonic() - started),
         peak_memory() / 2**30,
     )
+
+
+def write_features(
+    output: Path,
+    responses: "pd.DataFrame",
+    states: Sequence[np.ndarray],
+    *,
+    layers: Sequence[int],
+    poolings: Sequence[str],
+    dtype: NumberFormat,
+) -> None:
+    """Write the feature store of states that an engine has read, atomically.
+
+    Args:
+        responses: Table with the columns response_id, question_id and length.
+        states: float32 (layers, poolings, hidden) of each response.
+    """
+    parts = iter(states)
+
+    def read(_layout: Layout, block: "pd.DataFrame") -> np.ndarray:
+        return np.stack([*islice(parts, len(block))])
+
+    hidden = states[0].shape[-1]
+    _store(output, responses, read, attributes={}, poolings=poolings, layers=layers, hidden=hidden, dtype=dtype)
+
+
+def copy_features(source: Path, responses: "pd.DataFrame", *, output: Path, attributes: Mapping[str, str]) -> None:
+    """Write the feature store of `responses` from one that holds their states, atomically.
+
+    Raises:
+        ContractError: if that store belongs to other responses, or is damaged.
+    """
+    kept, start = open_features(source), 0
+    if kept.response_id.tolist() != responses["response_id"].tolist():
+        raise ContractError(f"{source}: holds the states of other responses; run the job again that sampled them")
+
+    def read(layout: Layout, block: "pd.DataFrame") -> np.ndarray:
+        nonlocal start
+        parts = [kept.read(start, start + len(block), layer, kept.poolings) for layer in kept.layers]
+        start += len(block)
+        return np.stack(parts, axis=1).reshape(len(block), *layout.shape[1:])
+
+    shape = {"layers": kept.layers, "hidden": kept.hidden, "dtype": kept.dtype}
+    _store(output, responses, read, attributes=attributes, poolings=kept.poolings, **shape)
+
+
+def _store(
+    output: Path,
+    responses: "pd.DataFrame",
+    read: Callable[[Layout, "pd.DataFrame"], np.ndarray],
+    *,
+    attributes: Mapping[str, str],
+    poolings: Sequence[str],
+    **shape: Any,
+) -> None:
+    """Write a feature store, whose states `read` gives for a part of the responses after the other."""
+    with atomic_path(output) as partial:
+        writer = create_features(
+            partial,
+            responses=len(responses),
+            rows_per_chunk=min(_ROWS_PER_WRITE, len(responses)),
+            attributes=attributes,
+            poolings=poolings,
+            **shape,
+        )
+        for start in range(0, len(responses), _ROWS_PER_WRITE):
+            block = responses.iloc[start : start + _ROWS_PER_WRITE]
+            writer.write(start, block, read(writer.layout, block))

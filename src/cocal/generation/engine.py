@@ -66,6 +66,9 @@ class Completion:
 class Engine(Protocol):
     """One loaded checkpoint that generates responses."""
 
+    reading: Reading | None
+    """The states that it keeps."""
+
     @property
     def label(self) -> str:
         """Name and version of the decoding library; responses may differ between versions."""

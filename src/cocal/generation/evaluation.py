@@ -1,6 +1,7 @@
 """Samples and judges the evaluation responses of one checkpoint; a killed run keeps the sets that it has finished."""
 
 import logging
+import shutil
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import ExactMatch, Judge
-from cocal.config.evaluation import GenerationSettings
+from cocal.config.evaluation import FeatureSettings, GenerationSettings
 from cocal.errors import ContractError
+from cocal.features.extract import poolings_of, task_responses, write_features
+from cocal.features.forward import resolve_layers
 from cocal.generation.engine import open_engine
 from cocal.generation.judge import Judging
 from cocal.generation.responses import Sampler, sample_responses
-from cocal.models.loading import load_tokenizer
+from cocal.generation.states import Reading
+from cocal.models.loading import load_tokenizer, read_blocks
 from cocal.questions.prompts import Prompts
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES, SAMPLED
@@ -80,6 +84,7 @@ class Evaluated:
         algorithm: Algorithm that trained the policy; "base" if it was not trained.
         plan: Question sets, with the number and longest length of their responses.
         questions: Question table of each set (`cocal.store.contracts.QUESTIONS`).
+        kept: The states that the engine keeps; None for none.
     """
 
     backbone: str
@@ -88,10 +93,44 @@ class Evaluated:
     prompt_format: str
     plan: ResponsePlan
     questions: Mapping[str, pd.DataFrame]
+    kept: "Kept | None" = None
 
     def identity(self, name: str) -> str:
         """Return the text that names checkpoint, format and set; the sampling seeds depend on it."""
         return f"{self.backbone}/{self.algorithm}/{self.step}/{self.prompt_format}/{name}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """States of the evaluated responses that the engine keeps while it generates them.
+
+    Attributes:
+        settings: Layers and number format.
+        prompt: Whether the state of the last prompt token is kept, too.
+        task_response: Whether responses are read up to their `task_length` alone, which is known when they have ended.
+    """
+
+    settings: FeatureSettings
+    prompt: bool = False
+    task_response: bool = False
+
+    def reading(self, checkpoint: Path) -> Reading:
+        """What the engine keeps of a checkpoint."""
+        return Reading(resolve_layers(self.settings.layers, read_blocks(checkpoint)), poolings_of(self.prompt))
+
+    def write(self, file: Path, sampled: pd.DataFrame, states: Sequence[np.ndarray], sampler: Sampler) -> None:
+        """Write the states of the evaluated responses of one set.
+
+        Args:
+            sampled: The evaluated responses.
+            states: Their states; of task responses, none.
+        """
+        if self.task_response:
+            sampled = task_responses(sampled, sampler.tokenizer)
+            states = sampler.engine.read(sampled["prompt_ids"].tolist(), sampled["response_ids"].tolist())
+        shutil.rmtree(file, ignore_errors=True)  # of a run that was killed before it wrote the responses
+        layers, poolings = sampler.engine.reading
+        write_features(file, sampled, states, layers=layers, poolings=poolings, dtype=self.settings.dtype)
 
 
 def sample_sets(
@@ -100,21 +139,23 @@ def sample_sets(
     """Sample the sets that were not sampled yet, then free the policy's memory, which a judge may need.
 
     Args:
-        run: Working folder, in which `sampled/{set}.parquet` is written.
+        run: Working folder, in which `sampled/{set}.parquet` and, of states that are kept, `kept/{set}.zarr` are
+            written.
     """
     files = {name: run.path / f"sampled/{name}.parquet" for name in wanted.plan.sets}
     if all(file.exists() for file in files.values()):
         logging.info("all sets were sampled earlier")
         return
 
-    with open_engine(settings.engine, checkpoint) as engine:
+    kept = wanted.kept
+    with open_engine(settings.engine, checkpoint, reading=kept.reading(checkpoint) if kept else None) as engine:
         sampler = Sampler(engine, load_tokenizer(checkpoint), prompts)
         attributes = {"engine": engine.label}
         for name, file in files.items():
             if file.exists() and read_provenance(file) == attributes:  # another engine's responses may differ
                 logging.info("%s: sampled earlier", name)
                 continue
-            frame = sample_responses(
+            frame, states = sample_responses(
                 wanted.questions[name],
                 wanted.prompt_format,
                 wanted.plan.sets[name],
@@ -122,7 +163,11 @@ def sample_sets(
                 settings,
                 identity=wanted.identity(name),
                 step=wanted.step,
+                read=kept is not None and not kept.task_response,
             )
+            if kept:
+                evaluated = frame[frame["sample"] < wanted.plan.sets[name].samples].reset_index(drop=True)
+                kept.write(run.path / f"kept/{name}.zarr", evaluated, states, sampler)
             write_frame(file, frame, SAMPLED, attributes)
             length, truncated = frame["length"].mean(), 100 * frame["truncated"].mean()
             logging.info("%s: %d responses, mean length %.1f, truncated %.1f %%", name, len(frame), length, truncated)

@@ -122,24 +122,28 @@ class Sampler:
         *,
         step: int,
         first: int = 0,
-    ) -> pd.DataFrame:
+        read: int = 0,
+    ) -> tuple[pd.DataFrame, list[np.ndarray]]:
         """Sample `sampling.samples` responses to each question, those to one question consecutive.
 
         Args:
             questions: Question table (`cocal.store.contracts.QUESTIONS`).
             seeds: One seed for each question, from `sampling_seeds`.
             step: Rollout step of the responses, or of the checkpoint.
+            read: Number of responses to each question whose states are read; see `Engine.generate`.
 
         Returns:
-            A table in the contract `cocal.store.contracts.SAMPLED`.
+            A table in the contract `cocal.store.contracts.SAMPLED`, and the states of the responses that were read, in
+            their order.
         """
         messages = [
             self.prompts.message(prompt_format, question, domain=domain)
             for question, domain in zip(questions["question"], questions["domain"], strict=True)
         ]
         prompt_ids, size = chat_ids(self.tokenizer, messages), sampling.samples
-        completions = [one for group in self.engine.generate(prompt_ids, sampling, seeds) for one in group]
-        return sampled_rows(
+        kept = {"read": read} if read else {}
+        completions = [one for group in self.engine.generate(prompt_ids, sampling, seeds, **kept) for one in group]
+        frame = sampled_rows(
             completions,
             plain_texts(self.tokenizer, [completion.token_ids for completion in completions]),
             prompt_format,
@@ -150,6 +154,7 @@ class Sampler:
             step=step,
             first=first,
         )
+        return frame, [one.states for one in completions if one.states is not None]
 
     def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> PTrue:
         """Compute P(True) of responses from the next token after the judging prompt (appendix B.1).
@@ -174,18 +179,22 @@ def sample_responses(
     *,
     identity: str,
     step: int,
-) -> pd.DataFrame:
+    read: bool = False,
+) -> tuple[pd.DataFrame, list[np.ndarray]]:
     """Sample evaluation responses (`cocal.store.contracts.SAMPLED`), those to one question consecutive.
 
     Args:
         questions: One question set (`cocal.store.contracts.QUESTIONS`).
         identity: Text that names checkpoint, format and set; the seeds depend on it.
+        read: Whether the states of the evaluated responses are read; they come with the table.
     """
     sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
-    frame = sampler.sample(questions, prompt_format, sampling, seeds, step=step)
+    frame, states = sampler.sample(
+        questions, prompt_format, sampling, seeds, step=step, read=plan.samples if read else 0
+    )
     if plan.p_true:
         asked = frame["sample"] < plan.samples
         found = sampler.p_true(questions["question"].repeat(plan.samples), frame["text"][asked])
         frame.loc[asked, "p_true"], frame.loc[asked, "p_true_mass"] = found.ratio, found.mass
-    return frame
+    return frame, states

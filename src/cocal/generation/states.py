@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 STATES = "cocal_states"
 """Name of the pooled states in the `kv_transfer_params` of an output."""
+TOP_P = 1 - 1e-9
+"""Where it keeps states, vLLM's build for processors dies of a request with top_k and without a top_p below 1. This one
+keeps every token that has a probability."""
 _PROMPT = "cocal_prompt"
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, EngineError
 from cocal.generation.engine import Completion, Sampling
-from cocal.generation.states import STATES, Reading, asking, engine_settings
+from cocal.generation.states import STATES, TOP_P, Reading, asking, engine_settings
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
@@ -74,6 +74,7 @@ class VllmEngine:
     def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):
         self._llm = llm
         self._ends = sorted(ends)
+        self.reading = reading
         # the state of a response's last token takes a step more, in which a token is generated and thrown away
         self._longest = llm.model_config.max_model_len - (reading is not None)
 
@@ -98,6 +99,8 @@ class VllmEngine:
         self._check_length(max(map(len, prompts)), sampling.max_tokens)
         settings = asdict(sampling)
         n = settings.pop("samples")
+        if self.reading and self._llm.llm_engine.vllm_config.device_config.device_type == "cpu":
+            settings["top_p"] = min(sampling.top_p, TOP_P)
         parameters = [
             {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **settings}
             | ({"extra_args": asking()} if j < read else {})
@@ -137,10 +140,16 @@ class VllmEngine:
         Raises:
             EngineError: if vLLM fails.
         """
-        asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
-        # vLLM returns the sampled token first, then the requested ones in their order
-        outputs = self._run(prompts, [asked] * len(prompts))
-        return np.array([output.outputs[0].logprobs.logprobs[1:] for output in outputs])
+        asked = {"temperature": 0, "max_tokens": 1}
+        if self.reading is None:
+            outputs = self._run(prompts, [{**asked, "logprob_token_ids": list(tokens)}] * len(prompts))
+            # vLLM returns the sampled token first, then the requested ones in their order
+            return np.array([output.outputs[0].logprobs.logprobs[1:] for output in outputs])
+        # Where it keeps states, vLLM returns the sampled token alone, so each token is the only one allowed in turn. The
+        # prompt is read once, since its encoding is shared.
+        each = [{**asked, "logprobs": 0, "allowed_token_ids": [token]} for token in tokens]
+        outputs = self._run([prompt for prompt in prompts for _ in tokens], each * len(prompts))
+        return np.array([one.outputs[0].logprobs.logprobs[0] for one in outputs]).reshape(len(prompts), len(tokens))
 
     def close(self) -> None:
         """Free the memory of weights and cache, which a judge may need in the same process."""
@@ -225,6 +234,8 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         generation_config="vllm",  # the checkpoint's own sampling defaults are ignored
         dtype="float32" if cpu else "bfloat16",
         enforce_eager=cpu,
+        # vLLM's build for processors dies of a seeded request whose prompt is read in several steps
+        enable_chunked_prefill=False if cpu else None,
         kv_cache_memory_bytes=_CPU_CACHE_BYTES if cpu else None,
         tensor_parallel_size=settings.tensor_parallel,
         gpu_memory_utilization=settings.memory_share,

@@ -255,6 +255,18 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
     return Vocabulary(tokenizer, size, end_tokens(generation_settings(path), tokenizer))
 
 
+def read_blocks(path: str | Path) -> int:
+    """Number of transformer blocks of a checkpoint; no weights are read.
+
+    Raises:
+        ContractError: if the folder lacks its configuration.
+    """
+    from transformers import AutoConfig
+
+    with _complete(path):
+        return text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).num_hidden_layers
+
+
 def generation_settings(path: str | Path) -> "GenerationConfig":
     """The generation settings of a checkpoint, whose file is optional."""
     from transformers import GenerationConfig

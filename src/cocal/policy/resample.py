@@ -59,7 +59,7 @@ def resample(
             asked = questions.iloc[schedule[step - 1]]
             began = time.monotonic()
             place = {"step": step, "first": (step - 1) * count}
-            frame = sampler.sample(asked, "answer", sampling, seeds[step - 1].tolist(), **place)
+            frame, _ = sampler.sample(asked, "answer", sampling, seeds[step - 1].tolist(), **place)
             sampled = time.monotonic() - began
             groups = np.arange(len(asked)).repeat(size)
             # answers are verified by processes of their own while the states are read

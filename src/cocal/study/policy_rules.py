@@ -60,7 +60,7 @@ class PolicyRules:
         return [results.questions_file(name) for domain in domains for name in self._sets[domain]]
 
     def _final_states(self) -> FeatureSettings:
-        return self.study.features.model_copy(update={"layers": "final"})
+        return plan.pass_features(self.study).model_copy(update={"layers": "final"})
 
     def _engine_code(self, command: str, *engines: Any, **how: Any) -> str:
         """Code of a command that samples and of the engines."""
@@ -216,7 +216,7 @@ class PolicyRules:
         base = results.policy_folder(backbone, "base", 0)
         inputs |= {"policy": base, "dumps": dumps.path, "questions": self._training_set}
         settings = {"settings": study.policy.rollout_settings("grpo"), "algorithm": "grpo", "verifier": study.verifier}
-        settings |= {"features": study.features, "format": dumps.format, "correctness": dumps.correctness}
+        settings |= {"features": plan.pass_features(study), "format": dumps.format, "correctness": dumps.correctness}
         settings |= {"reward-key": dumps.reward_key}
         settings |= {"tokenise": study.prompts} if dumps.tokenise else {}
         texts = self._texts(self._formats["grpo"]) if dumps.tokenise else ""
@@ -250,7 +250,7 @@ class PolicyRules:
     def _replay(self, backbone: str) -> Job:
         inputs, readers = self._readers(backbone)
         inputs["rollouts"] = results.rollouts_folder(backbone, "grpo")
-        settings = {"settings": self.study.features, **readers}
+        settings = {"settings": plan.pass_features(self.study), **readers}
         return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.states:run_replay"))
 
     def _prompt_features(self, backbone: str) -> Job:
@@ -268,13 +268,14 @@ class PolicyRules:
         rules, cell = [], ("{backbone}", "{algorithm}", "{step}", "{prompt_format}")
         for begin, domain in DOMAINS.items():
             if names := self._sets[domain]:
-                of = {
-                    "responses": ([results.responses_file(*cell, name) for name in names], self._responses),
-                    "features": ([results.features_file(*cell, name) for name in names], self._features),
-                }
-                for kind, (files, job) in of.items():
+                responses = {"files": [results.responses_file(*cell, name) for name in names]}
+                if self.study.features.source == "engine":
+                    responses["kept"] = results.kept_folder(*cell, domain)
+                features = {"files": [results.features_file(*cell, name) for name in names]}
+                of = {"responses": (responses, self._responses), "features": (features, self._features)}
+                for kind, (outputs, job) in of.items():
                     one = lambda job=job, domain=domain, **at: job(domain, **at)  # noqa: E731
-                    rules.append(Rule(name=f"{begin}{kind}", outputs={"files": files}, job=one))
+                    rules.append(Rule(name=f"{begin}{kind}", outputs=outputs, job=one))
         if self.judge_from_hub:
             rules.append(Rule(name="judge_checkpoint", outputs={"judge": results.JUDGE}, job=self._judge))
         return rules
@@ -305,6 +306,10 @@ class PolicyRules:
             "prompts": study.prompts,
         }
         engines = [study.generation.engine]
+        cell = (backbone, algorithm, int(step), prompt_format)
+        if study.features.source == "engine" and plan.reads_states(study, *cell):
+            settings["features"] = plan.feature_settings(study, algorithm, int(step), domain)
+            settings |= self._read_parts(*cell)
         engines += [study.judge.engine] if judged and study.judge.kind == "llm" else []
         texts = self._texts(*planned.formats(prompt_format), domain=domain) + f" {self._judge_texts}" * judged
         return Job(
@@ -322,8 +327,14 @@ class PolicyRules:
         settings = {"settings": plan.feature_settings(study, algorithm, int(step), domain)}
         settings["samples"] = samples_of(study, [domain])
         settings["responses"] = results.responses_folder(*cell, prompt_format)
-        if prompt_format == "rlcr":
-            settings["task-response"] = True
-        elif prompt_format == "answer" and "prompts" in plan.experiences_of(plan.methods_of(study, *cell)):
-            settings["prompt"] = True
+        settings |= self._read_parts(*cell, prompt_format)
+        if study.features.source == "engine":
+            inputs["kept"] = settings["kept"] = results.kept_folder(*cell, prompt_format, domain)
         return Job(inputs=inputs, settings=settings, code=self._code("cocal.commands.states:run_features"))
+
+    def _read_parts(self, backbone: str, algorithm: str, step: int, prompt_format: str) -> dict[str, Any]:
+        """Flags of what is read of responses in this format."""
+        if prompt_format == "rlcr":
+            return {"task-response": True}
+        experiences = plan.experiences_of(plan.methods_of(self.study, backbone, algorithm, step))
+        return {"prompt": True} if prompt_format == "answer" and "prompts" in experiences else {}

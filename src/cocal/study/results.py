@@ -65,6 +65,11 @@ def responses_file(backbone: str, algorithm: str, step: int | str, prompt_format
     return f"{responses_folder(backbone, algorithm, step, prompt_format)}/{dataset}.parquet"
 
 
+def kept_folder(backbone: str, algorithm: str, step: int | str, prompt_format: str, domain: str) -> str:
+    """Hidden states of evaluation responses that the engine kept while it generated them."""
+    return f"results/kept/{backbone}/{algorithm}/step-{step}/{prompt_format}/{domain}"
+
+
 def features_folder(backbone: str, algorithm: str, step: int | str, prompt_format: str) -> str:
     """Hidden states of evaluation responses in a prompt format."""
     return f"results/features/{backbone}/{algorithm}/step-{step}/{prompt_format}"

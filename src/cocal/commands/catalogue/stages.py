@@ -140,6 +140,10 @@ _RESAMPLE = (
 )
 
 
+_READ = (
+    flag("--prompt", "also store the state of the last prompt token", action="store_true"),
+    flag("--task-response", "stop before the first <reason> or confidence statement", action="store_true"),
+)
 _RESPONSES = (
     flag("--settings", "JSON: sampling parameters", default="{}"),
     *flags.JUDGE,
@@ -149,10 +153,13 @@ _RESPONSES = (
     required("--checkpoint", "policy to sample from", type=Path),
     *flags.CELL,
     flags.PROMPTS,
+    flag("--features", "JSON: layers and dtype of the states that vLLM keeps (default: none)"),
+    *_READ,
     flags.RUN_FOLDER,
     output(
         "--output", "folder for one .parquet per question set", Kind(folder=True, entries="*.parquet"), required=True
     ),
+    output("--output-kept", "folder for the states, {set}.zarr", FOLDER),
 )
 _JUDGE = (
     *flags.JUDGE,
@@ -166,8 +173,8 @@ _FEATURES = (
     flags.SAMPLES,
     required("--responses", "folder that holds {set}.parquet", type=Path),
     required("--checkpoint", "policy that produced the responses", type=Path),
-    flag("--prompt", "also store the state of the last prompt token", action="store_true"),
-    flag("--task-response", "stop before the first <reason> or confidence statement", action="store_true"),
+    flag("--kept FOLDER", "states that vLLM kept of these responses; no pass is made", type=Path),
+    *_READ,
     output("--output", "folder for {set}.zarr", Kind(folder=True, entries="*.zarr"), required=True),
 )
 _COMPANIONS = (
