@@ -83,7 +83,6 @@ def test_texts_and_chats_are_scored_too(tmp_path, score):
 def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):
     """With ten times the responses, the most that Python holds stays the same."""
     monkeypatch.setattr(scoring, "ROWS", 64)
-    monkeypatch.setattr(Companion, "score_encoded", lambda self, policy, rows, **_: np.zeros(len(rows)))
     companion, most = Companion.from_pretrained(own.companion), []
     for count in (250, 2500):
         wanted = scoring.Wanted(tmp_path / "in.jsonl", {})
@@ -92,7 +91,8 @@ def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path
         folder = type("Folder", (), {"path": tmp_path / str(count)})
         folder.path.mkdir()
         tracemalloc.start()
-        scoring.score_file(companion, own.policy, wanted, checked, folder)
+        encoder = companion.encoder(own.policy)
+        scoring.score_file(encoder, lambda rows: np.zeros(len(rows)), wanted, checked, folder)
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert len((folder.path / "scored.jsonl").read_text().splitlines()) == count

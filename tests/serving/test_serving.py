@@ -11,13 +11,14 @@ from pydantic import ValidationError
 
 from cocal.errors import ContractError
 from cocal.generation.states import asking
+from cocal.models.loading import read_vocabulary
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.states import Encoder
 from cocal.serving import launch
 from cocal.serving.bodies import ConfidenceBody, encoded
 from cocal.serving.choices import Shown, streamed, whole
-from cocal.serving.launch import Served, check_fit, command, environment
+from cocal.serving.launch import Served, command, environment
 from cocal.serving.scoring import (
     CONFIDENCES,
     CUT,
@@ -27,7 +28,6 @@ from cocal.serving.scoring import (
     NOT_FOLLOWED,
     RECORDER,
     FollowedEngine,
-    Reader,
     Recorder,
     Scorer,
 )
@@ -85,14 +85,14 @@ def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, 
 def test_a_companion_of_another_block_or_width_is_refused(own):
     about = Companion.from_pretrained(own.companion).about
     checkpoint = Checkpoint.find(str(own.checkpoint))
-    check_fit(about, checkpoint)
+    checkpoint.check_fit(about)
     for change, message in (
         ({"layer": 2}, "reads block 2, but the model has blocks 0 to 1"),
         ({"inputs": 32}, "width"),
     ):
         spec = about.spec.model_copy(update=change)
         with pytest.raises(ContractError, match=message):
-            check_fit(about.model_copy(update={"spec": spec}), checkpoint)
+            checkpoint.check_fit(about.model_copy(update={"spec": spec}))
 
 
 def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypatch, capsys):
@@ -300,7 +300,7 @@ def test_each_choice_is_a_request_of_its_own(kind):
 
 def test_rows_of_texts_chats_and_ids_become_token_ids(own):
     policy = own.policy
-    encoder = Encoder(Reader.of(own.checkpoint))
+    encoder = Encoder(read_vocabulary(own.checkpoint, plain=True))
     question = own.texts.iloc[0]
     rows = [
         {"prompt": question, "response": "19"},

@@ -6,7 +6,7 @@ import shlex
 from cocal.commands.words import field_flags, field_mapping, given_flags
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
+from cocal.own_policy.scoring import UNFINISHED, Wanted, by_transformers, by_vllm, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
@@ -29,9 +29,14 @@ def run_score(options: argparse.Namespace) -> None:
     checkpoint = Checkpoint.find(options.model, options.revision)
     checkpoint.warn_of_other(companion.about)
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
-    depends_on |= {"companion": companion.identity(), "precision": options.precision}
+    depends_on |= {"companion": companion.identity(), "precision": options.precision, "engine": options.engine}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
-    origins, responses = score_file(companion, checkpoint.load(options.precision), wanted, checked, run_folder)
+    if options.engine == "vllm":
+        scores = by_vllm(companion, checkpoint, wanted)
+    else:
+        scores = by_transformers(companion, checkpoint, wanted, options.precision)
+    with scores as (encoder, score):
+        origins, responses = score_file(encoder, score, wanted, checked, run_folder)
     run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")

@@ -6,7 +6,7 @@ import sys
 
 from cocal.own_policy import saved
 from cocal.own_policy.models import Checkpoint
-from cocal.serving.launch import Served, check_fit, check_flags, check_vllm, command, environment
+from cocal.serving.launch import Served, check_flags, check_vllm, command, environment
 
 
 def run_serve(options: argparse.Namespace) -> None:
@@ -16,7 +16,8 @@ def run_serve(options: argparse.Namespace) -> None:
     _, about = saved.read(options.companion, {})
     served.of(about)
     checkpoint = Checkpoint.find(options.model, options.revision)
-    check_fit(about, checkpoint)
+    checkpoint.check_fit(about)
+    checkpoint.warn_of_other(about)
     check_vllm()
     words = command(served, about, checkpoint, options.passed_on)
     print(f"{checkpoint.name} is served with a companion. {about.in_words()}", flush=True)

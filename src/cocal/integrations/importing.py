@@ -229,7 +229,7 @@ class StepTables:
         return found
 
     def _check_ids(self, sample: Sample) -> None:
-        check_tokens(sample.where, sample.prompt_ids, sample.response_ids, self.vocabulary.size)
+        check_tokens(sample.where, sample.prompt_ids, sample.response_ids, self.vocabulary.vocabulary)
         if len(sample.response_ids) > self._longest:
             raise ContractError(
                 f"{sample.where}: response of {len(sample.response_ids)} tokens; "

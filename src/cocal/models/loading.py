@@ -231,10 +231,11 @@ def _complete(path: str | Path) -> Iterator[None]:
 
 
 class Vocabulary(NamedTuple):
-    """The tokenizer of a checkpoint, the number of rows of its embedding, and the token ids that end a response."""
+    """What of a checkpoint needs no weights: its tokenizer, the number of rows of its embedding, and the token ids that
+    end a response, by the names that `Policy` has for them."""
 
     tokenizer: "PreTrainedTokenizerBase"
-    size: int
+    vocabulary: int
     ends: frozenset[int]
 
 

@@ -13,7 +13,7 @@ from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
 from cocal.features.store import NumberFormat
 from cocal.integrations.sample import Sample
-from cocal.models.loading import Policy
+from cocal.models.loading import Policy, Vocabulary
 from cocal.own_policy import saved
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import ROWS, Encoded, Encoder, confidences, states_of
@@ -154,11 +154,11 @@ class Companion:
             found.append(self.score_encoded(policy, rows, target=target, seed=seed, batch_tokens=batch_tokens))
         return np.concatenate(found)
 
-    def encoder(self, policy: Policy, max_response_length: int | None = None) -> Encoder:
+    def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
         """The encoder that turns prompts and responses into the token ids of a policy.
 
         Args:
-            policy: The language model.
+            policy: The language model, or what of it needs no weights.
             max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by
                 default those of the fit.
 
@@ -166,7 +166,8 @@ class Companion:
             ContractError: if the policy is another one than the companion's.
         """
         about = self.about
-        about.base_model.check(BaseModelFacts.of(policy.model.config))
+        if isinstance(policy, Policy):
+            about.base_model.check(BaseModelFacts.of(policy.model.config))
         limit = max_response_length or about.max_response_length
         return Encoder(policy, template=about.template, thinking=about.thinking, max_response_length=limit)
 

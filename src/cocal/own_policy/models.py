@@ -78,6 +78,28 @@ class Checkpoint:
         found = read_provenance(file).get("step") if file.exists() else None
         return None if found is None else int(found)
 
+    def check_fit(self, about: About) -> None:
+        """Refuse a companion of another model, width or block, before any weights are loaded.
+
+        Raises:
+            ContractError: if it does not fit; the message says what to give.
+        """
+        from transformers import AutoConfig
+
+        found = BaseModelFacts.of(AutoConfig.from_pretrained(self.folder, trust_remote_code=False), self.name)
+        about.base_model.check(found)
+        spec = about.spec
+        if not 0 <= spec.layer < found.blocks:
+            raise ContractError(
+                f"{self.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
+                f"{found.blocks - 1}; fit a companion for this model (cocal fit)"
+            )
+        if (width := len(spec.poolings) * found.hidden) != spec.inputs:
+            raise ContractError(
+                f"{self.name}: its states have width {found.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+                f"the companion reads {spec.inputs}; give the model that it was fitted for"
+            )
+
     def warn_of_other(self, about: About) -> None:
         """Log a warning if this is another checkpoint of its training, or another commit, than the companion's."""
         base = about.base_model

@@ -3,20 +3,26 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from cocal.config.engine import VllmSettings
 from cocal.errors import ContractError
+from cocal.generation.engine import open_engine
+from cocal.generation.states import Reading
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
-from cocal.models.loading import Policy
+from cocal.models.loading import read_vocabulary
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import ResponseFacts
+from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.saved import About
-from cocal.own_policy.states import ORIGINS, ROWS
+from cocal.own_policy.states import ORIGINS, ROWS, Encoded, Encoder
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended
 from cocal.store.run_folder import RunFolder
@@ -92,8 +98,37 @@ def check(wanted: Wanted, about: About) -> Checked:
     return Checked(count, fields, mapping, rewarded)
 
 
+Score = Callable[[Sequence[Encoded]], np.ndarray]
+"""The confidences, float64 (n,), of n responses whose ids are known."""
+
+
+@contextmanager
+def by_transformers(
+    companion: Companion, checkpoint: Checkpoint, wanted: Wanted, precision: str | None
+) -> Iterator[tuple[Encoder, Score]]:
+    """The encoder and the scores of responses, from passes of transformers."""
+    policy, chosen = checkpoint.load(precision), {"target": wanted.target, "seed": wanted.seed}
+    score = partial(companion.score_encoded, policy, batch_tokens=wanted.batch_tokens, **chosen)
+    yield companion.encoder(policy, wanted.max_response_length), score
+
+
+@contextmanager
+def by_vllm(companion: Companion, checkpoint: Checkpoint, wanted: Wanted) -> Iterator[tuple[Encoder, Score]]:
+    """The same from vLLM, which keeps the states of the companion's block."""
+    checkpoint.check_fit(companion.about)
+    spec = companion.about.spec
+    reading = Reading([spec.layer], spec.poolings)
+
+    def score(rows: Sequence[Encoded]) -> np.ndarray:
+        states = engine.read([row.prompt.tolist() for row in rows], [row.response.tolist() for row in rows])
+        return companion.score_states(np.stack(states).reshape(len(rows), -1), target=wanted.target, seed=wanted.seed)
+
+    with open_engine(VllmSettings(kind="vllm"), checkpoint.folder, reading=reading) as engine:
+        yield companion.encoder(read_vocabulary(checkpoint.folder, plain=True), wanted.max_response_length), score
+
+
 def score_file(
-    companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
+    encoder: Encoder, score: Score, wanted: Wanted, checked: Checked, run: RunFolder
 ) -> tuple[Counter, ResponseFacts]:
     """Write every line of a file with its confidence into the run folder, in the order of the file.
 
@@ -106,7 +141,6 @@ def score_file(
     Raises:
         ContractError: if a token id is outside the vocabulary, or the model is not the companion's.
     """
-    encoder = companion.encoder(policy, wanted.max_response_length)
     path = run.path / UNFINISHED
     done = _whole_blocks(path)
     if done:
@@ -124,9 +158,7 @@ def score_file(
             if done:
                 done -= len(block)
                 continue
-            found = companion.score_encoded(
-                policy, rows, target=wanted.target, seed=wanted.seed, batch_tokens=wanted.batch_tokens
-            )
+            found = score(rows)
             for (text, _), row, confidence in zip(block, rows, found.tolist(), strict=True):
                 added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
                 output.write(extended(text, added).encode())

@@ -15,7 +15,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
-from cocal.models.loading import Policy
+from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import check_tokens, render, template_fault
 from cocal.own_policy.saved import About
 
@@ -74,7 +74,7 @@ class Encoder:
     markers of another model, are warned of, the first of each `encode` by its name.
 
     Attributes:
-        policy: The language model, with its tokenizer.
+        policy: The language model, with its tokenizer, or what of it needs no weights.
         template: Chat template in place of the tokenizer's own; if empty, there is none, and prompts are plain text,
             which begins as the tokenizer begins texts.
         thinking: Whether chats are rendered in thinking mode, where the template knows it.
@@ -85,7 +85,7 @@ class Encoder:
         ContractError: if there is no chat template, or the one that is given is broken.
     """
 
-    policy: Policy
+    policy: Policy | Vocabulary
     template: str | None = None
     thinking: bool = False
     max_response_length: int | None = None

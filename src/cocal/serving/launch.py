@@ -10,10 +10,10 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from cocal.config.evaluation import Target
-from cocal.errors import ConfigError, ContractError
+from cocal.errors import ConfigError
 from cocal.generation.states import engine_settings
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.own_policy.saved import About
 from cocal.own_policy.states import default_target
 
 VERSION = "0.32."
@@ -63,30 +63,6 @@ class Served:
                 f"{', '.join(settings.targets)}"
             )
         return self.target or default_target(settings)
-
-
-def check_fit(about: About, checkpoint: Checkpoint) -> None:
-    """Refuse a companion of another model, width or block; warn of one of another step.
-
-    Raises:
-        ContractError: if it does not fit; the message says what to give.
-    """
-    from transformers import AutoConfig
-
-    found = BaseModelFacts.of(AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False), checkpoint.name)
-    about.base_model.check(found)
-    spec = about.spec
-    if not 0 <= spec.layer < found.blocks:
-        raise ContractError(
-            f"{checkpoint.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
-            f"{found.blocks - 1}; fit a companion for this model (cocal fit)"
-        )
-    if (width := len(spec.poolings) * found.hidden) != spec.inputs:
-        raise ContractError(
-            f"{checkpoint.name}: its states have width {found.hidden}, {width} with {' and '.join(spec.poolings)}, but "
-            f"the companion reads {spec.inputs}; give the model that it was fitted for"
-        )
-    checkpoint.warn_of_other(about)
 
 
 def check_flags(flags: Sequence[str]) -> None:

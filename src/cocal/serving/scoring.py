@@ -10,7 +10,6 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -18,7 +17,6 @@ import numpy as np
 
 from cocal.config.evaluation import Target
 from cocal.generation.states import TOP_P, asking
-from cocal.models.loading import read_vocabulary
 from cocal.models.text import Tokens
 
 CONFIDENCES = "cocal_confidences"
@@ -43,23 +41,6 @@ class Verdict(NamedTuple):
     confidence: float | None
     reason: str | None = None
     members: Mapping[str, float] = {}
-
-
-class Reader(NamedTuple):
-    """What of a policy its encoder needs (`cocal.own_policy.states.Encoder`), without its weights."""
-
-    tokenizer: Any
-    vocabulary: int
-    ends: frozenset[int]
-
-    @classmethod
-    def of(cls, checkpoint: Path) -> "Reader":
-        """That of a checkpoint, whose tokenizer may lack a chat template.
-
-        Raises:
-            ContractError: if the folder lacks files.
-        """
-        return cls(*read_vocabulary(checkpoint, plain=True))
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,13 @@ from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
 from vllm.exceptions import VLLMValidationError
 
 from cocal.errors import ContractError
+from cocal.models.loading import read_vocabulary
 from cocal.own_policy import saved
 from cocal.own_policy.states import Encoder
 from cocal.serving.bodies import ConfidenceBody, encoded
 from cocal.serving.choices import Shown, streamed, whole
 from cocal.serving.launch import Served
-from cocal.serving.scoring import RECORDER, FollowedEngine, Reader, Recorder, Scorer, Verdict
+from cocal.serving.scoring import RECORDER, FollowedEngine, Recorder, Scorer, Verdict
 
 _WORDS = "Confidences of all members are wanted, too."
 _SCORED = Histogram("cocal_confidence", "Confidences of scored responses", buckets=[k / 10 for k in range(1, 11)])
@@ -82,7 +83,7 @@ class Service:
 
     def __init__(self, engine: Any, served: Served, model: Path):
         _, about = saved.read(served.companion, {})
-        reader, longest = Reader.of(model), engine.model_config.max_model_len
+        reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = _CountingScorer(engine, members, served.of(about), reader.ends, longest)
         self.encoder = Encoder(

@@ -146,6 +146,13 @@ _SCORE = (
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
         type=flags.COUNT,
     ),
+    flag(
+        "--engine",
+        "what reads the responses: passes of transformers, or vLLM, in its own precision and batches (default: "
+        "transformers)",
+        choices=["transformers", "vllm"],
+        default="transformers",
+    ),
     _PRECISION,
     flags.NUMERICS,
     _BATCH_TOKENS,
