@@ -117,6 +117,8 @@ def test_the_command_of_vllm_reads_the_companion_s_block_and_the_user_s_flags_wi
     assert Served(**extra) == served
     assert ("--dtype" in value, value["--port"]) == (False, "8001")
     assert "--no-enable-chunked-prefill" in words
+    assert "--no-enable-prefix-caching" not in words
+    assert "--no-enable-prefix-caching" in command(served, about, checkpoint, ["--tensor-parallel-size", "2"])
     assert "--no-enable-chunked-prefill" not in command(served, about, checkpoint, ["--max-num-batched-tokens", "64"])
     assert value["--served-model-name"] == str(own.checkpoint)
     assert json.loads(value["--default-chat-template-kwargs"]) == {"enable_thinking": False}

@@ -241,7 +241,8 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         gpu_memory_utilization=settings.memory_share,
         max_model_len=settings.max_length,
         max_num_seqs=settings.max_sequences,
-        enable_prefix_caching=settings.prefix_caching,
+        # where it keeps states, several workers on a processor go wrong after a preemption if prefixes are cached
+        enable_prefix_caching=settings.prefix_caching and not (cpu and reading and settings.tensor_parallel > 1),
         attention_backend=settings.attention_backend,
         logprobs_mode="raw_logprobs",
         seed=0,

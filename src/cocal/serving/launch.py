@@ -129,6 +129,9 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
         # this build dies of a seeded request whose prompt is read in several steps (an error of its random generator)
         if not given & {"--enable-chunked-prefill", "--no-enable-chunked-prefill", "--max-num-batched-tokens"}:
             words.append("--no-enable-chunked-prefill")
+        # and where it keeps states, several workers generate other tokens after a preemption if prefixes are cached
+        if given & {"--tensor-parallel-size", "-tp"}:
+            words.append("--no-enable-prefix-caching")
     # the module, and not the command `vllm`, which does not start in vLLM's build for processors
     start = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry"]
     return [*start, "--model", str(checkpoint.folder), *words, *flags]
