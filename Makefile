@@ -59,8 +59,8 @@ LAPTOP := studies/laptop
 laptop: $(INSTALLED)
 	snakemake --configfile config/laptop.yaml --directory $(LAPTOP)
 	mkdir -p $(LAPTOP)/gathered/tables $(LAPTOP)/gathered/figures
-	for kind in tables figures; do cp $(LAPTOP)/results/$$kind/*.csv $(LAPTOP)/gathered/$$kind; done
 	cd $(LAPTOP) && cocal digests --write gathered/digests.json --overwrite
+	for kind in tables figures; do cp $(LAPTOP)/results/$$kind/*.csv $(LAPTOP)/gathered/$$kind; done
 	@head -n 1 $(LAPTOP)/results/verdict.txt
 
 NUMBERS ?= $$(seq $(REPLICATES))

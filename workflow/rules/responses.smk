@@ -43,7 +43,7 @@ for begin, domain in DOMAINS.items():
                 **params(f"{begin}responses"),
                 judgements=results.JUDGEMENTS,
                 questions=results.QUESTIONS,
-                folder=subpath(output.files[0], parent=True),
+                folder=subpath(output[0], parent=True),
                 kept=flagged("--output-kept", "kept"),
                 run_folder=results.run_folder(
                     "responses",

@@ -5,9 +5,9 @@ a sequence then computes two tokens, and throws the second away. Without drafts 
 kept all the same.
 
 vLLM never computes the state of the token that ends a response, and the companion reads it. A response that the
-connector reads (`cocal.generation.states_connector`) therefore stays in the engine for the step or two until its states have been
-read. What it generates meanwhile is thrown away, and its last output waits, so that the engine's client sees what it
-would see without a companion.
+connector reads (`cocal.generation.states_connector`) therefore stays in the engine for the step or two until its states
+have been read. What it generates meanwhile is thrown away, and its last output waits, so that the engine's client sees
+what it would see without a companion.
 """
 
 from typing import NamedTuple

@@ -145,8 +145,8 @@ class VllmEngine:
             outputs = self._run(prompts, [{**asked, "logprob_token_ids": list(tokens)}] * len(prompts))
             # vLLM returns the sampled token first, then the requested ones in their order
             return np.array([output.outputs[0].logprobs.logprobs[1:] for output in outputs])
-        # Where it keeps states, vLLM returns the sampled token alone, so each token is the only one allowed in turn. The
-        # prompt is read once, since its encoding is shared.
+        # Where it keeps states, vLLM returns the sampled token alone, so each token is the only one allowed in turn.
+        # The prompt is read once, since its encoding is shared.
         each = [{**asked, "logprobs": 0, "allowed_token_ids": [token]} for token in tokens]
         outputs = self._run([prompt for prompt in prompts for _ in tokens], each * len(prompts))
         return np.array([one.outputs[0].logprobs.logprobs[0] for one in outputs]).reshape(len(prompts), len(tokens))

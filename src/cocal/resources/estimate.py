@@ -148,6 +148,9 @@ LANGUAGE_MODEL = Assumptions(
     responses=5_760,
     companion_seconds=2.3,
     training_tokens=55,
+    mathematics_tokens=45,
+    factual_tokens=45,
+    prompt_tokens=55,
     peak_teraflops=0.9,
     utilisation=0.4,
     start_minutes=0.2,
@@ -234,22 +237,22 @@ class _Backbone:
     def rereading(self) -> Iterator[Workload]:
         """Resampling for PostCal, as many responses as rollouts, with the features of the final block; and the hidden
         states of the prompts of all rollout groups."""
-        assumed, policy = self._assumed, self._study.policy
+        pace, policy = self._pace, self._study.policy
         if "resampled" in self._experiences:
             tokens = self._training_tokens("grpo")
             hours = self._decoding_hours(self._rollouts * tokens)
-            hours += self._forward_hours(self._rollouts * (tokens + assumed.prompt_tokens))
+            hours += self._forward_hours(self._rollouts * (tokens + pace.prompt_tokens))
             stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
             yield Workload("resample", hours + self._start, self._gpus, stored)
         if "prompts" in self._experiences:
             groups = self._rollouts // policy.responses_per_question
-            hours = self._forward_hours(groups * assumed.prompt_tokens) + self._start * len(policy.stages)
+            hours = self._forward_hours(groups * pace.prompt_tokens) + self._start * len(policy.stages)
             yield Workload("prompt_features", hours, self._gpus, self._state_bytes(groups, 1) / 2)
 
     def evaluations(self) -> Iterator[Workload]:
         """Responses and features of every evaluated checkpoint, prompt format and domain."""
-        study, assumed = self._study, self._assumed
-        means = {"factual": assumed.factual_tokens, "mathematics": assumed.mathematics_tokens}
+        study, pace = self._study, self._pace
+        means = {"factual": pace.factual_tokens, "mathematics": pace.mathematics_tokens}
         for algorithm, step in plan.evaluated_cells(study, self._name):
             methods = [METHODS[name] for name in plan.methods_of(study, self._name, algorithm, step)]
             read = {method.prompt_format for method in methods if method.experience}
@@ -265,12 +268,12 @@ class _Backbone:
                     hours = self._decoding_hours(sampled * tokens) + self._start
                     if domain == "factual" and study.judge.kind == "llm":
                         # nearly all of it is reading, for a verdict is one word
-                        read_tokens = sampled * assumed.judgements * assumed.judge_tokens
-                        hours += self._forward_hours(read_tokens, assumed.judge_parameters) + self._start
+                        read_tokens = sampled * self._assumed.judgements * self._assumed.judge_tokens
+                        hours += self._forward_hours(read_tokens, self._assumed.judge_parameters) + self._start
                     yield Workload(f"{of_domain}responses", hours, self._gpus, self._text_bytes(sampled, tokens))
                     if prompt_format in read:
                         evaluated = sum(asked[name] * one.samples for name, one in sets.items())
-                        hours = self._forward_hours(evaluated * (tokens + assumed.prompt_tokens)) + self._start
+                        hours = self._forward_hours(evaluated * (tokens + pace.prompt_tokens)) + self._start
                         kept = plan.feature_settings(study, algorithm, step, domain).layers
                         layers = 1 if kept == "final" else len(self._layers)
                         stored = self._state_bytes(evaluated, layers)
