@@ -99,7 +99,8 @@ class VllmEngine:
         self._check_length(max(map(len, prompts)), sampling.max_tokens)
         settings = asdict(sampling)
         n = settings.pop("samples")
-        if self.reading and self._llm.llm_engine.vllm_config.device_config.device_type == "cpu":
+        cpu = self.reading and self._llm.llm_engine.vllm_config.device_config.device_type == "cpu"
+        if cpu and sampling.top_k:  # without it, sorting the vocabulary would be for nothing
             settings["top_p"] = min(sampling.top_p, TOP_P)
         parameters = [
             {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **settings}
