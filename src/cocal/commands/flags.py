@@ -196,6 +196,11 @@ ROLLOUTS = required("--rollouts", "folder of rollout tables", type=Path)
 TRAINING_SET = required("--questions", "whole training set, with validation questions", type=Path)
 LEARNT = (COMPANION, ROLLOUTS, TRAINING_SET, required("--features", "feature store of the rollouts", type=Path))
 """Flags of what companions learn from."""
+READ = (
+    flag("--prompt", "also store the state of the last prompt token", action="store_true"),
+    flag("--task-response", "stop before the first <reason> or confidence statement", action="store_true"),
+)
+"""Flags of what is read of evaluation responses."""
 STORE = output("--output", "feature store to write", FOLDER, required=True)
 SAMPLES = required("--samples", "JSON: evaluated responses per question, by question set")
 POOL = flag("--pool", "responses per question in the self-consistency pool", type=COUNT, default=10)

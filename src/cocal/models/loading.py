@@ -248,16 +248,13 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
     Raises:
         ContractError: if the folder lacks files.
     """
-    from transformers import AutoConfig
-
     tokenizer = load_tokenizer(path, plain)
-    with _complete(path):
-        size = text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).vocab_size
+    size = read_text_config(path).vocab_size
     return Vocabulary(tokenizer, size, end_tokens(generation_settings(path), tokenizer))
 
 
-def read_blocks(path: str | Path) -> int:
-    """Number of transformer blocks of a checkpoint; no weights are read.
+def read_text_config(path: str | Path) -> "PretrainedConfig":
+    """The `text_config` of a checkpoint; no weights are read.
 
     Raises:
         ContractError: if the folder lacks its configuration.
@@ -265,7 +262,7 @@ def read_blocks(path: str | Path) -> int:
     from transformers import AutoConfig
 
     with _complete(path):
-        return text_config(AutoConfig.from_pretrained(path, trust_remote_code=False)).num_hidden_layers
+        return text_config(AutoConfig.from_pretrained(path, trust_remote_code=False))
 
 
 def generation_settings(path: str | Path) -> "GenerationConfig":

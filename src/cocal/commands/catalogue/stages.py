@@ -139,11 +139,6 @@ _RESAMPLE = (
     output("--cost", "JSON file for the time of the sampling alone"),
 )
 
-
-_READ = (
-    flag("--prompt", "also store the state of the last prompt token", action="store_true"),
-    flag("--task-response", "stop before the first <reason> or confidence statement", action="store_true"),
-)
 _RESPONSES = (
     flag("--settings", "JSON: sampling parameters", default="{}"),
     *flags.JUDGE,
@@ -154,11 +149,9 @@ _RESPONSES = (
     *flags.CELL,
     flags.PROMPTS,
     flag("--features", "JSON: layers and dtype of the states that vLLM keeps (default: none)"),
-    *_READ,
+    *flags.READ,
     flags.RUN_FOLDER,
-    output(
-        "--output", "folder for one .parquet per question set", Kind(folder=True, entries="*.parquet"), required=True
-    ),
+    output("--output", "folder for {set}.parquet", Kind(folder=True, entries="*.parquet"), required=True),
     output("--output-kept", "folder for the states, {set}.zarr", FOLDER),
 )
 _JUDGE = (
@@ -174,7 +167,7 @@ _FEATURES = (
     required("--responses", "folder that holds {set}.parquet", type=Path),
     required("--checkpoint", "policy that produced the responses", type=Path),
     flag("--kept FOLDER", "states that vLLM kept of these responses; no pass is made", type=Path),
-    *_READ,
+    *flags.READ,
     output("--output", "folder for {set}.zarr", Kind(folder=True, entries="*.zarr"), required=True),
 )
 _COMPANIONS = (
