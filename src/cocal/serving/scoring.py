@@ -24,7 +24,6 @@ CONFIDENCES = "cocal_confidences"
 CUT = "the response was cut at the length limit, so that it has no end of sequence, whose state the companion reads"
 NO_END = "the response does not end with an end-of-sequence token, whose state the companion reads"
 NO_ROOM = "prompt and response fill the context, and the state of the last token needs room for one more"
-NOT_TEXT = "the prompt holds more than text"
 NOT_FOLLOWED = "responses of beam search or of an adapter are not scored"
 FAILED = "the engine gave no confidence for this response; its log says why"
 
