@@ -4,16 +4,14 @@ import json
 import shutil
 
 import pytest
-import torch
 
 from cocal import cli
 from cocal.config.data import QuestionSetsSettings
-from cocal.models.loading import cast_weights
 from cocal.questions import prompts
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
-from micro import MICRO_SETS, own_copy
+from micro import MICRO_SETS, in_bfloat16, own_copy
 
 POLICY = {
     "algorithms": ["grpo", "rlcr", "dcpo"],
@@ -121,9 +119,7 @@ def test_whatever_a_run_depends_on_is_in_its_digest(
 ):
     copy = tmp_path / "copy" / micro_checkpoint.name
     shutil.copytree(micro_checkpoint, copy)
-    other = tmp_path / "other" / micro_checkpoint.name
-    shutil.copytree(micro_checkpoint, other)
-    cast_weights(other, torch.bfloat16)
+    other = in_bfloat16(micro_checkpoint, tmp_path / "other" / micro_checkpoint.name)
     first = opened(*words(command))
     assert opened(*words(command)) == first
     if command not in ("slime", "import-rollouts"):  # those name the place of the checkpoint

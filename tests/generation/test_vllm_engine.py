@@ -333,9 +333,17 @@ def test_resample_command(own_checkpoint, micro_questions, tmp_path):
     policy |= {"responses_per_question": 4, "max_response_length": {"grpo": 16, "rlcr": 16, "dcpo": 16}}
     flags = [f"--policy={json.dumps(policy)}", '--engine={"kind": "vllm"}', f"--checkpoint={own_checkpoint}"]
     flags += [f"--questions={micro_questions / 'micro-train.parquet'}", "--prompts=tiny", "--backbone=micro"]
-    flags += [f"--run-folder={tmp_path / 'run'}", f"--rollouts={tmp_path / 'rollouts'}"]
-    assert cli.main(["resample", *flags, f"--output-features={tmp_path / 'features.zarr'}"]) == 0
-    frame = read_frame(tmp_path / "rollouts", RESPONSES)
+    flags += [f"--run-folder={tmp_path / 'run'}"]
+    frames, states = {}, {}
+    for source in ("pass", "engine"):
+        places = [f"--rollouts={tmp_path / source}", f"--output-features={tmp_path / source}.zarr"]
+        features = f'--features={{"source": "{source}", "dtype": "float32"}}'
+        assert cli.main(["resample", *flags, *places, features]) == 0
+        frames[source] = read_frame(tmp_path / source, RESPONSES)
+        store = open_features(tmp_path / f"{source}.zarr")
+        states[source] = store.read(0, 48)
+    frame = frames["pass"]
     assert frame["step"].tolist() == [1] * 24 + [2] * 24
     assert frame.groupby(["step", "question_id"])["text"].nunique().max() > 1
-    assert len(open_features(tmp_path / "features.zarr")) == 48
+    pd.testing.assert_frame_equal(frames["engine"], frame)
+    np.testing.assert_allclose(states["engine"], states["pass"], atol=1e-5)

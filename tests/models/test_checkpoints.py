@@ -1,4 +1,4 @@
-"""Checkpoints: what is taken from elsewhere, refused, downloaded, loaded, and stored in another format."""
+"""Checkpoints: what is taken from elsewhere, refused, downloaded and loaded."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from cocal.config.load import validate
 from cocal.errors import ConfigError, ContractError
 from cocal.models import importing
 from cocal.models.importing import import_checkpoint
-from cocal.models.loading import cast_weights, load_policy, stored_dtype
+from cocal.models.loading import load_policy
 from cocal.runtime.numerics import computes_bfloat16, environment
 from cocal.store.files import read_provenance
 from micro import own_copy
@@ -200,25 +200,3 @@ def test_policies_compute_in_bfloat16_where_the_study_and_the_processor_do(micro
     computes = torch.bfloat16 if computes_bfloat16() else torch.float32
     assert load_policy(micro_checkpoint).model.dtype == computes
     assert load_policy(micro_checkpoint, training=True).model.dtype == torch.float32
-
-
-def test_weights_are_stored_in_another_format(source):
-    before = load_file(source / "model.safetensors")
-    cast_weights(source, torch.bfloat16)
-    assert stored_dtype(source) == torch.bfloat16
-    for name, tensor in load_file(source / "model.safetensors").items():
-        assert torch.equal(tensor, before[name].to(torch.bfloat16))
-    load_policy(source)
-    written = (source / "model.safetensors").stat().st_mtime_ns
-    cast_weights(source, torch.bfloat16)
-    assert (source / "model.safetensors").stat().st_mtime_ns == written, "what has the format is not written again"
-
-
-def test_the_index_of_weights_in_several_files_states_their_size(source, parts):
-    """Readers plan their memory by it."""
-    index = source / "model.safetensors.index.json"
-    before = json.loads(index.read_text())
-    cast_weights(source, torch.bfloat16)
-    after = json.loads(index.read_text())
-    assert after["weight_map"] == before["weight_map"]
-    assert after["metadata"]["total_size"] == before["metadata"]["total_size"] / 2

@@ -13,6 +13,7 @@ from transformers.trainer_pt_utils import safe_globals
 from cocal.config.policy import PolicySettings
 from cocal.models.resumable import COMPLETE, complete, last_resumable
 from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.store.run_folder import WriteBehind
 from kills import killed_at_each_operation
 from micro_trainer import micro_trainer
 
@@ -36,12 +37,14 @@ def trainer(tmp_path, micro_checkpoint) -> RecordingGRPOTrainer:
 
 
 def _save(trainer: RecordingGRPOTrainer, step: int) -> None:
-    """Save a checkpoint as the training loop does after an update."""
+    """Save a checkpoint as the training loop does after an update, and wait for its mark."""
+    trainer.behind = WriteBehind()  # a forked process has no threads of its parent
     trainer.state.global_step = step
     with torch.no_grad():
         trainer.model.lm_head.weight.fill_(step)
     trainer.control.should_log, trainer.control.should_save = False, True
     trainer._maybe_log_save_evaluate(None, None, trainer.model, None, None, None, None)
+    trainer.behind.wait()
 
 
 def _step_of(checkpoint: Path) -> int:

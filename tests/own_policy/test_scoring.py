@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from cocal import Companion
-from cocal.models.loading import cast_weights, load_tokenizer
+from cocal.models.loading import load_tokenizer
 from cocal.own_policy import scoring, states
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16
 from hand_rows import lines
-from micro import own_copy
+from micro import in_bfloat16, own_copy
 from own_rollouts import CHANGES, killed_at, read_lines, run, write_lines
 
 
@@ -268,8 +268,7 @@ def test_the_script_of_the_documentation_runs(tmp_path, capsys, own, repository,
 
 def test_a_command_of_one_s_own_takes_the_precision_of_the_weights(micro_checkpoint, tmp_path, monkeypatch):
     """bfloat16 where weights are stored so and the processor has products of it, but never with portable numerics."""
-    stored = own_copy(micro_checkpoint, tmp_path / "stored")
-    cast_weights(stored, torch.bfloat16)
+    stored = in_bfloat16(micro_checkpoint, tmp_path / "stored")
 
     def loaded(folder, *precision):
         return Checkpoint.find(str(folder)).load(*precision).model.dtype

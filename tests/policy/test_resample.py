@@ -18,7 +18,6 @@ from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import Sampler, sampling_seeds
 from cocal.generation.transformers_engine import TransformersEngine
-from cocal.policy import resample as resample_module
 from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
 from cocal.policy.schedule import asked_questions, question_schedule
@@ -53,6 +52,7 @@ def _resample(folder, micro_policy, questions, engine=None):
             PostCalSettings(),
             POLICY,
             policy=micro_policy,
+            config=micro_policy.config,
             sampler=Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
             identity="micro/postcal",
             questions=questions,
@@ -89,23 +89,23 @@ def test_budget_and_questions_are_those_of_the_rollouts(resampled, questions):
     np.testing.assert_array_equal(frame["group_accuracy"], groups.repeat(4))
 
 
-def test_answers_are_verified_while_states_are_read(tmp_path, micro_policy, questions, monkeypatch, resampled):
-    """Verification ends only once the pass over states of the same step has begun."""
-    reading, plain = threading.Event(), resample_module.pooled_states
+def test_answers_are_verified_while_the_next_step_is_sampled(tmp_path, micro_policy, questions, monkeypatch, resampled):
+    """Verification of the first two of three steps ends only once the sampling of the step after it has begun."""
+    begun = [threading.Event() for _ in range(3)]
+    sampled, verified = iter(begun), iter([*begun[1:], begun[2]])
 
-    def read(*arguments):
-        reading.set()
-        return plain(*arguments)
+    class Engine(TransformersEngine):
+        def generate(self, *arguments, **options):
+            next(sampled).set()
+            return super().generate(*arguments, **options)
 
     class Patient(Verifier):
         def correct(self, golds, answers, questions=()):
-            assert reading.wait(60)
-            reading.clear()
+            assert next(verified).wait(60)
             return super().correct(golds, answers, questions)
 
-    monkeypatch.setattr(resample_module, "pooled_states", read)
     monkeypatch.setitem(globals(), "Verifier", Patient)
-    again, _ = _resample(tmp_path, micro_policy, questions)
+    again, _ = _resample(tmp_path, micro_policy, questions, Engine.of(micro_policy, 32))
     pd.testing.assert_frame_equal(again, resampled[0])
 
 

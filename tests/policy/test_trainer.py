@@ -1,6 +1,5 @@
 """Where the trainer departs from TRL: micro-batches, log-probabilities, and rollouts of other engines."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,14 +12,14 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
-from cocal.models.loading import cast_weights, load_policy, stored_dtype
+from cocal.models.loading import load_policy, stored_dtype
 from cocal.policy import steps
 from cocal.policy.recorder import StepSeconds
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.policy.update import sorted_by_length
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16, environment
 from cocal.store import read_document
-from micro import own_copy
+from micro import in_bfloat16
 from micro_trainer import micro_trainer, train
 from passed import check_recorded
 
@@ -190,14 +189,21 @@ def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, mic
     assert rollouts["exact_match"].isna().all()
 
 
-def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, micro_questions):
-    """Training is float32; what a bfloat16 base becomes is bfloat16."""
-    base = own_copy(micro_checkpoint, tmp_path / "base")
-    cast_weights(base, torch.bfloat16)
+@pytest.mark.parametrize("tied", [False, True])
+def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, micro_questions, tied):
+    """Training is float32; what a bfloat16 base becomes is bfloat16, and weights that are tied are stored once."""
+    base = in_bfloat16(micro_checkpoint, tmp_path / "base")
+    model = load_policy(base, dtype=torch.bfloat16).model
+    model.config.tie_word_embeddings = tied
+    model.tie_weights()
+    model.save_pretrained(base)
     train(tmp_path, _settings(), base, micro_questions)
-    tensors = load_file(tmp_path / "step-1/model.safetensors")
-    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "step-1"))
+    assert ("lm_head.weight" in before) == (not tied)
+    assert before.keys() == after.keys()
+    assert {tensor.dtype for tensor in after.values()} == {torch.bfloat16}
     assert stored_dtype(tmp_path / "step-1") == torch.bfloat16
+    load_policy(tmp_path / "step-1")
 
 
 def test_rows_stay_in_their_update(trainer, rows, monkeypatch):
@@ -238,25 +244,6 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
         owner.states_seconds += 0.25 * (update > 2)  # the second step reads states for half a second
         callback.on_step_end(None, state, SimpleNamespace())
     assert read_document(tmp_path / "seconds.json") == {"1": [4.0, 0.0], "2": [7.0, 0.5]}
-
-
-def test_sharded_weights_are_written_in_the_format_of_the_stage(monkeypatch, tmp_path):
-    """The other processes wait for the main one, which writes tens of GB."""
-    written = {}
-
-    def save(folder, state_dict):
-        Path(folder).mkdir()
-        written.update(state_dict)
-
-    waits = SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None)
-    waits.get_state_dict = lambda model: {"weight": torch.ones(2)}
-    owner = SimpleNamespace(accelerator=waits, is_fsdp_enabled=True, model=None, _save=save)
-    owner._policy, owner._stage_attributes = SimpleNamespace(updates_per_step=1), {1: {}}
-    owner._stage_dtype = torch.bfloat16
-    monkeypatch.setattr(steps, "cast_weights", lambda *_: None)
-    monkeypatch.setattr(steps, "label_folder", lambda *_: None)
-    steps.StepCallback(owner)._save(1, tmp_path / "step-1")
-    assert written["weight"].dtype == torch.bfloat16
 
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):

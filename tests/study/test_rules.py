@@ -244,7 +244,7 @@ def test_features_have_the_states_that_are_compared(study, each):
 
 def test_states_that_vllm_keeps_are_those_that_a_pass_would_read(study):
     """With features.source = engine, the jobs that sample get the layers and flags of the features' jobs, where a
-    method reads states; those of training, PostCal and prompts still come from a pass."""
+    method reads states, and PostCal's are kept, too; those of training and prompts still come from a pass."""
     kept = study_of(study, features={"source": "engine"}, generation={"engine": {"kind": "vllm"}})
     jobs, sampled, empty = jobs_of(kept), {}, set()
     for job in jobs.values():
@@ -255,7 +255,7 @@ def test_states_that_vllm_keeps_are_those_that_a_pass_would_read(study):
             empty |= set() if sampled[folder] else {folder}
         elif job.rule in ("resample", "prompt_features", "train_grpo", "replay"):
             given = job.settings["settings" if job.rule in ("prompt_features", "replay") else "features"]
-            assert given.source == "pass", job
+            assert given.source == ("engine" if job.rule == "resample" else "pass"), job
     taken = {}
     for job in jobs.values():
         if job.rule in ("features", "factual_features"):

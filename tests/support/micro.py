@@ -3,6 +3,10 @@
 import shutil
 from pathlib import Path
 
+import torch
+
+from cocal.models.loading import load_policy
+
 MICRO_SETS = {
     "datasets": {
         "micro-train": {
@@ -50,3 +54,10 @@ MICRO_POLICY = {
 def own_copy(checkpoint: Path, folder: Path) -> Path:
     """A copy of a checkpoint that says nothing of itself, as a user's own does; its files may be changed."""
     return shutil.copytree(checkpoint, folder, ignore=shutil.ignore_patterns("provenance.json"))
+
+
+def in_bfloat16(checkpoint: Path, folder: Path) -> Path:
+    """Such a copy, with weights in bfloat16."""
+    own_copy(checkpoint, folder)
+    load_policy(folder).model.to(torch.bfloat16).save_pretrained(folder)
+    return folder

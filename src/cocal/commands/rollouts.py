@@ -10,12 +10,14 @@ from cocal.config.backbone import BackboneChoice
 from cocal.config.engine import EngineChoice, gpus_of
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
+from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.replay import Rescorer, StepCheckpoints
 from cocal.generation.engine import open_engine
 from cocal.generation.responses import Sampler
+from cocal.generation.states import Reading
 from cocal.integrations.importing import Dumps, StepTables, import_rollouts
 from cocal.integrations.slime.run import SlimePaths, train_with_slime
-from cocal.models.loading import fingerprint, load_policy, read_vocabulary
+from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_text_config, read_vocabulary
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
@@ -133,14 +135,20 @@ def run_resample(options: argparse.Namespace) -> None:
     facts = {"backbone": options.backbone, "algorithm": "grpo", "step": training.steps, "experience": "resampled"}
     attributes = descent(options.rollouts, "resample", depends_on, sources, **facts)
     inputs["parents"] = identities(attributes)
-    loaded = load_policy(options.checkpoint)
-    with Verifier(bounds) as verifier, open_engine(engine_settings, options.checkpoint, loaded) as engine:
+    config, reading, loaded = read_text_config(options.checkpoint), None, None
+    if features.source == "engine":
+        reading = Reading(resolve_layers(features.layers, config.num_hidden_layers), RESPONSE_POOLINGS)
+    else:
+        loaded = load_policy(options.checkpoint)
+    opened = open_engine(engine_settings, options.checkpoint, loaded, reading)
+    with Verifier(bounds) as verifier, opened as engine:
         inputs["decoder"] = engine.label
         resample(
             settings,
             training,
             policy=loaded,
-            sampler=Sampler(engine, loaded.tokenizer, prompts),
+            config=config,
+            sampler=Sampler(engine, load_tokenizer(options.checkpoint), prompts),
             identity=f"{options.backbone}/postcal",
             questions=questions,
             schedule=schedule,

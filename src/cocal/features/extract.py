@@ -22,7 +22,7 @@ from cocal.store import atomic_path
 
 if TYPE_CHECKING:
     import pandas as pd
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 REASON = "<reason>"
 """The tag that opens RLCR's uncertainty reasoning."""
@@ -66,14 +66,17 @@ def poolings_of(prompt: bool) -> tuple[str, ...]:
     return (*RESPONSE_POOLINGS, PROMPT) if prompt else RESPONSE_POOLINGS
 
 
-def stored_states(policy: Policy, settings: FeatureSettings) -> dict[str, Any]:
+def stored_states(config: "PretrainedConfig", settings: FeatureSettings) -> dict[str, Any]:
     """Return the layers, the hidden width and the number format of the store as arguments of `create_features`.
+
+    Args:
+        config: The policy's configuration (`cocal.models.loading.text_config`).
 
     Raises:
         ValueError: if the settings name a layer that the policy does not have.
     """
-    layers = resolve_layers(settings.layers, policy.blocks)
-    return {"layers": layers, "hidden": policy.hidden, "dtype": settings.dtype}
+    layers = resolve_layers(settings.layers, config.num_hidden_layers)
+    return {"layers": layers, "hidden": config.hidden_size, "dtype": settings.dtype}
 
 
 def pooled_states(
@@ -122,7 +125,7 @@ def extract_features(
         tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
         return pooled_states(policy, layout, prompts, answers, settings.batch_tokens, f"{output.stem}: response")
 
-    _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy, settings))
+    _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy.config, settings))
     logging.info(
         "%s: %d responses, %d tokens, %.1f %% padding, %.0f tokens/s, peak memory %.2f GiB",
         output,

@@ -140,7 +140,7 @@ def replay(
                 rows_per_chunk=count,
                 attributes=attributes,
                 resume=run.resumed,
-                **stored_states(policy, settings),
+                **stored_states(policy.config, settings),
             )
             length = open_features(writer.path, allow_partial=True).length
             done = (length > 0).reshape(-1, count).all(axis=1)
@@ -190,7 +190,7 @@ def extract_prompts(
                     rows_per_chunk=int((groups["step"] == 1).sum()),
                     attributes=attributes,
                     poolings=(PROMPT,),
-                    **stored_states(policy, settings),
+                    **stored_states(policy.config, settings),
                 )
             prompts, what = rows["prompt_ids"].tolist(), f"{checkpoint.name}: prompt"
             states = pooled_states(policy, writer.layout, prompts, [()] * len(prompts), settings.batch_tokens, what)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from cocal.config.engine import EngineSettings
+from cocal.errors import ConfigError
 from cocal.generation.states import Reading
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
@@ -109,6 +110,8 @@ def open_engine(
         ConfigError: if the engine cannot start with these settings.
         EngineError: if the engine's process does not start.
     """
+    if reading is not None and settings.kind != "vllm":
+        raise ConfigError("features.source = 'engine': only vLLM keeps states while it samples; set source to 'pass'")
     module, _, function = settings.opens.partition(":")
     kept = {} if reading is None else {"reading": reading}
     with getattr(import_module(module), function)(settings, checkpoint, policy, **kept) as engine:

@@ -72,19 +72,24 @@ class Policy(NamedTuple):
         return end_tokens(self.model.generation_config, self.tokenizer)
 
     @property
+    def config(self) -> "PretrainedConfig":
+        """See `text_config`."""
+        return text_config(self.model.config)
+
+    @property
     def blocks(self) -> int:
         """Number of transformer blocks."""
-        return text_config(self.model.config).num_hidden_layers
+        return self.config.num_hidden_layers
 
     @property
     def hidden(self) -> int:
         """Width of a hidden state."""
-        return text_config(self.model.config).hidden_size
+        return self.config.hidden_size
 
     @property
     def vocabulary(self) -> int:
         """Number of rows of the embedding."""
-        return text_config(self.model.config).vocab_size
+        return self.config.vocab_size
 
 
 def load_policy(
@@ -292,22 +297,8 @@ def stored_dtype(path: Path) -> "torch.dtype":
         return AutoConfig.from_pretrained(path, trust_remote_code=False).dtype or torch.float32
 
 
-def cast_weights(folder: Path, dtype: "torch.dtype") -> None:
-    """Store the weights of a checkpoint in another number format, file by file, and their size in its index. Files that
-    have the format already stay as they are."""
-    from safetensors.torch import load_file, save_file
-
-    size = 0
-    for file in sorted(folder.glob("*.safetensors")):
-        stored = load_file(file)
-        tensors = {name: tensor.to(dtype) for name, tensor in stored.items()}
-        if any(tensor.dtype != dtype for tensor in stored.values()):
-            save_file(tensors, file, metadata={"format": "pt"})
-        size += sum(tensor.nbytes for tensor in tensors.values())
-    for file in folder.glob("*.safetensors.index.json"):
-        index = json.loads(file.read_text(encoding="utf-8"))
-        index["metadata"]["total_size"] = size
-        write_text(file, json.dumps(index, indent=2) + "\n")
+def state_dtype(folder: Path, dtype: "torch.dtype") -> None:
+    """State the number format of a checkpoint's weights in its settings, where transformers states the model's."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["dtype"] = str(dtype).removeprefix("torch.")
     write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")

@@ -1,9 +1,9 @@
 """Recording of a run's rollouts on disk: one table per step, one feature store, and the time of each step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.features.extract import stored_states
 from cocal.features.store import FeatureWriter, create_features, open_features
-from cocal.models.loading import Policy
 from cocal.policy.objectives import Rewards, group_accuracy
 from cocal.store import read_document, write_document, write_frame
 from cocal.store.contracts import RESPONSES
@@ -22,6 +21,9 @@ from cocal.store.damage import remedy
 from cocal.store.lineage import placed
 from cocal.store.run_folder import RunFolder, WriteBehind
 from cocal.study.costs import Cost, device_name, write_cost
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 
 class StepSeconds:
@@ -124,12 +126,12 @@ class StepWriter:
         self.features = features
         self._behind = WriteBehind()
 
-    def write(self, frame: pd.DataFrame, features: np.ndarray | None = None) -> None:
+    def write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None = None) -> None:
         """Begin to record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
             frame: Rollouts in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
-                The caller does not change it afterwards.
+                The caller does not change it afterwards. A function is called for them in the thread that writes.
             features: Pooled states, float32 (rollouts, layers, poolings, hidden), which the caller does not change
                 afterwards; None without a store.
 
@@ -142,7 +144,9 @@ class StepWriter:
         """Wait until all steps that were given are on disk; raises what writing the last of them raised."""
         self._behind.wait()
 
-    def _write(self, frame: pd.DataFrame, features: np.ndarray | None) -> None:
+    def _write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None) -> None:
+        if callable(frame):
+            frame = frame()
         if self.features is not None:
             self.features.write(int(frame["response_id"].iloc[0]), frame, features)
         write_frame(self.table(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
@@ -207,13 +211,14 @@ class RolloutRecorder(StepWriter):
 
 
 def open_recorder(
-    run: RunFolder, training: PolicySettings, policy: Policy, features: FeatureSettings, outputs: Outputs
+    run: RunFolder, training: PolicySettings, config: "PretrainedConfig", features: FeatureSettings, outputs: Outputs
 ) -> RolloutRecorder:
     """Open the recorder of a new or a resumed run.
 
     Args:
         run: Working folder; it also gets `features.zarr` where the outputs name a feature store.
         training: Settings of the training, for the number and size of the steps.
+        config: The policy's configuration (`cocal.models.loading.text_config`).
         features: Layers and number format of the store.
     """
     writer = None
@@ -225,6 +230,6 @@ def open_recorder(
             rows_per_chunk=rollouts,
             attributes=outputs.of(outputs.features),
             resume=run.resumed,
-            **stored_states(policy, features),
+            **stored_states(config, features),
         )
     return RolloutRecorder(run, training.steps, outputs.attributes, writer)

@@ -5,10 +5,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from transformers import TrainerCallback
 
-from cocal.models.loading import cast_weights
+from cocal.models.loading import state_dtype
 from cocal.models.resumable import complete
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
@@ -54,22 +53,16 @@ class StepCallback(TrainerCallback):
             control.should_save = False  # nothing is left to resume but the publication, which the last step precedes
 
     def _save(self, step: int, folder: Path) -> None:
+        """Save whole weights in the format of the stage, whether or not those to resume from are whole."""
         trainer = self._trainer
         partial = folder.with_name(f".{folder.name}.partial")
-        if trainer.accelerator.is_main_process:
+        weights = trainer.accelerator.get_state_dict(trainer.model)  # every process takes part where they are sharded
+        if trainer.accelerator.is_main_process:  # the others wait, so as few bytes as may be are written
             shutil.rmtree(partial, ignore_errors=True)  # a killed run may have left one
-        trainer.accelerator.wait_for_everyone()
-        if trainer.is_fsdp_enabled:  # TRL would save whole weights only if those to resume from were whole, too
-            weights = trainer.accelerator.get_state_dict(trainer.model)  # every process takes part
-            if trainer.accelerator.is_main_process:  # the others wait, so as few bytes as may be are written
-                weights = {name: tensor.to(trainer._stage_dtype) for name, tensor in weights.items()}
-                trainer._save(str(partial), state_dict=weights)
-        else:
-            trainer.save_model(str(partial))
-        trainer.accelerator.wait_for_everyone()
-        if trainer.accelerator.is_main_process:
-            if trainer._stage_dtype != torch.float32:
-                cast_weights(partial, trainer._stage_dtype)
+            tied, dtype = trainer.accelerator.unwrap_model(trainer.model).all_tied_weights_keys, trainer._stage_dtype
+            weights = {name: tensor.to("cpu", dtype) for name, tensor in weights.items() if name not in tied}
+            trainer._save(str(partial), state_dict=weights)
+            state_dtype(partial, dtype)
             label_folder(partial, trainer._stage_attributes[step])
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
@@ -83,4 +76,7 @@ class StepCallback(TrainerCallback):
                 self._trainer.online.save(folder)
             if self._trainer._recorder is not None:
                 self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
-            complete(folder)
+            self._trainer.behind.start(lambda: complete(folder))
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self._trainer.behind.wait()

@@ -84,7 +84,7 @@ def train_policy(
         resume = last_resumable(run.path)
         if open_learner is not None:
             learner = open_learner(questions, layers[-1], policy.hidden, features.dtype)
-        recorder = open_recorder(run, settings, policy, features, outputs)
+        recorder = open_recorder(run, settings, policy.config, features, outputs)
         if resume:
             logging.info("resuming from %s", resume)
             if learner:

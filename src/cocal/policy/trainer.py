@@ -27,6 +27,7 @@ from cocal.policy.recorder import RolloutRecorder, StepWriter, rollout_rows
 from cocal.policy.steps import StepCallback
 from cocal.policy.update import HostAdamW, sorted_by_length
 from cocal.runtime.numerics import half_precision
+from cocal.store.run_folder import WriteBehind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -210,6 +211,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         """Log-probabilities that the model gave last."""
         self._apart: list[torch.Tensor] = []
         """Their differences to vLLM's in the present update."""
+        self.behind = WriteBehind()
+        """Marks checkpoints as complete in the main process, while the training goes on."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
         self.add_callback(StepCallback(self))
 
@@ -243,6 +246,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _save_checkpoint(self, model, trial):
         """Save a checkpoint to resume from, in the place of the one before the last."""
         if self.accelerator.is_main_process:
+            self.behind.wait()  # or the checkpoint before might count as incomplete
             make_room(Path(self.args.output_dir))
         super()._save_checkpoint(model, trial)
 

@@ -215,6 +215,7 @@ class _Backbone:
         self._parameters = parameters_of(self._backbone)
         self._rollouts = study.policy.steps * study.policy.questions_per_step * study.policy.responses_per_question
         self._layers = plan.layers_of(study, name)
+        self._passed = study.features.source == "pass"  # where vLLM keeps the states, nothing is read again
         self._gpus = 0 if isinstance(self._backbone, PretrainingSettings) else 1
         self._pace = assumed if self._gpus else pace_of(self._backbone)
         self._start = self._pace.start_minutes / 60
@@ -241,7 +242,7 @@ class _Backbone:
         if "resampled" in self._experiences:
             tokens = self._training_tokens("grpo")
             hours = self._decoding_hours(self._rollouts * tokens)
-            hours += self._forward_hours(self._rollouts * (tokens + pace.prompt_tokens))
+            hours += self._passed * self._forward_hours(self._rollouts * (tokens + pace.prompt_tokens))
             stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
             yield Workload("resample", hours + self._start, self._gpus, stored)
         if "prompts" in self._experiences:
@@ -273,7 +274,8 @@ class _Backbone:
                     yield Workload(f"{of_domain}responses", hours, self._gpus, self._text_bytes(sampled, tokens))
                     if prompt_format in read:
                         evaluated = sum(asked[name] * one.samples for name, one in sets.items())
-                        hours = self._forward_hours(evaluated * (tokens + pace.prompt_tokens)) + self._start
+                        hours = self._passed * self._forward_hours(evaluated * (tokens + pace.prompt_tokens))
+                        hours += self._start
                         kept = plan.feature_settings(study, algorithm, step, domain).layers
                         layers = 1 if kept == "final" else len(self._layers)
                         stored = self._state_bytes(evaluated, layers)

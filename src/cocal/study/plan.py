@@ -191,7 +191,8 @@ def prompt_companion(study: Study) -> CompanionSettings:
 
 
 def pass_features(study: Study) -> FeatureSettings:
-    """Settings of features that a pass reads in any case, which are all but those of evaluation responses."""
+    """Settings of features that a pass reads in any case, which are all but those of evaluation responses and of
+    PostCal's."""
     return study.features.model_copy(update={"source": FeatureSettings().source})
 
 

@@ -238,7 +238,7 @@ class PolicyRules:
         settings = {
             "settings": plan.resampling(study),
             "policy": study.policy.rollout_settings("grpo"),
-            "features": self._final_states(),
+            "features": study.features.model_copy(update={"layers": "final"}),
             "verifier": study.verifier,
             "prompts": study.prompts,
             "engine": study.generation.engine,
