@@ -60,6 +60,8 @@ def _tested(title: str, *words: str) -> Step:
     return Step(title, ("-m", "pytest", "-rs", *words))
 
 
+_VLLM = [f"tests/{name}.py" for name in ("generation/test_vllm_engine", "generation/test_judge_commands")]
+_VLLM += ["tests/companion/test_latency.py"]
 _TRAINING = ("tests/policy/test_gpu_training.py", "-k")
 
 
@@ -74,7 +76,8 @@ STEPS = {
     "training": _tested("Training with vLLM, killed and resumed", *_TRAINING, "not FSDP2"),
     "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2"),
     "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
-    "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/generation", "tests/companion/test_latency.py"),
+    "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/generation/test_engines.py"),
+    "commands": _tested("Tests of commands with vLLM", "-m", "vllm", *_VLLM),
     "sampling": Step("Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling")),
     "companions": _measured("companions"),
     "extraction": _measured("extraction"),

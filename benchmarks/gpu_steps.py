@@ -25,15 +25,18 @@ from cocal.models.loading import load_policy
 from cocal.models.pretraining import train_tokenizer
 from cocal.policy.train import opening_vllm, set_precision, trl_arguments
 from cocal.policy.trainer import RecordingGRPOTrainer
+from cocal.policy.update import HostAdamW
 from cocal.resources.memory import GIB, needs
 
 STUDY = Path(__file__).resolve().parents[1] / "config/single-gpu.yaml"
 CARD = 23.5
 """GiB of a card of 24 GB that its driver leaves."""
+_ROOMY = 40 * GIB
+"""Memory of a card that holds weights, gradients and moments of 1.7 billion parameters in float32."""
 SIZES = {
     "device": ((8192, 2**30), (256, 2**20)),
     "rollouts": ((28, 2048, 6144, 151_936, 2048), (2, 64, 128, 512, 16)),
-    "sampling": ((36, 4096, 12_288, 151_936, 1024, 256), None),
+    "sampling": ((36, 4096, 12_288, 151_936, 1024, 192), None),
     "profile": ((28, 2048, 6144, 151_936, 4, 1024), (2, 64, 128, 512, 2, 32)),
 }
 """Of each step, those on a GPU and the small ones: side of a product and bytes of a copy; blocks, width, feed-forward
@@ -97,7 +100,8 @@ def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) 
             )
         set_precision(trainer.accelerator, settings.trl)
         trainer.train()
-    print(f"mean and largest difference of vLLM's log-probabilities in step 2: {trainer.difference or 'no vLLM'}")
+    difference = trainer.agreement.difference or "no vLLM"
+    print(f"mean and largest difference of vLLM's log-probabilities in step 2: {difference}")
     for job, size in plan.items():
         print(f"plan, {job}: {size:.1f} GiB")
     if gpu:
@@ -139,14 +143,17 @@ def sampling(layers: int, width: int, inner: int, vocabulary: int, together: int
 
 
 def update(layers: int, width: int, inner: int, vocabulary: int, rows: int, tokens: int) -> None:
-    """One update of a policy: bfloat16 autocast over float32 weights, checkpointed activations, AdamW."""
+    """One update of a policy: bfloat16 autocast over float32 weights, checkpointed activations, and AdamW. Its moments
+    lie in the memory of the host where a card is small."""
     place = _device()
     config = _shape(layers, width, inner, vocabulary, tied=True)
     torch.manual_seed(0)
     with place:
         model = Qwen3ForCausalLM(config).train()
     model.gradient_checkpointing_enable()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+    small = place.type == "cuda" and torch.cuda.get_device_properties(0).total_memory < _ROOMY
+    rows, kind = (1, HostAdamW) if small else (rows, torch.optim.AdamW)  # as on the single-GPU study's small card
+    optimiser = kind(model.parameters(), lr=1e-6, fused=True)
     ids = torch.randint(vocabulary, (rows, tokens), device=place)
 
     def step() -> None:

@@ -29,10 +29,12 @@ from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from micro import own_copy
 from passed import check_recorded
+from rounding import INVARIANT, REPEATS, ROUNDING, same_states
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
 PROMPTS = [[1, 30 + k, 40, 50] for k in range(20)]
 SEEDS = [1000 * k for k in range(20)]
+ENGINE = {"kind": "vllm", "batch_invariant": INVARIANT}
 
 
 class StandIn:
@@ -240,9 +242,10 @@ def test_requests_that_cannot_be_met_are_refused_and_leave_the_engine_at_work(ow
             engine.generate([[1, 384]], Sampling(1.0, 0, 1.0, 0.0, max_tokens=4), [0])
         ((whole,),) = engine.generate(PROMPTS[:1], Sampling(1.0, 0, 1.0, 0.0, max_tokens=60), SEEDS[:1])
         assert len(whole.token_ids) <= 60
-    engine = open_engine(VllmSettings(kind="vllm", batch_invariant=True), own_checkpoint)
-    with pytest.raises(ConfigError, match=r"batch_invariant needs a GPU of compute capability 9\.0"), engine:
-        pass
+    if not INVARIANT:
+        engine = open_engine(VllmSettings(kind="vllm", batch_invariant=True), own_checkpoint)
+        with pytest.raises(ConfigError, match=r"batch_invariant needs a GPU of compute capability 9\.0"), engine:
+            pass
 
 
 @pytest.mark.vllm
@@ -252,19 +255,21 @@ def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy
     model, tokenizer = micro_policy
     reading = Reading((0, 1), ("last", "mean", "prompt"))
     prompts = [prompt + [20] * (17 * k % 50) for k, prompt in enumerate(PROMPTS)]
+    settings = VllmSettings(kind="vllm", max_length=128, batch_invariant=INVARIANT)
     sampling = replace(SAMPLING, top_k=50)  # vLLM's build for processors dies of top_k alone where it keeps states
-    with open_engine(VllmSettings(kind="vllm", max_length=128), own_checkpoint) as engine:
+    with open_engine(settings, own_checkpoint) as engine:
         plain = engine.generate(prompts, sampling, SEEDS)
         words = engine.next_token_logprobs(prompts, [31, 33, 32])
-    with open_engine(VllmSettings(kind="vllm", max_length=128), own_checkpoint, reading=reading) as engine:
+    with open_engine(settings, own_checkpoint, reading=reading) as engine:
         kept = engine.generate(prompts, sampling, SEEDS, read=3)
         shorter = engine.read(prompts, [group[0].token_ids[:1] for group in kept])
-        np.testing.assert_allclose(engine.next_token_logprobs(prompts, [31, 33, 32]), words, atol=1e-5)
+        np.testing.assert_allclose(engine.next_token_logprobs(prompts, [31, 33, 32]), words, atol=ROUNDING)
         with pytest.raises(ConfigError, match="a prompt of 4 tokens and a response of 124 do not fit into 127 tokens"):
             engine.generate(PROMPTS, replace(SAMPLING, max_tokens=124), SEEDS)
     for group, other in zip(kept, plain, strict=True):
-        assert [one.token_ids for one in group] == [one.token_ids for one in other]
-        assert [one.logprobs.tolist() for one in group] == [one.logprobs.tolist() for one in other]
+        if REPEATS:
+            assert [one.token_ids for one in group] == [one.token_ids for one in other]
+            assert [one.logprobs.tolist() for one in group] == [one.logprobs.tolist() for one in other]
         assert [one.states is None for one in group] == [False] * 3 + [True] * 5
     rows = [(p, c.token_ids, c.states) for p, group in zip(prompts, kept, strict=True) for c in group[:3]]
     rows += [(p, g[0].token_ids[:1], states) for p, g, states in zip(prompts, kept, shorter, strict=True)]
@@ -273,8 +278,7 @@ def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy
     expected = score(model, asked, responses, [np.arange(len(rows))], **options).features
     assert {ids[-1] == tokenizer.eos_token_id for ids in responses[:60]} == {True, False}
     assert np.ptp(expected, axis=0).min() > 0.01  # states of other rows, layers or places would show
-    rounding = 1e-5 if model.dtype == torch.float32 else 0.05 * np.abs(expected).max()  # bfloat16 on a GPU
-    np.testing.assert_allclose(np.stack(states), expected, atol=rounding)
+    same_states(np.stack(states), expected)
 
 
 @pytest.mark.vllm
@@ -282,7 +286,7 @@ def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy
 def test_features_that_vllm_kept_are_those_of_a_pass(own_checkpoint, micro_questions, tmp_path, part):
     """With P(True) asked in the same engine, and of responses up to their confidence statement alone."""
     plan = {"sets": {"micro-eval": {"samples": 2, "sampled": 3, "max_response_length": 24, "p_true": True}}}
-    flags = [f"--plan={json.dumps(plan)}", '--settings={"engine": {"kind": "vllm"}}', "--prompt-format=answer"]
+    flags = [f"--plan={json.dumps(plan)}", f"--settings={json.dumps({'engine': ENGINE})}", "--prompt-format=answer"]
     flags += [f"--questions={micro_questions}", "--prompts=tiny", "--backbone=micro", "--algorithm=base", "--step=0"]
     of, states = f"--checkpoint={own_checkpoint}", '{"layers": "all", "dtype": "float32"}'
     tables = {}
@@ -290,7 +294,8 @@ def test_features_that_vllm_kept_are_those_of_a_pass(own_checkpoint, micro_quest
         places = [f"--run-folder={tmp_path}/run", f"--output={tmp_path / name}"]
         assert cli.main(["responses", *flags, of, *places, *more]) == 0
         tables[name] = read_frame(tmp_path / name / "micro-eval.parquet", RESPONSES)
-    pd.testing.assert_frame_equal(tables["kept"], tables["plain"])
+    if REPEATS:
+        pd.testing.assert_frame_equal(tables["kept"], tables["plain"])
     found = {}
     for name, more in (("pass", []), ("engine", [f"--kept={tmp_path}/states"])):
         flags = [f"--settings={states}", '--samples={"micro-eval": 2}', f"--responses={tmp_path}/kept"]
@@ -301,7 +306,7 @@ def test_features_that_vllm_kept_are_those_of_a_pass(own_checkpoint, micro_quest
     assert (kept.length.tolist(), kept.response_id.tolist()) == (read.length.tolist(), read.response_id.tolist())
     for layer in read.layers:
         one, other = (store.read(0, len(read), layer, read.poolings) for store in (kept, read))
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        same_states(one, other)
     store = tmp_path / "kept/micro-eval.parquet"
     write_frame(store, tables["kept"].iloc[::-1], RESPONSES, read_provenance(store))
     flags += [of, f"--output={tmp_path / 'other'}", f"--kept={tmp_path}/states", *part]
@@ -331,7 +336,7 @@ def test_responses_command(own_checkpoint, micro_questions, micro_policy, tmp_pa
 def test_resample_command(own_checkpoint, micro_questions, tmp_path):
     policy = {"dataset": "micro-train", "steps": 2, "stages": [2], "questions_per_step": 6}
     policy |= {"responses_per_question": 4, "max_response_length": {"grpo": 16, "rlcr": 16, "dcpo": 16}}
-    flags = [f"--policy={json.dumps(policy)}", '--engine={"kind": "vllm"}', f"--checkpoint={own_checkpoint}"]
+    flags = [f"--policy={json.dumps(policy)}", f"--engine={json.dumps(ENGINE)}", f"--checkpoint={own_checkpoint}"]
     flags += [f"--questions={micro_questions / 'micro-train.parquet'}", "--prompts=tiny", "--backbone=micro"]
     flags += [f"--run-folder={tmp_path / 'run'}"]
     frames, states = {}, {}
@@ -345,5 +350,6 @@ def test_resample_command(own_checkpoint, micro_questions, tmp_path):
     frame = frames["pass"]
     assert frame["step"].tolist() == [1] * 24 + [2] * 24
     assert frame.groupby(["step", "question_id"])["text"].nunique().max() > 1
-    pd.testing.assert_frame_equal(frames["engine"], frame)
-    np.testing.assert_allclose(states["engine"], states["pass"], atol=1e-5)
+    if REPEATS:
+        pd.testing.assert_frame_equal(frames["engine"], frame)
+        same_states(states["engine"], states["pass"])

@@ -119,11 +119,16 @@ def test_the_fused_head_of_trl_gives_our_log_probabilities(tmp_path, micro_check
         found, entropies, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model, ids.to(GPU), mask.to(GPU), 9, compute_entropy=True
         )
-        whole = load_policy(micro_checkpoint).model(input_ids=ids, attention_mask=mask).logits[:, 6:-1] / 0.7
+        trimmed, *_ = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids.to(GPU), mask.to(GPU), 9, batch_size=5
+        )
+        plain = load_policy(micro_checkpoint).model.to(CPU, torch.float32)
+        whole = plain(input_ids=ids, attention_mask=mask).logits[:, 6:-1] / 0.7
     expected = whole.log_softmax(dim=2)
     kept = mask[:, -9:].bool()
     wanted = expected.gather(2, ids[:, -9:, None])[..., 0]
-    torch.testing.assert_close(found.cpu().float()[kept], wanted[kept], atol=0.1, rtol=0.02)
+    for one in (found, trimmed):
+        torch.testing.assert_close(one.cpu().float()[kept], wanted[kept], atol=0.1, rtol=0.02)
     spread = -(expected.exp() * expected).sum(dim=2)
     torch.testing.assert_close(entropies.cpu().float()[kept], spread[kept], atol=0.1, rtol=0.02)
 

@@ -20,7 +20,7 @@ from cocal.models.loading import load_policy
 from cocal.models.text import plain_texts
 from cocal.policy.launch import train_command
 from cocal.runtime.numerics import PORTABLE
-from cocal.store import read_frame
+from cocal.store import read_document, read_frame
 from cocal.store.contracts import RESPONSES
 from micro_trainer import train_words
 from passed import check_recorded
@@ -119,6 +119,15 @@ def test_the_first_update_of_a_coupled_algorithm_is_that_by_hand(tmp_path, algor
         torch.testing.assert_close(weights[name].detach()[large], step[large], atol=2e-6, rtol=1e-5)
         checked += int(large.sum())
     assert checked > 1000
+
+
+def test_log_probabilities_of_bfloat16_passes_are_not_rounded_to_bfloat16(tmp_path, command):
+    """By TRL's own method, as on a GPU, also before the four updates of a step. The script looks at their format."""
+    environment = ENVIRONMENT | {"TEST_PRECISION": "bf16", "TEST_FUSED_HEAD": "yes"}
+    changes = {"steps": 2, "stages": [2], "max_response_length": {"grpo": 20, "dcpo": 30}, "micro_batch": 3}
+    started.said(command(tmp_path, "dcpo", updates_per_step=4, **changes), environment)
+    means, _ = zip(*read_document(tmp_path / "cost.json")["vllm_differences"], strict=True)
+    assert 0 < min(means) <= max(means) < 0.02
 
 
 def test_a_killed_run_resumes_from_shards(tmp_path, trained, command):

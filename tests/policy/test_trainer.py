@@ -14,6 +14,7 @@ from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.models.loading import load_policy, stored_dtype
 from cocal.policy import steps
+from cocal.policy.agreement import Agreement
 from cocal.policy.recorder import StepSeconds
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.policy.update import sorted_by_length
@@ -232,9 +233,9 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
     clock = iter([10.0, 11.0, 20.0, 23.0, 30.0, 30.5, 40.0, 47.0])
     monkeypatch.setattr(steps.time, "monotonic", lambda: next(clock))
     seconds = StepSeconds(tmp_path / "seconds.json")
-    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0, difference=())
+    owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0, summary="")
     owner._policy, owner._recorder = SimpleNamespace(updates_per_step=2), SimpleNamespace(seconds=seconds)
-    owner._stages, owner.compare = {}, lambda step: None
+    owner._stages, owner.agreement = {}, Agreement(0.1)
     callback = steps.StepCallback(owner)
     state = SimpleNamespace(global_step=0, max_steps=4)
     callback.on_train_begin(None, state, None)

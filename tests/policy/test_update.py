@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cocal.config.policy import PolicySettings, TrlSettings
-from cocal.policy.update import HostAdamW
+from cocal.policy.update import HostAdamW, in_trimmed_batches
 from micro_trainer import micro_trainer
 
 UPDATES = 5
@@ -61,3 +61,20 @@ def test_a_training_takes_the_optimiser_of_its_settings(tmp_path, micro_checkpoi
         assert made.defaults["lr"] == settings.learning_rate
     with pytest.raises(ValueError, match="moments: host is for one process"):
         TrlSettings(moments="host", devices=2)
+
+
+def test_rows_of_a_step_are_computed_in_batches_with_little_padding():
+    """Every token gets its value, and no batch is wider than its longest prompt and its longest response."""
+    prompts, responses = torch.tensor([2, 7, 4, 1, 6, 3, 5]), torch.tensor([5, 1, 9, 4, 2, 8, 3])
+    mask = torch.cat([torch.arange(7) >= 7 - prompts[:, None], torch.arange(9) < responses[:, None]], dim=1).long()
+    ids = torch.arange(1, 7 * 16 + 1).reshape(7, 16) * mask
+    shapes = []
+
+    def compute(part, kept, length):
+        shapes.append(tuple(part.shape))
+        assert torch.equal(part != 0, kept.bool())
+        return part[:, -length:].float()
+
+    found = in_trimmed_batches(compute, ids, mask, 9, 3)
+    assert shapes == [(3, 12), (3, 14), (1, 13)]
+    assert torch.equal(found, ids[:, -9:].float())

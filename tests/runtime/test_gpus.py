@@ -65,7 +65,7 @@ def two_gpus(monkeypatch, tmp_path):
     monkeypatch.setattr(gpus, "_listing", lambda: "A, 24564, 8.9, 580.65\nB, 24564, 8.9, 580.65\n")
     monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
     yield monkeypatch
-    for name in "0123":
+    for name in (*"0123", "7-0"):
         lock.release(tmp_path / f"cocal-gpu-{os.getuid()}-{name}")
 
 
@@ -85,7 +85,8 @@ def test_a_job_sees_the_gpus_that_it_takes(two_gpus):
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
     two_gpus.setenv("CUDA_VISIBLE_DEVICES", "3,1,2")
     assert _taken(2) == "3,1"
-    two_gpus.setenv("CUDA_VISIBLE_DEVICES", "")
+    fix_threads(gpus=0)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "", "a job of the processor takes none"
     assert _taken(1) == "", "hidden ones stay hidden"
 
 
@@ -108,6 +109,7 @@ time.sleep(60)
         two_gpus.setenv("SLURM_JOB_ID", "7")
         two_gpus.setenv("CUDA_VISIBLE_DEVICES", "0,1")
         assert _taken(1) == "0", "SLURM numbers every job's GPUs from 0"
+        assert lock.held(tmp_path / f"cocal-gpu-{os.getuid()}-7-0"), "for other jobs in the same allocation"
     finally:
         other.kill()
 

@@ -62,7 +62,8 @@ class Verifier:
 
     def __init__(self, settings: VerifierSettings, workers: int | None = None) -> None:
         self._settings = settings
-        share = processors() // 2 // int(os.environ.get("WORLD_SIZE", "1"))  # each process of a training has a verifier
+        # each process of a training on this machine has a verifier
+        share = processors() // 2 // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self._workers = workers or max(1, min(8, share))
         self._processes: ProcessPool | None = None
         self._answers = self._undecided = 0

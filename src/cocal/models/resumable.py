@@ -4,7 +4,7 @@ A kill may come between any two operations on files. So a checkpoint counts only
 their digests and is written last. The one before it stays until the next is due, for the case that the newest is
 damaged; so there are never more than two, which is what their rotation needs anyway.
 
-Digests cost one more pass over the files: a checkpoint of 8 billion weights with its optimiser (59 GB) is read in 30 to
+Digests cost one more pass over the files: a checkpoint of 8 billion weights with its optimiser (98 GB) is read in 30 to
 60 seconds, once after it was written, mostly from memory and while the training goes on, and once before a run resumes.
 """
 

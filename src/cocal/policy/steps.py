@@ -36,14 +36,14 @@ class StepCallback(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         trainer = self._trainer
-        trainer.compare((state.global_step - 1) // self._updates + 1)
+        trainer.summary += trainer.agreement.compare((state.global_step - 1) // self._updates + 1, trainer.accelerator)
         self._spent += time.monotonic() - self._began
         if state.global_step % self._updates:
             return
         step = state.global_step // self._updates
         if trainer._recorder is not None:
             spent = self._spent - trainer.states_seconds
-            trainer._recorder.seconds.record(step, spent, trainer.states_seconds, trainer.difference)
+            trainer._recorder.seconds.record(step, spent, trainer.states_seconds, trainer.agreement.difference)
         self._spent = trainer.states_seconds = 0.0
         if self._progress is not None:
             self._progress.add(detail=trainer.summary)

@@ -15,17 +15,17 @@ from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
-from cocal.errors import EngineError
 from cocal.features.forward import Pooled, score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.responses import sampled_rows, sampling_seeds, stated_confidences
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.resumable import make_room
 from cocal.models.text import batches_of_rows, plain_texts
+from cocal.policy.agreement import Agreement
 from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
 from cocal.policy.recorder import RolloutRecorder, StepWriter, rollout_rows
 from cocal.policy.steps import StepCallback
-from cocal.policy.update import HostAdamW, sorted_by_length
+from cocal.policy.update import HostAdamW, in_trimmed_batches, sorted_by_length
 from cocal.runtime.numerics import half_precision
 from cocal.store.run_folder import WriteBehind
 
@@ -205,12 +205,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         """Description of the last rollouts, for the progress line."""
         self._copy: PreTrainedModel | None = None
         """The policy's copy that samples, where it has one."""
-        self.difference: tuple[float, ...] = ()
-        """Mean and largest difference of vLLM's log-probabilities in this step; empty where nothing is compared."""
-        self._latest: torch.Tensor | None = None
-        """Log-probabilities that the model gave last."""
-        self._apart: list[torch.Tensor] = []
-        """Their differences to vLLM's in the present update."""
+        self.agreement = Agreement(policy.trl.vllm_difference)
         self.behind = WriteBehind()
         """Marks checkpoints as complete in the main process, while the training goes on."""
         self.remove_callback(PrinterCallback)  # it would print dictionaries
@@ -225,6 +220,12 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _own_engine(self) -> bool:
         """True if our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
         return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    @property
+    def _fused_head(self) -> bool:
+        """True if TRL computes log-probabilities. Its method also computes the logits of the prompts, and computes all
+        logits twice, to save memory that small models without a GPU do not need."""
+        return self.accelerator.device.type != "cpu"
 
     @property
     def _trusts_vllm(self) -> bool:
@@ -292,17 +293,18 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self._buffered_inputs = [batch for update in updates for batch in sorted_by_length(update)]
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
-    def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, **options):
-        """Log-probabilities and entropies (rows, logits_to_keep), in TRL's definition.
-
-        This replaces TRL's fused head where there is no GPU. The fused head also computes the logits of the prompts,
-        and computes all logits twice, to save memory that small models do not need.
-        """
-        if self.accelerator.device.type != "cpu":
-            found = super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, **options
-            )
-            self._latest = found[0].detach()
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **options
+    ):
+        """Log-probabilities and entropies (rows, logits_to_keep), in TRL's definition. Where TRL asks for all rows of a
+        step, as it does before several updates, its own method would pad them all to the longest."""
+        if self._fused_head:
+            plain = super()._get_per_token_logps_and_entropies
+            if batch_size is not None:
+                of = lambda ids, mask, length: plain(model, ids, mask, length)[0]  # noqa: E731
+                return in_trimmed_batches(of, input_ids, attention_mask, logits_to_keep, batch_size), None, None
+            found = plain(model, input_ids, attention_mask, logits_to_keep, **options)
+            self.agreement.latest = found[0].detach()
             return found
         output = model(
             input_ids=input_ids, attention_mask=attention_mask, logits_to_keep=logits_to_keep + 1, use_cache=False
@@ -311,38 +313,15 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         with torch.no_grad():
             entropies = -(logprobs.exp() * logprobs).sum(dim=2)
         chosen = logprobs.gather(2, input_ids[:, -logits_to_keep:, None])[..., 0]
-        self._latest = chosen.detach()
+        self.agreement.latest = chosen.detach()
         return chosen, entropies, None
 
     def _compute_loss(self, model, inputs):
         """TRL's loss. In the first update of a step the policy is that which sampled, so vLLM must agree with it."""
         loss = super()._compute_loss(model, inputs)
         if self._trusts_vllm and self.state.global_step % self._policy.updates_per_step == 0:
-            apart = self._latest - inputs["sampling_per_token_logps"]
-            self._apart.append(apart[inputs["completion_mask"].bool()].abs())
+            self.agreement.add(inputs["sampling_per_token_logps"], inputs["completion_mask"])
         return loss
-
-    def compare(self, step: int) -> None:
-        """Compare vLLM's log-probabilities with the trainer's, over all processes, after the first update of a step.
-
-        Raises:
-            EngineError: if they differ so much that vLLM must have sampled from another policy.
-        """
-        if not self._apart:
-            return
-        apart, self._apart = torch.cat(self._apart), []
-        known = ~apart.isnan()  # vLLM gives no log-probability where it has none
-        sums = torch.stack([apart.nansum(), known.sum().to(apart.dtype), apart.nan_to_num().max()])
-        total, count, largest = self.accelerator.gather(sums[None]).T
-        self.difference = float(total.sum() / count.sum()), float(largest.max())
-        bound = self._policy.trl.vllm_difference
-        if not self.difference[0] <= bound:
-            raise EngineError(
-                f"step {step}: vLLM's log-probabilities differ from the trainer's by {self.difference} (mean, largest),"
-                f" more than policy.trl.vllm_difference = {bound:g}, so its rollouts are not those of the policy: try "
-                "another policy.trl.vllm_attention_backend or version of vLLM, or raise the bound"
-            )
-        self.summary += ", vLLM off by {:.4f} (at most {:.2f})".format(*self.difference)
 
     def _generate_and_score_completions(self, inputs):
         """Return TRL's batch with the advantages of our objectives, and record the rollouts."""

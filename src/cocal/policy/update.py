@@ -1,6 +1,6 @@
 """The update of a policy: micro-batches with little padding, and Adam with its moments in the memory of the host."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,33 @@ def sorted_by_length(batches: Sequence[Batch]) -> list[dict[str, torch.Tensor]]:
         }
         for rows in order.chunk(len(batches))
     ]
+
+
+def in_trimmed_batches(
+    compute: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor],
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    length: int,
+    size: int,
+) -> torch.Tensor:
+    """What `compute` gives for each token of the responses, float32 (rows, length), in batches with little padding.
+
+    Args:
+        compute: Function of ids and mask of some rows and the length of their longest response.
+        ids: Prompts, padded on the left, and responses, padded on the right (rows, prompt length + length).
+        mask: Zero where they are padded.
+        size: Number of rows in a batch.
+    """
+    whole = {"prompt_ids": ids[:, :-length], "prompt_mask": mask[:, :-length]}
+    whole |= {"completion_ids": ids[:, -length:], "completion_mask": mask[:, -length:]}
+    whole["row"] = torch.arange(len(ids), device=ids.device)
+    found = torch.zeros((len(ids), length), device=ids.device)
+    split = [{key: value[k : k + size] for key, value in whole.items()} for k in range(0, len(ids), size)]
+    for part in sorted_by_length(split):
+        longest = part["completion_ids"].shape[1]
+        sides = [torch.cat([part[f"prompt_{key}"], part[f"completion_{key}"]], dim=1) for key in ("ids", "mask")]
+        found[part["row"], :longest] = compute(*sides, longest).float()
+    return found
 
 
 def _part(key: str, value: torch.Tensor, rows: torch.Tensor, prompt: int, response: int) -> torch.Tensor:

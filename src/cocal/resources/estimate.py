@@ -75,8 +75,8 @@ def memory_of(names: Iterable[str]) -> set[Memory]:
 
 _TERA = 1e12
 _PASSES = 10
-"""Floating-point operations of the update for each parameter and token: 2 to read the rollouts' states, 2 forward, 2 to
-recompute them, and 4 backward."""
+"""Floating-point operations of the update for each parameter and token: 2 to read GRPO's states, or what DCPO's
+tokens were given before its several updates, 2 forward, 2 to recompute them, and 4 backward."""
 
 
 class Assumptions(Model):

@@ -125,8 +125,7 @@ def take_gpus(count: int) -> None:
         return
     taken = []
     for name in names:
-        # SLURM has granted all of them to this job, and may number them from 0 in every job
-        if len(taken) < count and ("SLURM_JOB_ID" in os.environ or _lock(name)):
+        if len(taken) < count and _lock(name):
             taken.append(name)
     if len(taken) < count:
         logging.warning("other jobs have taken the GPUs %s, and this one shares them", ", ".join(names))
@@ -135,9 +134,11 @@ def take_gpus(count: int) -> None:
 
 
 def _lock(name: str) -> bool:
-    """Lock a GPU until this process ends; false if another process of this user has locked it."""
+    """Lock a GPU until this process ends; false if another process of this user has locked it. SLURM grants other GPUs
+    to each of its jobs, and may number them from 0 in all of them."""
+    words = ["cocal-gpu", str(os.getuid()), os.environ.get("SLURM_JOB_ID", ""), name]
     with suppress(BusyError):
-        lock.hold(Path(tempfile.gettempdir()) / f"cocal-gpu-{os.getuid()}-{name}")
+        lock.hold(Path(tempfile.gettempdir()) / "-".join(filter(None, words)))
         return True
     return False
 

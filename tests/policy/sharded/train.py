@@ -18,6 +18,8 @@ from cocal.generation.engine import Sampling
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import load_policy
 from cocal.policy import train
+from cocal.policy.agreement import Agreement
+from cocal.policy.trainer import RecordingGRPOTrainer
 
 _plain = AcceleratorState.__init__
 
@@ -31,6 +33,11 @@ def _sharding(self, *arguments, fsdp_plugin=None, **options):
         self.fsdp_plugin = fsdp_plugin
     if getattr(self, "fsdp_plugin", None) is not None:
         self.distributed_type = DistributedType.FSDP
+
+
+def _add_float32(self, *arguments, add=Agreement.add):
+    assert self.latest.dtype == torch.float32, self.latest.dtype
+    add(self, *arguments)
 
 
 class StandIn:
@@ -70,4 +77,7 @@ if __name__ == "__main__":  # the processes of the verifier import this file, to
     grpo_trainer.VLLMGeneration = StandIn
     vllm_generation.LLM = StandIn  # as if vLLM were installed
     train.require_vllm = lambda: None
+    if "TEST_FUSED_HEAD" in os.environ:
+        RecordingGRPOTrainer._fused_head = True
+        Agreement.add = _add_float32
     sys.exit(main(["train", *sys.argv[1:]]))
