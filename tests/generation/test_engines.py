@@ -15,9 +15,11 @@ from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, L
 from cocal.answers.equivalence import Verifier
 from cocal.config.engine import TransformersSettings, VllmSettings
 from cocal.config.evaluation import GenerationSettings, VerifierSettings
+from cocal.errors import ConfigError
 from cocal.generation.engine import Sampling, open_engine
 from cocal.generation.evaluation import judge_set
 from cocal.generation.responses import Sampler, p_true, sample_responses
+from cocal.generation.states import Reading
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal.models import attention
 from cocal.models.text import chat_ids
@@ -59,6 +61,12 @@ def test_every_end_of_the_generation_settings_ends_a_response(kind, micro_checkp
         stopped = completion.token_ids[-1] in (tokenizer.eos_token_id, end)
         assert completion.finish_reason == ("stop" if stopped else "length")
     assert groups[0][0].token_ids == before.token_ids[: before.token_ids.index(end) + 1]
+
+
+def test_states_are_kept_by_vllm_alone(micro_checkpoint):
+    opened = open_engine(TransformersSettings(), micro_checkpoint, reading=Reading((0,), ("last",)))
+    with pytest.raises(ConfigError, match="only vLLM keeps states while it samples; set source to 'pass'"), opened:
+        pass
 
 
 @pytest.fixture(scope="module", params=KINDS)

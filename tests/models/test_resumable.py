@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,9 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers.trainer_pt_utils import safe_globals
+from trl import GRPOTrainer
 
 from cocal.config.policy import PolicySettings
 from cocal.models.resumable import COMPLETE, complete, last_resumable
+from cocal.policy import steps
 from cocal.policy.trainer import RecordingGRPOTrainer
 from cocal.store.run_folder import WriteBehind
 from kills import killed_at_each_operation
@@ -87,6 +90,31 @@ def test_a_checkpoint_is_marked_after_the_rollouts_before_it_are_on_disk(trainer
     _save(trainer, 1)
     assert marked == [False]
     assert (folder / COMPLETE).exists()
+
+
+def test_checkpoints_are_marked_while_the_training_goes_on(trainer, tmp_path, monkeypatch):
+    """And nothing is deleted before: what has no mark yet would be taken for what a killed run has left."""
+    run, ended = tmp_path / "run", threading.Event()
+
+    def late(checkpoint):
+        assert ended.wait(60)
+        complete(checkpoint)
+
+    for step in (1, 2):
+        _save(trainer, step)
+    monkeypatch.setattr(steps, "complete", late)
+    state = SimpleNamespace(global_step=3, is_world_process_zero=True)
+    shutil.copytree(run / "checkpoint-2", run / "checkpoint-3", ignore=shutil.ignore_patterns(COMPLETE))
+    steps.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
+    assert not (run / "checkpoint-3" / COMPLETE).exists()
+
+    monkeypatch.setattr(GRPOTrainer, "_save_checkpoint", lambda *_: None)
+    threading.Timer(0.3, ended.set).start()
+    trainer._save_checkpoint(trainer.model, None)
+    assert [folder.name for folder in run.glob("checkpoint-*")] == ["checkpoint-3"]
+    with trainer.behind:
+        steps.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
+    assert (run / "checkpoint-3" / COMPLETE).exists()
 
 
 def test_there_is_no_checkpoint_after_the_last_step(trainer):

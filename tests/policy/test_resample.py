@@ -3,6 +3,7 @@
 import re
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
+from cocal.features.extract import pooled_states
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import Sampler, sampling_seeds
@@ -45,13 +47,13 @@ def questions(micro_questions) -> pd.DataFrame:
     return read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
 
 
-def _resample(folder, micro_policy, questions, engine=None):
+def _resample(folder, micro_policy, questions, engine=None, passes=True):
     engine = engine or TransformersEngine.of(micro_policy, 32)
     with Verifier(VerifierSettings()) as verifier:
         resample(
             PostCalSettings(),
             POLICY,
-            policy=micro_policy,
+            policy=micro_policy if passes else None,
             config=micro_policy.config,
             sampler=Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
             identity="micro/postcal",
@@ -107,6 +109,22 @@ def test_answers_are_verified_while_the_next_step_is_sampled(tmp_path, micro_pol
     monkeypatch.setitem(globals(), "Verifier", Patient)
     again, _ = _resample(tmp_path, micro_policy, questions, Engine.of(micro_policy, 32))
     pd.testing.assert_frame_equal(again, resampled[0])
+
+
+def test_states_that_the_engine_keeps_need_no_pass(tmp_path, micro_policy, questions, monkeypatch, resampled):
+    class Keeping(TransformersEngine):
+        def generate(self, prompts, sampling, seeds, read):
+            assert read == sampling.samples == POLICY.responses_per_question
+            groups = super().generate(prompts, sampling, seeds)
+            rows = [(prompt, one) for prompt, group in zip(prompts, groups, strict=True) for one in group]
+            ids = [prompt for prompt, _ in rows], [one.token_ids for _, one in rows]
+            states = iter(pooled_states(micro_policy, resampled[1], *ids, FeatureSettings().batch_tokens))
+            return [[replace(one, states=next(states)) for one in group] for group in groups]
+
+    frame, kept = _resample(tmp_path, micro_policy, questions, Keeping.of(micro_policy, 32), passes=False)
+    pd.testing.assert_frame_equal(frame, resampled[0])
+    np.testing.assert_array_equal(kept.read(0, len(kept)), resampled[1].read(0, len(frame)))
+    assert read_cost(tmp_path / "cost.json", Cost).states_seconds is None
 
 
 def test_questions_are_read_from_rollouts(resampled, questions):

@@ -54,6 +54,18 @@ def test_hours_are_the_papers_where_nothing_differs(paper):
     )
 
 
+def test_states_that_the_engine_keeps_need_no_passes(paper):
+    kept = paper.model_copy(update={"features": paper.features.model_copy(update={"source": "engine"})})
+    hours = {
+        name: {work.rule: work.hours / work.jobs for work in workloads(study, B200)}
+        for name, study in (("pass", paper), ("engine", kept))
+    }
+    assert hours["engine"]["features"] == hours["engine"]["factual_features"] == B200.start_minutes / 60
+    assert hours["engine"]["resample"] < 0.95 * hours["pass"]["resample"]
+    other = {rule for rule, one in hours["pass"].items() if one != hours["engine"][rule]}
+    assert other == {"features", "factual_features", "resample"}
+
+
 def test_a_training_is_the_sum_of_its_parts(paper):
     """Of Qwen3-8B: 36 blocks with 2 x 8 x 128 numbers of a token in the cache, and a share of its weights."""
     training = _of_stage(paper, "policies")[0]

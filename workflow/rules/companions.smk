@@ -32,6 +32,8 @@ rule online:
         results.benchmark_file("online", "{backbone}")
     conda:
         "../../envs/cocal.yaml"
+    resources:
+        gpus=1,
     params:
         **params("online"),
     shell:

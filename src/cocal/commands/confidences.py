@@ -74,7 +74,7 @@ def run_predictions(options: argparse.Namespace) -> None:
     if companions:
         from cocal.methods.companion_scores import load_experiences  # loads torch
 
-        fix_threads(gpus=0)
+        fix_threads()
         loaded = load_experiences(companions)
     inputs = Inputs(settings, options.pool, features, loaded)
     table = predict(names, sets, responses, inputs, Checkpoint(**cell))
@@ -124,7 +124,7 @@ def run_recalibrate(options: argparse.Namespace) -> None:
     if folders:
         from cocal.companion.companions import load_companions  # loads torch
 
-        fix_threads(gpus=0)
+        fix_threads()
         companions = {kind: load_companions(folder) for kind, folder in folders.items()}
     check_companions(companions, split, options.step, folders)
     rollouts, states = bases["all"]

@@ -138,8 +138,10 @@ def run_resample(options: argparse.Namespace) -> None:
     config, reading, loaded = read_text_config(options.checkpoint), None, None
     if features.source == "engine":
         reading = Reading(resolve_layers(features.layers, config.num_hidden_layers), RESPONSE_POOLINGS)
+        tokenizer = load_tokenizer(options.checkpoint)
     else:
         loaded = load_policy(options.checkpoint)
+        tokenizer = loaded.tokenizer
     opened = open_engine(engine_settings, options.checkpoint, loaded, reading)
     with Verifier(bounds) as verifier, opened as engine:
         inputs["decoder"] = engine.label
@@ -148,7 +150,7 @@ def run_resample(options: argparse.Namespace) -> None:
             training,
             policy=loaded,
             config=config,
-            sampler=Sampler(engine, load_tokenizer(options.checkpoint), prompts),
+            sampler=Sampler(engine, tokenizer, prompts),
             identity=f"{options.backbone}/postcal",
             questions=questions,
             schedule=schedule,

@@ -77,6 +77,3 @@ class StepCallback(TrainerCallback):
             if self._trainer._recorder is not None:
                 self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
             self._trainer.behind.start(lambda: complete(folder))
-
-    def on_train_end(self, args, state, control, **kwargs):
-        self._trainer.behind.wait()

@@ -109,7 +109,7 @@ def train_policy(
             train_dataset=scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
         )
     set_precision(trainer.accelerator, settings.trl)
-    with recorder or nullcontext():
+    with recorder or nullcontext(), trainer.behind:
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
     if processes.is_main_process:

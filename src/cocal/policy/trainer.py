@@ -247,7 +247,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _save_checkpoint(self, model, trial):
         """Save a checkpoint to resume from, in the place of the one before the last."""
         if self.accelerator.is_main_process:
-            self.behind.wait()  # or the checkpoint before might count as incomplete
+            self.behind.wait()  # or the checkpoint before, if its mark is still missing, would be deleted
             make_room(Path(self.args.output_dir))
         super()._save_checkpoint(model, trial)
 
@@ -301,8 +301,11 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         if self._fused_head:
             plain = super()._get_per_token_logps_and_entropies
             if batch_size is not None:
-                of = lambda ids, mask, length: plain(model, ids, mask, length)[0]  # noqa: E731
-                return in_trimmed_batches(of, input_ids, attention_mask, logits_to_keep, batch_size), None, None
+
+                def compute(ids, mask, length):
+                    return plain(model, ids, mask, length)[0]
+
+                return in_trimmed_batches(compute, input_ids, attention_mask, logits_to_keep, batch_size), None, None
             found = plain(model, input_ids, attention_mask, logits_to_keep, **options)
             self.agreement.latest = found[0].detach()
             return found

@@ -16,8 +16,8 @@ from cocal.study import plan, rivals, variants
 Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 Memory = Literal["update", "engine", "policy", "states", "fits"]
-"""Kinds of what lies on a GPU: a training, an engine that samples, a policy beside it, a pass over stored responses,
-companions (`cocal.resources.memory`)."""
+"""Kinds of what lies on a GPU: a training, an engine that samples, a policy beside it (of resampling only where the
+engine keeps no states), a pass over stored responses, companions (`cocal.resources.memory`)."""
 
 
 class Rule(NamedTuple):
@@ -46,7 +46,7 @@ RULES: dict[str, Rule] = {
     "features": Rule("features", memory=("states",)),
     "replay": Rule("features", memory=("states",)),
     "companions": Rule("companions", memory=("fits",)),
-    "online": Rule("companions"),
+    "online": Rule("companions", memory=("fits",)),
     "predictions": Rule("predictions", 4),
     "recalibrate": Rule("predictions", 10),
     "latency": Rule("predictions", 60, memory=("engine", "policy")),
@@ -75,8 +75,8 @@ def memory_of(names: Iterable[str]) -> set[Memory]:
 
 _TERA = 1e12
 _PASSES = 10
-"""Floating-point operations of the update for each parameter and token: 2 to read GRPO's states, or what DCPO's
-tokens were given before its several updates, 2 forward, 2 to recompute them, and 4 backward."""
+"""Floating-point operations of the update for each parameter and token: 2 to read GRPO's states or DCPO's
+log-probabilities before its updates, 2 forward, 2 to recompute them, and 4 backward."""
 
 
 class Assumptions(Model):

@@ -20,8 +20,7 @@ def fix_threads(gpus: int = 1, alone: bool = False) -> None:
     OpenBLAS's in this process from here on.
 
     Args:
-        gpus: Number of GPUs that the job takes of those that it sees (`cocal.runtime.gpus.take_gpus`); with 0 it
-            computes on the processor beside jobs that fill them.
+        gpus: Number of GPUs that the job takes of those that it sees (`cocal.runtime.gpus.take_gpus`).
         alone: True for a command that a person starts, which has the machine to itself: the default is then a thread
             for each processor, unless numerics are portable.
 
@@ -33,8 +32,7 @@ def fix_threads(gpus: int = 1, alone: bool = False) -> None:
 
     check_torch()
     take_gpus(gpus)
-    if gpus:
-        check_gpus()
+    check_gpus()
     default = processors() if alone and active() != "portable" else 1
     threads = int(os.environ.get("OMP_NUM_THREADS", default))
     torch.set_num_threads(threads)

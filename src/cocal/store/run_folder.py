@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from cocal.errors import ConfigError
 from cocal.runtime import lock
@@ -94,12 +95,19 @@ class WriteBehind:
     """Runs writes one after the other in a thread of its own, so that the work does not wait for a disk.
 
     At most one write is under way, so no more than one step's results wait in memory. An error of a write is raised
-    by the next call, and what has not been waited for must not be taken as written.
+    by the next call, and what has not been waited for must not be taken as written. As a context manager it waits at
+    the end, after an error too.
     """
 
     def __init__(self):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="write-behind")
         self._under_way: Future | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
 
     def start(self, write: Callable[[], None]) -> None:
         """Start a write as soon as the one before it has ended.

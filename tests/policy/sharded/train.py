@@ -17,9 +17,8 @@ from cocal.cli import main
 from cocal.generation.engine import Sampling
 from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.loading import load_policy
-from cocal.policy import train
+from cocal.policy import train, trainer
 from cocal.policy.agreement import Agreement
-from cocal.policy.trainer import RecordingGRPOTrainer
 
 _plain = AcceleratorState.__init__
 
@@ -38,6 +37,16 @@ def _sharding(self, *arguments, fsdp_plugin=None, **options):
 def _add_float32(self, *arguments, add=Agreement.add):
     assert self.latest.dtype == torch.float32, self.latest.dtype
     add(self, *arguments)
+
+
+def _float32_batches(compute, *arguments, plain=trainer.in_trimmed_batches):
+    def checked(*part):
+        found = compute(*part)
+        assert found.dtype == torch.float32, found.dtype
+        return found
+
+    print("all rows of a step", file=sys.stderr)
+    return plain(checked, *arguments)
 
 
 class StandIn:
@@ -78,6 +87,6 @@ if __name__ == "__main__":  # the processes of the verifier import this file, to
     vllm_generation.LLM = StandIn  # as if vLLM were installed
     train.require_vllm = lambda: None
     if "TEST_FUSED_HEAD" in os.environ:
-        RecordingGRPOTrainer._fused_head = True
-        Agreement.add = _add_float32
+        trainer.RecordingGRPOTrainer._fused_head = True
+        Agreement.add, trainer.in_trimmed_batches = _add_float32, _float32_batches
     sys.exit(main(["train", *sys.argv[1:]]))
