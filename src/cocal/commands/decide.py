@@ -57,7 +57,7 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
         values["vote_share"] = [None if np.isnan(share) else share for share in shares.tolist()]
     write_decisions(pools, rows, values, options.output)
     print(pools.as_read)
-    print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} questions")
+    print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} question{'s' * (len(rows) != 1)}")
     others = [name for name in ("majority", "first") if name in chosen]
     if compared and pools.largest > 1 and not (classes > 0).any():
         print("  All responses to a question agree. Does the field hold the right answer instead? Then --answer boxed.")

@@ -46,7 +46,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # a SafeLoader
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such configuration file") from None
+        raise ConfigError(f"{path}: no such configuration file; check the path, or run in the checkout") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
@@ -68,6 +68,8 @@ def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
             key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
             if problem["type"] == "extra_forbidden":
                 lines.append(f"  {key}: unknown key{_suggestion(model, problem['loc'])}")
+            elif problem["type"] == "missing":
+                lines.append(f"  {key}: required, but missing")
             else:
                 lines.append(f"  {key}: {problem['msg']} (got {reprlib.repr(problem['input'])})")
         raise ConfigError("\n".join(lines)) from None

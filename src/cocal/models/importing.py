@@ -170,6 +170,12 @@ def _check_weights(folder: Path) -> None:
             raise ContractError(f"{folder / name}: tensor {min(missing)} is missing")
 
 
+def may_be_on_hub(name: str) -> bool:
+    """True if a name that is no folder may be one on the hub (owner/name), so that a mistyped folder is not looked for
+    there."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
 def download(name: str, revision: str) -> Path:
     """Folder of a hub checkpoint in the hub's own cache. An interrupted download resumes; a finished one is reused.
 

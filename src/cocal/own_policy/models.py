@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from cocal.errors import ContractError
-from cocal.models.importing import download
+from cocal.models.importing import download, may_be_on_hub
 from cocal.models.loading import Policy, fingerprint, load_policy, stored_dtype
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
@@ -38,7 +38,7 @@ class Checkpoint:
         """
         if Path(name).is_dir():
             return cls(name, Path(name), None)
-        if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        if not may_be_on_hub(name):
             raise ContractError(
                 f"{name}: there is no such folder of a model, and it is no name on the Hub (owner/name)"
             )

@@ -17,6 +17,7 @@ from cocal.companion.companions import Companions, with_weights
 from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Model
 from cocal.errors import ContractError
+from cocal.models.importing import may_be_on_hub
 from cocal.models.loading import text_config
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.store.atomic import atomic_path, usual_mode, write_text
@@ -216,17 +217,24 @@ def read(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:
 
 
 def _file(name: str, file: str, options: Mapping[str, Any]) -> Path:
-    from huggingface_hub import errors, hf_hub_download
-
     if Path(name).is_dir():
         return Path(name) / file
+    advice = "make one by `cocal fit`, or check the name"
+    if not may_be_on_hub(name):
+        raise ContractError(f"{name}: there is no such folder, and it is no name on the Hub (owner/name); {advice}")
+
+    from huggingface_hub import errors, hf_hub_download
+
     try:
         return Path(hf_hub_download(name, file, **options))
-    except errors.HFValidationError:
-        reason = "there is no such folder, and it is no name on the Hub (owner/name)"
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+    except (
+        errors.HFValidationError,
+        errors.HfHubHTTPError,
+        errors.LocalEntryNotFoundError,
+        errors.OfflineModeIsEnabled,
+    ) as error:
         reason = f"neither a folder nor a companion that the Hub gives ({str(error).strip().splitlines()[0]})"
-    raise ContractError(f"{name}: {reason}; make one by `cocal fit`, or check the name")
+    raise ContractError(f"{name}: {reason}; {advice}")
 
 
 def _check_digests(config: Path, weights: Path) -> None:
