@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make laptop      run the laptop study, the embedded one with a language model of 135 million parameters, and gather"
-	@echo "                 its numbers"
+	@echo "                 its numbers; ALGORITHMS='grpo, rlcr, dcpo' trains the rivals, too"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
@@ -56,8 +56,9 @@ reproduce: $(INSTALLED)
 
 # A stopped run goes on where it stopped. What it has found is gathered for tables/claims of the embedded study.
 LAPTOP := studies/laptop
+ALGORITHMS ?= grpo
 laptop: $(INSTALLED)
-	snakemake --configfile config/laptop.yaml --directory $(LAPTOP)
+	snakemake --configfile config/laptop.yaml --directory $(LAPTOP) --config 'policy={algorithms: [$(ALGORITHMS)]}'
 	mkdir -p $(LAPTOP)/gathered/tables $(LAPTOP)/gathered/figures
 	cd $(LAPTOP) && cocal digests --write gathered/digests.json --overwrite
 	for kind in tables figures; do cp $(LAPTOP)/results/$$kind/*.csv $(LAPTOP)/gathered/$$kind; done

@@ -32,6 +32,16 @@ def test_methods_and_domains_of_a_checkpoint(study, cell, methods, domains):
     assert plan.domains_of(study, *cell) == domains
 
 
+def test_what_a_policy_states_is_evaluated_wherever_it_is_drawn_beside_a_companion(study):
+    """Also where the reports do not show it at the stages, as in the laptop study."""
+    reports = study.reports.model_copy(update={"stage_methods": ("cocal-binary",)})
+    less = study.model_copy(update={"reports": reports})
+    assert plan.methods_of(less, "tiny", "rlcr", 40) == ["rlcr", "cocal-on-rlcr"]
+    assert plan.methods_of(less, "tiny", "grpo", 40) == ["cocal-binary"]
+    layout = exhibit_of(less, "cross_policy").layout
+    assert layout.methods == ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
+
+
 def test_the_final_policy_is_judged_by_everything(study):
     methods = [name for name in plan.methods_of(study, "tiny", "grpo", 120) if name in OURS]
     assert methods[0] == "verbal"

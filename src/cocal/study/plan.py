@@ -93,14 +93,16 @@ def evaluated_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
 def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
     """The study's methods that are evaluated on responses of this checkpoint.
 
-    On the main backbone, these are all methods at the end of training, and `reports.stage_methods` and transferred
-    companions at the earlier stages. On other backbones, they are those of the main table at the end of training.
+    On the main backbone, these are all methods at the end of training, and at the earlier stages
+    `reports.stage_methods` and transferred companions, with what the policy states itself, beside which they are drawn.
+    On other backbones, they are those of the main table at the end of training.
     """
     own = [m for m in study.estimators.methods if METHODS[m].policy == algorithm]
     final = algorithm == "base" or step == study.policy.steps
     if backbone != study.main_backbone:
         return [m for m in own if final and METHODS[m].group is not None]
     transfers = [m for m in own if METHODS[m].experience and algorithm != "grpo"]  # companions of another policy
+    transfers += [algorithm] if transfers else []
     return [m for m in own if final or m in study.reports.stage_methods or m in transfers]
 
 
