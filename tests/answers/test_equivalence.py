@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cocal.answers.equivalence import Verifier
-from cocal.answers.normalise import contradicted, without_unit
+from cocal.answers.notation import aligned, decided
 from cocal.config.evaluation import VerifierSettings
 from verified import equivalent
 
@@ -43,7 +43,7 @@ x^2+2x+1      | (x+1)^2
 pi            | \pi
 2000          | 2000 calories
 2,000         | 2000 calories
-15            | 15 sides
+15            | 15 sides; fifteen
 10            | 10 years old; 10 \text{ years old}
 10 years old  | 10
 \frac{1}{2}   | \frac{1}{2} cups
@@ -81,7 +81,7 @@ x_1           | x_2
 200203_{-4}   | 200203_{4}
 \pi           | 2pi; pi/2; 3.14; p; pie
 5             | 5pi; 5 million; 5 dozen eggs; 5 hundred
-15            | 16 sides; -15 sides; fifteen
+15            | 16 sides; -15 sides
 2000          | 200 calories
 3 apples      | 3 oranges; 4 apples
 3             | 3 squared; 3 times four; 3 or four; 3 thirds; 3 is impossible; 3x; 3 x; 3 xyz; 3 sin x
@@ -151,6 +151,6 @@ def test_classes_are_numbered_within_their_pool(verifier):
 def test_hostile_notation_takes_no_time(text):
     started = time.perf_counter()
     for pair in ((text, "2516_8"), ("1", text), (text, text + "1"), ("(1,2)", text)):
-        contradicted(*pair)
-        without_unit(*pair)
+        aligned(*pair)
+        decided(*pair)
     assert time.perf_counter() - started < 0.5

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 _BOX = re.compile(r"(?P<confidence>CONFIDENCE\s*[:：][\s*$]*+)?\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_STATEMENT = re.compile(r"(?<![A-Za-z])CONFIDENCE[\s*]*+[:：]")
+_STATEMENT = re.compile(r"(?<![A-Z])CONFIDENCE[\s*]*+[:：]")
 _VALUE = re.compile(r"[\s*]*+(\d*\.\d+|\d+(?!\.))\**+\.?\**+[^\S\n]*+(?:\n|\Z)", re.ASCII)
 
 
