@@ -5,8 +5,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cocal.answers.judge import ExactMatch, decided_rows, partition
 from cocal.answers.facts import normalise_text
+from cocal.answers.judge import ExactMatch, decided_rows, partition
 from cocal.answers.spelling import canonical_integer
 
 

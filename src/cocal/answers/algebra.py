@@ -1,179 +1,42 @@
 r"""Exact comparison of answers by computer algebra.
 
-math-verify's parser (latex2sympy2_extended) reads the LaTeX; what it read is compared here and not by math-verify's own
-`verify`, which rounds to six decimals and chops below 1e-15, ignores the case of letters, and finds two equations equal
-if neither has a real solution. Only the processes of `cocal.answers.comparison` import this module.
+What math-verify's parser has read is compared here and not by math-verify's own `verify`, which rounds to six decimals
+and chops below 1e-15, ignores the case of letters, and finds two equations equal if neither has a real solution. Only
+the processes of `cocal.answers.comparison` import this module.
 
 Two expressions without letters are equal if their values are, exactly where both are rational and to forty digits
 elsewhere; a decimal equals an exact value that agrees with it to six decimals and to one part in a million. Expressions
 with letters are equal if they are wherever both are real.
 """
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 import sympy
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig, is_expr_of_only_symbols, latex2sympy
-from latex2sympy2_extended.logic import And
-from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
-from math_verify.grader import should_treat_as_complex
+from latex2sympy2_extended.latex2sympy2 import is_expr_of_only_symbols
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-_SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
-_CONVERSION = ConversionConfig(lowercase_symbols=False)
-_UNREAD = re.compile(
-    r"\\(?:ldots|equiv|pmod|forall|exists|to|rightarrow|Rightarrow|sim|land|gcd|lcm|triangle|mp|nmid|parallel|perp)(?![A-Za-z])"
-    r"|[?#@~]|(?<![_^\d])\d+\s+\d|\d\s*\\q?quad|[\d)]\s*[(\[]\s*\d+\s*[)\]]$|^(?!.*\\begin).*&"
-)
-"""Notation that the parser misreads or drops; it is compared as text alone."""
-_OR = re.compile(r"\s*(?:\\text\s*\{\s*or\s*\}|\bor\b|\\l?or(?![A-Za-z])|\\vee(?![A-Za-z]))\s*")
-_BUILDER = re.compile(
-    r"\\\{\s*(?P<name>[A-Za-z])\s*(?:\\in\s*(?P<of>\\mathbb\{?\s*[A-Z]\s*\}?|[A-Z]))?\s*(?:\||:)(?P<such>.*)\\\}"
-)
-_RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![A-Za-z])")
-_LETTERS = re.compile(r"\\(?:text|mathrm|begin|end|operatorname|mathbb)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]")
-_CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}"}
-"""Letters that the parser takes for the imaginary unit and for Euler's number; `i` is the former and `e` the latter."""
+from cocal.answers.reading import Ratio, Read, relations_of, solutions
+
 _HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
 """What the parser has for a percent sign."""
-_INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
-_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
 _DIGITS = 40
 _DECIMALS = 6
 _POINTS = ("17/7", "-23/11", "31/13", "-5/9", "3/8", "19/6", "-37/15", "41/29", "7/16", "-11/4")
 """Values at which expressions with letters are compared, given out to letters in turn."""
 
-Read = sympy.Basic | sympy.MatrixBase
-
-
-@lru_cache(maxsize=512)
-def read(text: str) -> Read | None:
-    """The answer as an expression, a relation, a set, a tuple or a matrix; None if it cannot be read."""
-    if _UNREAD.search(text):
-        return None
-    if builder := _BUILDER.fullmatch(text):
-        return _built(builder["name"], builder["of"], builder["such"])
-    pieces = _OR.split(text)
-    if (
-        len(pieces) > 1
-        and all(map(_RELATION.search, pieces))
-        and not any("=" in piece for piece in pieces[:1] if "," in piece)
-    ):
-        read_pieces = [read(piece) for piece in pieces]
-        return None if None in read_pieces else _either(read_pieces)
-    if _PLUS_MINUS.search(text):
-        text = ",".join(sign for part in _split(text, ",") for sign in _both_signs(part))
-    if ":" in text and "=" in text:  # the name, or the terms, of a ratio that is given behind it
-        return read(text.rpartition("=")[2])
-    if "\\{" not in text and len(parts := _split(text, ":")) > 2:
-        read_parts = [read(part) for part in parts]
-        return None if None in read_parts else Ratio(*read_parts)
-    spelled = normalize_latex(_LETTERS.sub(lambda found: _CONSTANTS.get(found[0], found[0]), text), _SPELLING)
-    try:
-        found = latex2sympy(
-            spelled,
-            is_real=not should_treat_as_complex(spelled),
-            normalization_config=None,
-            conversion_config=_CONVERSION,
-        )
-        if isinstance(found, (sympy.Basic, sympy.MatrixBase)) and not _INDEX.search(text):
-            found = _with_imaginary_unit(found)
-    except Exception:  # the parser and sympy raise errors of all kinds
-        return None
-    return found if isinstance(found, (sympy.Basic, sympy.MatrixBase)) else None
-
-
-def _with_imaginary_unit(found: Read) -> Read:
-    """The letter `i` as the imaginary unit. Relations are made anew without being evaluated."""
-    unit = {name: sympy.I for name in found.free_symbols if name.name == "i"}
-    if unit and isinstance(found, Relational):
-        return found.func(*(side.xreplace(unit) for side in found.args), evaluate=False)
-    return found.xreplace(unit) if unit else found
-
-
-def _both_signs(text: str) -> list[str]:
-    return [_PLUS_MINUS.sub(sign, text) for sign in "+-"] if _PLUS_MINUS.search(text) else [text]
-
-
-def _split(text: str, mark: str) -> list[str]:
-    """The parts of a text between marks that stand outside of all brackets."""
-    parts, depth = [""], 0
-    for place, char in enumerate(text):
-        depth += (char in "([{") - (char in ")]}")
-        if char == mark and depth == 0 and text[place - 1 : place] != "\\":
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts
-
-
-class Ratio(sympy.Tuple):
-    """A ratio of three or more numbers."""
-
-
-def _built(name: str, of: str | None, such: str) -> Read | None:
-    """A set in set-builder notation over the real numbers or the integers."""
-    condition = read(such)
-    found = None if condition is None else _solutions(condition, sympy.Symbol(name, real=True))
-    if found is None or of is None:
-        return found
-    return found.intersect(
-        {"N": sympy.S.Naturals0, "Z": sympy.S.Integers}.get(re.sub(r"\W|mathbb", "", of), sympy.S.Reals)
-    )
-
-
-def _either(pieces: list[Read]) -> Read | None:
-    """What holds if one of the relations does: a set of equations, or a union of intervals."""
-    if all(isinstance(piece, sympy.Eq) for piece in pieces):
-        return sympy.FiniteSet(*pieces)
-    names = set().union(*(piece.free_symbols for piece in pieces))
-    sets = [_solutions(piece, *names) for piece in pieces] if len(names) == 1 else [None]
-    return None if None in sets else sympy.Union(*sets)
-
-
-def _solutions(relation: Read, name: sympy.Symbol) -> sympy.Set | None:
-    """The real values of a letter for which a relation holds; None if they cannot be told."""
-    if isinstance(relation, sympy.Set):
-        return relation
-    parts = _relations(relation)
-    try:
-        sets = [
-            sympy.solveset(part, name, sympy.S.Reals) if isinstance(part, sympy.Eq) else part.doit().as_set()
-            for part in parts
-        ]
-    except Exception:  # sympy raises errors of all kinds
-        return None
-    return sympy.Intersection(*sets) if parts else None
-
-
-def _relations(expression: Read) -> tuple[Read, ...]:
-    """The relations of which an expression consists; empty for any other."""
-    if isinstance(expression, (Relational, sympy.logic.boolalg.BooleanAtom)):
-        return (expression,)
-    if isinstance(expression, (And, sympy.And)):
-        parts = getattr(expression, "_unsorted_args", expression.args)
-        return tuple(parts) if all(isinstance(part, Relational) for part in parts) else ()
-    return ()
-
 
 def equal(gold: Read, answer: Read) -> bool:
     """True if two answers that were read are equal."""
     gold, answer = _unwrapped(gold, answer)
-    first, second = _relations(gold), _relations(answer)
+    first, second = relations_of(gold), relations_of(answer)
     if first and second:
         return _equal_relations(first, second)
     if first or second:
         return _relation_is_set(first, answer) if first else _relation_is_set(second, gold)
-    if isinstance(gold, sympy.MatrixBase) or isinstance(answer, sympy.MatrixBase):
-        return _equal_matrices(gold, answer)
-    if isinstance(gold, Ratio) or isinstance(answer, Ratio):
-        return _equal_ratios(gold, answer)
-    if _collection(gold) or _collection(answer):
-        return _equal_sets(gold, answer)
-    if isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr):
-        return _equal_expressions(gold, answer)
+    for kind, compare in _COMPARISONS:
+        if isinstance(gold, kind) or isinstance(answer, kind):
+            return compare(gold, answer)
     return gold == answer
 
 
@@ -182,9 +45,9 @@ def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
     if (_in_set(gold) and not isinstance(answer, sympy.Eq)) or (_in_set(answer) and not isinstance(gold, sympy.Eq)):
         return (side.rhs if _in_set(side) else side for side in (gold, answer))
     first, second = _named(gold), _named(answer)
-    if first is not None and second is None and not _relations(answer):
+    if first is not None and second is None and not relations_of(answer):
         return first, answer
-    if second is not None and first is None and not _relations(gold):
+    if second is not None and first is None and not relations_of(gold):
         return gold, second
     return gold, answer
 
@@ -195,7 +58,7 @@ def _in_set(expression: Read) -> bool:
 
 def _named(expression: Read) -> Read | None:
     """The right side of an equation with a name on its left; of several, a set or, if the names differ, a tuple."""
-    parts = expression.args if isinstance(expression, sympy.FiniteSet) else _relations(expression)
+    parts = expression.args if isinstance(expression, sympy.FiniteSet) else relations_of(expression)
     ordered = getattr(expression, "_unsorted_args", parts)
     if not parts or not all(isinstance(part, sympy.Eq) for part in parts):
         return None
@@ -256,12 +119,14 @@ def _equal_relation(gold: Relational, answer: Relational) -> bool:
 
 
 def _same_argument(gold: Relational, answer: Relational) -> tuple[Relational, Relational]:
+    """The relations; if they define a function of one letter, with the same letter."""
     ours, theirs = gold.lhs, answer.lhs
-    if isinstance(ours, AppliedUndef) and isinstance(theirs, AppliedUndef) and ours.func == theirs.func:
-        if all(isinstance(side.args[0], sympy.Symbol) and len(side.args) == 1 for side in (ours, theirs)):
-            if ours.args[0] not in answer.rhs.free_symbols or ours.args == theirs.args:
-                return gold, answer.xreplace({theirs.args[0]: ours.args[0]})
-    return gold, answer
+    if not (isinstance(ours, AppliedUndef) and isinstance(theirs, AppliedUndef) and ours.func == theirs.func):
+        return gold, answer
+    letters = [side.args[0] for side in (ours, theirs) if len(side.args) == 1 and side.args[0].is_Symbol]
+    if len(letters) < 2 or letters[0] in answer.rhs.free_symbols - {letters[1]}:
+        return gold, answer
+    return gold, answer.xreplace({letters[1]: letters[0]})
 
 
 def _factor(ours: sympy.Expr, theirs: sympy.Expr) -> sympy.Expr | None:
@@ -292,7 +157,7 @@ def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
     names = set().union(*(relation.free_symbols for relation in relations))
     if not isinstance(other, sympy.Set) or len(names) != 1:
         return False
-    found = _solutions(sympy.And(*relations, evaluate=False) if len(relations) > 1 else relations[0], *names)
+    found = solutions(sympy.And(*relations, evaluate=False) if len(relations) > 1 else relations[0], *names)
     return found is not None and _equal_sets(found, other)
 
 
@@ -300,10 +165,6 @@ def _equal_ratios(gold: Read, answer: Read) -> bool:
     if not (isinstance(gold, Ratio) and isinstance(answer, Ratio) and len(gold) == len(answer)):
         return False
     return all(equal(ours * answer[0], theirs * gold[0]) for ours, theirs in zip(gold, answer, strict=True))
-
-
-def _collection(expression: Read) -> bool:
-    return isinstance(expression, (sympy.Set, sympy.Tuple))
 
 
 def _members(expression: Read) -> tuple[tuple[Read, ...] | None, bool | None]:
@@ -321,9 +182,9 @@ def _equal_sets(gold: Read, answer: Read) -> bool:
     if isinstance(gold, sympy.Interval) and isinstance(answer, sympy.Interval):
         ends = gold.left_open == answer.left_open and gold.right_open == answer.right_open
         return ends and equal(gold.start, answer.start) and equal(gold.end, answer.end)
-    if not _collection(gold):
+    if not isinstance(gold, (sympy.Set, sympy.Tuple)):
         gold = sympy.FiniteSet(gold)
-    if not _collection(answer):
+    if not isinstance(answer, (sympy.Set, sympy.Tuple)):
         answer = sympy.FiniteSet(answer)
     gold, answer = (
         side.doit() if isinstance(side, (sympy.Union, sympy.Intersection)) else side for side in (gold, answer)
@@ -365,7 +226,9 @@ def _equal_matrices(gold: Read, answer: Read) -> bool:
     return both and gold.shape == answer.shape and all(map(equal, gold.flat(), answer.flat()))
 
 
-def _equal_expressions(gold: sympy.Expr, answer: sympy.Expr) -> bool:
+def _equal_expressions(gold: Read, answer: Read) -> bool:
+    if not (isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr)):
+        return False
     if gold == answer:
         return gold not in (sympy.zoo, sympy.nan)
     if gold.has(_HUNDREDTH) != answer.has(_HUNDREDTH):
@@ -453,3 +316,12 @@ def _close(first: sympy.Expr, second: sympy.Expr) -> bool:
     if apart > max(abs(first), abs(second)) / 10**_DECIMALS:
         return False
     return bool(first.round(_DECIMALS) == second.round(_DECIMALS))
+
+
+_COMPARISONS = (
+    (sympy.MatrixBase, _equal_matrices),
+    (Ratio, _equal_ratios),
+    ((sympy.Set, sympy.Tuple), _equal_sets),
+    (sympy.Expr, _equal_expressions),
+)
+"""What compares two answers of which one is of a kind."""

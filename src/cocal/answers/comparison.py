@@ -35,7 +35,8 @@ def compare(gold: str, answer: str) -> bool | None:
 
     None if neither can be read, or if computer algebra fails on them: then only their texts could tell, which differ.
     """
-    from cocal.answers.algebra import equal, read
+    from cocal.answers.algebra import equal
+    from cocal.answers.reading import read
 
     first, second = read(gold), read(answer)
     if first is None or second is None:

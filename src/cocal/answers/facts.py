@@ -17,11 +17,11 @@ _SPACES = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 def normalise_text(text: str) -> str:
     r"""A factual answer without case, accents, punctuation, English articles and white space.
 
-    SQuAD's exact match drops case, ASCII punctuation and articles. Beyond it, Unicode is folded first, so that `O’Brien`,
-    `Röntgen` and `1990–91` equal what is typed on a plain keyboard; LaTeX text commands are unwrapped; words may be
-    joined by a hyphen, a space or nothing. Signs between digits, a minus and the signs of `C++` and `C#` stay, since
-    `3.5`, `-5` and `9/11` are not 35, 5 and 911; thousands may be grouped by commas. White space stays between two
-    digits. A text that consists of articles alone keeps its last word, and one of punctuation alone keeps it.
+    SQuAD's exact match drops case, ASCII punctuation and articles. Beyond it, Unicode is folded first, so that
+    `O’Brien`, `Röntgen` and `1990–91` equal what is typed on a plain keyboard; LaTeX text commands are unwrapped, and
+    words may be joined by a hyphen, a space or nothing. Signs between digits, a minus and the signs of `C++` and `C#`
+    stay, since `3.5`, `-5` and `9/11` are not 35, 5 and 911; commas may group thousands. White space stays between two
+    digits. A text of articles alone keeps its last word, and one of punctuation alone keeps it.
     """
     plain = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
     plain = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", _COMMAND.sub(r"\1", plain))))

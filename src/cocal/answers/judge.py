@@ -100,10 +100,10 @@ def partition(
 ) -> np.ndarray:
     """Equivalence classes within each pool.
 
-    Two answers share a class if their forms are equal, or if they are linked and each of them is linked to all others of
-    the class: a number that equals two answers with different units does not make these equal. Answers join the first
-    class that takes them, the most frequent first and equally frequent ones in the order of their forms, so that the
-    partition does not depend on the order of a pool.
+    Two answers share a class if their forms are equal, or if they are linked and each of them is linked to all others
+    of the class: a number that equals two answers with different units does not make these equal. Answers join the
+    first class that takes them, the most frequent first and equally frequent ones in the order of their forms, so that
+    the partition does not depend on the order of a pool.
 
     Args:
         forms: Forms of n answers; None for a response without one.

@@ -6,10 +6,13 @@ answers are aligned and decided here by their texts, in the order of the functio
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 _NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\frac\{[0-9]+\}\{[0-9]+\})"
 _GAP = r"(?:\s|\\[ ,;:]|~)"
-_LAYOUT = re.compile(r"\\(?:text|textrm|mathrm|operatorname)\s*(?=\{)|(?<!\d)(?:\\[,;: ]|[\s~])|(?:\\[,;: ]|[\s~])(?!\d)|[{}$]")
+_LAYOUT = re.compile(
+    r"\\(?:text|textrm|mathrm|operatorname)\s*(?=\{)|(?<!\d)(?:\\[,;: ]|[\s~])|(?:\\[,;: ]|[\s~])(?!\d)|[{}$]"
+)
 _TEXT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
 
 _BARE = re.compile(_NUMBER)
@@ -43,16 +46,19 @@ _NO_UNIT = re.compile(
 _MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹]|Rs\.?|\\(?:pounds|euro|texteuro)(?![A-Za-z]))"
 _PRICE = re.compile(rf"{_MONEY}\s*({_NUMBER})|({_NUMBER})\s*{_MONEY}")
 _CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){_GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{_GAP}*[mM]\.?\s*\}}?")
-_LABEL = re.compile(rf"(?:\\text\s*\{{\s*)?\(([A-H])\)\s*\}}?{_GAP}*(?=\S)")
+_LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{_GAP}*(?=\S)")
 _CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])\.\s*\}?\s+\S.*|\(([A-H])\)")
 _FAMILY = re.compile(
     r"(?P<what>.*?)\s*[,;(]\s*(?:\\text\s*\{\s*)?(?:(?:where|for|with)\s+)?\}?\s*\$?[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
-    r"\\?(?:mathbb\s*)?\{?Z\}?\s*\$?\)?"
+    r"\\?(?:mathbb\s*)?\{?[ZN]\}?\s*\$?\)?"
 )
 _IMAGINARY, _OTHER_IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])"), re.compile(r"(?<![A-Za-z\\])j(?![A-Za-z])")
 _SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
 _LABELLED = re.compile(rf"\([A-Za-z]\)\s*{_NUMBER}")
 
+_DECIMAL = re.compile(r"[+-]?\d*\.\d+")
+_FEWEST_PLACES = 6
+"""Decimal places from which on a decimal may be another one rounded."""
 _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)", re.IGNORECASE)
 _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _BASES = {name: str(base) for base, name in enumerate(_BASE_NAMES, start=2)} | {"sixteen": "16"}
@@ -63,9 +69,7 @@ _PART = re.compile(r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\
 _COUNTED = re.compile(rf"\$?({_NUMBER}){_GAP}*(?:\\text\s*\{{\s*)?({_WORDED})\s*\}}?")
 _SHAPE = re.compile(r"\\(?:angle|triangle|overline|overrightarrow|vec|widehat|odot|parallelogram)(?![A-Za-z])\s*")
 _WORD = re.compile(r"[A-Za-z]{3,}|[A-Z]{2}")
-_PROSE = re.compile(
-    r"(?<![\\A-Za-z])[A-Za-z]{4,}|(?<![\\A-Za-z])(?:if|is|not|for|all|the|of|to|by|no|am|pm|at|on|in|vs)(?![A-Za-z])"
-)
+_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}|(?<!\S)(?:if|is|not|for|all|the|of|to|by|no|am|pm|at|on|in|vs)(?!\S)")
 _NAMES = re.compile(r"\\[A-Za-z]+|_\{[^{}]*\}|\b(?:and|or|prime|begin|end|[bpv]?matrix|array)\b|mathbb|infty")
 
 
@@ -131,18 +135,19 @@ def decided(gold: str, answer: str) -> bool | None:
     1. Two answers of the same letters and signs are equal, whatever spaces and text commands they have.
     2. Two numbers with bases (`2516_8`, `2516_{\text{nine}}`) are equal if their digits and bases are. A number without
        a base equals one with it, because the question names the base; so a wrong base is accepted where it is not said.
-    3. Numbers of statements, `(1)(4)`, are compared as a set.
-    4. Ratios of three and more parts are equal to nothing that is not one.
-    5. A bare word of three or more letters, or of two capitals, is compared by its letters; so are names of points.
-    6. A number is not equal to several numbers with words between them, nor to one with the letter of a choice.
-    7. Lists of counted things are compared number by number, with their words where both have them.
-    8. A list in parentheses or brackets, such as a pair or an interval, differs from one without and from a set.
-    9. Answers with words in sentences are compared as texts; a number found inside never stands for one.
+    3. Two decimals are equal if they are the same number, or if one is the other rounded to six or more places.
+    4. Numbers of statements, `(1)(4)`, are compared as a set.
+    5. Ratios of three and more parts are equal to nothing that is not one.
+    6. A bare word of three or more letters, or of two capitals, is compared by its letters; so are names of points.
+    7. A number is not equal to several numbers with words between them, nor to one with the letter of a choice.
+    8. Lists of counted things are compared number by number, with their words where both have them.
+    9. A list in parentheses or brackets, such as a pair or an interval, differs from one without and from a set.
+    10. Answers with words in sentences are compared as texts; a number found inside never stands for one.
     """
     if _letters(gold) == _letters(answer):
         return True
     rules: tuple[Callable[[str, str], bool | None], ...] = (
-        _bases, _clocks, _statements, _ratios, _words, _number_and_several, _counts, _lists, _sentences,
+        _bases, _decimals, _clocks, _statements, _ratios, _words, _number_and_several, _counts, _lists, _sentences,
     )  # fmt: skip
     return next((verdict for rule in rules if (verdict := rule(gold, answer)) is not None), None)
 
@@ -164,6 +169,15 @@ def _based(text: str) -> tuple[str, str, str] | None:
     sign, digits, base = found[1].strip("+"), found[2].upper().lstrip("0"), _BASES.get(found[3].lower(), found[3])
     is_number = re.search("[0-9]", found[2]) and base.lstrip("-").isdigit()
     return (sign, digits, base) if is_number else None
+
+
+def _decimals(gold: str, answer: str) -> bool | None:
+    if not (_DECIMAL.fullmatch(gold) and _DECIMAL.fullmatch(answer)):
+        return None
+    places = min(len(text.rpartition(".")[2]) for text in (gold, answer))
+    first, second = (Decimal(text) for text in (gold, answer))
+    rounded = places >= _FEWEST_PLACES and round(first, places) == round(second, places)
+    return first == second or (rounded and len(gold) != len(answer))
 
 
 def _clocks(gold: str, answer: str) -> bool | None:

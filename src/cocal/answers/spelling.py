@@ -70,36 +70,20 @@ def _system(found: re.Match[str]) -> str:
     return ", ".join(line.strip(" ,;") for line in found[2].split(r"\\") if line.strip(" ,;"))
 
 
-_SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_SMALL = _WORDS.split()
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 _END = "(?![A-Za-z])"
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
-_NAME = r"\\(?:text|mathrm|operatorname)\{"
 SIGNS = {
     "−﹣–—‐‑‒": "-", "‘’′": "'", "“”": '"', "，、": ",", "；": ";", "∣": "|", "ˋ": "`", "■□▪∎": " ", "√": r"\sqrt",
-    "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ",
+    "∛": r"\sqrt[3]", "\u2044": "/",
+    "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∈": r"\in ", "∉": r"\notin ",
+    "∅": r"\emptyset ",
     "≤⩽": r"\le ", "≥⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∼": r"\sim ", "→": r"\to ",
     "⇒": r"\Rightarrow ", "∨": r"\lor ", "∧": r"\land ", "∀": r"\forall ", "±": r"\pm ", "∓": r"\mp ", "×": r"\times ",
     "·⋅∙": r"\cdot ", "÷": r"\div ", "°º": r"^\circ ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ",
@@ -135,6 +119,9 @@ SPELLING = _rules(
     (r"\varnothing, \{\}: \emptyset", rf"\\varnothing{_END}|\\\{{\s*\\\}}", r"\\emptyset ", "DeepScaleR"),
     (r"\langle 1,2\rangle: (1,2)", r"\\langle(.*?)\\rangle", r"(\1)", "DeepScaleR"),
     (r"..., \dots, \cdots: \ldots", rf"\\[cd]?dots[bcmio]?{_END}|\.\.\.+|…", r"\\ldots ", "Math-Verify #14"),
+    (r"(mod 7), \bmod 7, \pmod 7: \pmod{7}",
+     r"\(\s*\\?(?:text\s*\{\s*)?[bp]?mod\b\s*\}?\s*\{?(\w+)\}?\s*\)|\\[bp]?mod\s*\{?(\w+)\}?",
+     lambda found: rf"\pmod{{{found[1] or found[2]}}}", "DeepScaleR"),
     (r"10{,}080, 10,\!080, 10'080, 10_080: 10080", r"(?<=\d)(?:,\\!\s*|\{,\}|\\,|'|_)(?=\d{3}(?!\d))", "", "MATH500"),
     (r"8\!:\!34: 8:34", r"\\!\s*", "", "DeepScaleR"),
     (r"\color{red}{5}: {5}", r"\\(?:text)?color\s*\{\w+\}", "", "Qwen2.5-Math #29"),
@@ -155,6 +142,7 @@ SPELLING = _rules(
      lambda found: f"e^{{{found[1] or found[2] or ''}}}", "Math-Verify #69"),
     (r"sqrt(3): \sqrt(3)", rf"(?<![A-Za-z\\])sqrt{_END}", r"\\sqrt", "Math-Verify #40"),
     (r"4\sqrt(2): 4\sqrt{2}", r"(\\sqrt(?:\[\w+\])?)\s*\(([^()]*)\)", r"\1{\2}", "reasoning-from-scratch #133"),
+    (r"5 \text{.}: 5", r"\\text\s*\{[\s.,;]*\}", "", "Math-Verify #76"),
     (r"5^{}: 5", r"[\^_]\{\s*\}", "", "Math-Verify #76"),
     (r"1.6e-19: 1.6 \times 10^{-19}", r"(?<![\w.}])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)(?!\w)",
      lambda found: rf"{found[1]} \times 10^{{{int(found[2])}}}", "open-r1 #503"),
@@ -183,7 +171,7 @@ PHRASES = _rules(
      "DeepScaleR"),
     ("The answer is 5, Answer: 5, x: 5: 5", r"(?i)^(?:(?:the )?(?:final )?answer(?: is|:| is:)|[a-z]:(?!\d))\s*", "",
      "inspect_ai #4361"),
-    ("5 (approx), 5 (correct): 5", r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct)\)\}?$", "",
+    ("5 (approx), 5 (correct): 5", r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|units?)\)\}?$", "",
      "inspect_ai #4361"),
     ("= 5, \approx 5: 5", r"^(?:=|\\approx(?![A-Za-z]))\s*", "", "Qwen2.5-Math #29"),
 )  # fmt: skip
@@ -261,7 +249,8 @@ def _with_braces(text: str) -> str:
     found = _ARGUMENTS.search(text)
     if found is None:
         return text
-    read, rest = text[: found.end()], text[found.end() :]
+    begin, end = ("{", "}") if text[: found.start()].rstrip().endswith("^") else ("", "")
+    read, rest = text[: found.start()] + begin + found[0], text[found.end() :]
     if found[1] == "sqrt" and rest.lstrip().startswith("["):
         degree, closing, rest = rest.lstrip().partition("]")
         read += degree + closing
@@ -271,7 +260,7 @@ def _with_braces(text: str) -> str:
             read += _with_braces(argument)
         elif argument := _ONE.match(rest):
             read, rest = f"{read}{{{argument[1]}}}", rest[argument.end() :]
-    return read + _with_braces(rest)
+    return read + end + _with_braces(rest)
 
 
 def _group(text: str) -> tuple[str, str]:
