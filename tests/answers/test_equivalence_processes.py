@@ -26,7 +26,7 @@ from verified import equivalent
 
 pytestmark = pytest.mark.slow
 
-HANGING = r"\int_0^{\infty} e^{-x^{x}} \, dx"
+HANGING = r"\int_0^1 \int_0^1 \int_0^1 e^{xyz} \, dx \, dy \, dz"
 
 
 @pytest.fixture
@@ -110,16 +110,9 @@ def test_obvious_comparisons_start_no_process():
         assert set(multiprocessing.active_children()) <= before
 
 
-@pytest.mark.parametrize(
-    ("broken", "shown"),
-    [
-        ("raise ImportError('broken on purpose')\n", "broken on purpose"),
-        ("def parse(*_, **__): return []\ndef verify(*_, **__): return False\n", "cannot compare 1/2 with 0.5"),
-    ],
-)
-def test_processes_that_cannot_compare_are_an_error(tmp_path, broken, shown):
+def test_processes_that_cannot_compare_are_an_error(tmp_path):
     """A math-verify that does not work must not pass for wrong answers."""
-    (tmp_path / "math_verify.py").write_text(broken)
+    (tmp_path / "math_verify.py").write_text("raise ImportError('broken on purpose')\n")
     code = (
         "from cocal.config.evaluation import VerifierSettings as S\n"
         "from cocal.errors import ConfigError\n"
@@ -133,7 +126,7 @@ def test_processes_that_cannot_compare_are_an_error(tmp_path, broken, shown):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
     assert "no checking process can start" in done.stdout
-    assert shown in done.stderr
+    assert "broken on purpose" in done.stderr
 
 
 @pytest.fixture
@@ -244,12 +237,9 @@ def test_numbers_too_large_to_evaluate_reach_no_process_and_equal_their_own_text
 @pytest.mark.parametrize(
     "infinite", [r"|\infty|.70", r"0!\infty", r"\infty + 1", r"-\infty", r"\frac{0}{0}", r"\frac{1}{0}"]
 )
-def test_infinity_is_no_number_whatever_a_difference_is_simplified_to(infinite, monkeypatch):
+def test_infinity_is_no_number_whatever_a_difference_is_simplified_to(infinite):
     pairs = [(r"\frac{\pi^2}{6}", r"\sum_{n=1}^{\infty} \frac{1}{n^2}"), ("0", r"e^{-\infty}"), ("x = 5", "5")]
     assert all(comparison.compare(*pair) for pair in pairs), "infinity as a limit or a denominator may give a number"
+    assert comparison.compare(r"\infty", r"+\infty")
     assert not comparison.compare("1/2", infinite)  # the first of them, math-verify alone calls 1/2
-    monkeypatch.setattr("math_verify.verify", lambda *_, **__: True)
-    assert comparison.compare("1/2", "0.5")
-    assert comparison.compare(r"\infty", infinite)
-    assert not comparison.compare("1/2", infinite)
     assert not comparison.compare(infinite, "1/2")

@@ -9,7 +9,7 @@ import pytest
 from cocal.answers.bounds import too_large
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import confidence_span, extract_answer, parse_confidence
-from cocal.answers.normalise import plain_answer
+from cocal.answers.spelling import plain_answer
 from cocal.config.evaluation import VerifierSettings
 from raw_data import MATHEMATICS, needs_raw, questions
 from verified import equivalent
@@ -44,9 +44,9 @@ def rewritten(gold: str) -> dict[str, str]:
     }
     if r"\left" not in gold and not re.search(r"\\[\[\](){}]", gold):
         forms["left"] = re.sub(r"[)\]]", r"\\right\g<0>", re.sub(r"[(\[]", r"\\left\g<0>", gold))
-    # an equation or a letter is not said to be x; math-verify does not read repeating decimals or percentages of an
-    # expression behind an equals sign
-    if re.search(r"\d", gold) and not re.search(r"[=<>,%]|equiv|overline|\\[lg]eq?\b|\\in|text|\\\[|\$", gold):
+    # an equation or a letter is not said to be x, nor are numbers of statements, sentences and open lists
+    unsaid = r"[=<>,%$]|equiv|overline|[ln]dots|\)\(|[a-z]{5} |\\[lg]eq?\b|\\in|text|\\\["
+    if re.search(r"\d", gold) and not re.search(unsaid, gold):
         forms["x = "] = f"x = {gold}"
     if NUMBER.fullmatch(gold):
         forms |= {f"unit {unit}": gold + unit for unit in UNITS}
@@ -103,7 +103,7 @@ def test_golds_verify_against_common_rewritings(golds):
         chosen = draw.sample(forms, min(len(forms), 2 if gold in evaluation else 1))
         pairs += [(gold, name, extract_answer(rf"\boxed{{{form}}}")) for name, form in chosen]
     assert len(pairs) > 1000
-    assert len({name for _, name, _ in pairs}) == 22
+    assert len({name for _, name, _ in pairs}) == 20
     with Verifier(VerifierSettings()) as verifier:
         verdicts = equivalent(verifier, [(gold, form) for gold, _, form in pairs])
     assert [pair for pair, verdict in zip(pairs, verdicts, strict=True) if not verdict] == []
@@ -160,7 +160,7 @@ HANGING = [
     "100000000!",
     r"\binom{10^{9}}{5 \cdot 10^{8}}",
     r"\prod_{n=1}^{10^{8}} (1 + \frac{1}{n^2})",
-    r"\int_0^{\infty} e^{-x^{x}} \, dx",
+    r"\int_0^1 \int_0^1 \int_0^1 e^{xyz} \, dx \, dy \, dz",
     "(x+y+z+1)^{300}",
     r"e^{e^{e^{e^{e}}}}",
     "{" * 8 + "7" + "}" * 8,

@@ -10,7 +10,7 @@ import yaml
 
 import started
 from cocal import cli
-from cocal.answers.normalise import canonical_integer
+from cocal.answers.spelling import canonical_integer
 from cocal.config.data import RegisteredSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.questions.loaders import load

@@ -117,7 +117,7 @@ TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
 THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
 CHANGES = {
     "questions": ("questions/synthetic.py", "problem", {"questions", "overlap", "backbone"}),
-    "answers": ("answers/normalise.py", "normalise_text", SAMPLES),
+    "answers": ("answers/facts.py", "normalise_text", SAMPLES),
     "models": ("models/pretraining.py", "pretrain", {"backbone"}),
     "features": ("features/forward.py", "score", STATES),
     "generation": ("generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),

@@ -1,19 +1,10 @@
-"""Comparison of two answers by math-verify, and setup of the processes that run it; only they import math_verify."""
+"""Comparison of two answers by computer algebra, and setup of the processes that run it; only they import sympy."""
 
 import logging
-import re
 import resource
 import signal
 import sys
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sympy import Expr
-
-_PERCENT = re.compile(r"\s*\\?%$")
-_INEQUALITY = re.compile(r"[<>≤≥]|\\(?:[lg]eq?(?:slant)?|lt|gt)(?![A-Za-z])")
 
 
 def prepare(memory_mb: int) -> None:
@@ -39,64 +30,26 @@ def prepare(memory_mb: int) -> None:
         raise RuntimeError("math-verify cannot compare 1/2 with 0.5")
 
 
-def compare(gold: str, answer: str) -> bool:
-    r"""True if math-verify accepts `answer` for `gold`. Both are LaTeX or plain text without `\boxed`.
+def compare(gold: str, answer: str) -> bool | None:
+    """True if two answers in the spelling of `cocal.answers.spelling` are equal.
 
-    If one is a percentage such as `12.5\%`, the other may be the fraction `0.125` or the bare number `12.5`.
-    math-verify itself accepts bare numbers only for integer percentages. It also accepts an interval for an inequality
-    only in one order of the two, which does not matter here.
-
-    math-verify's own time-outs are off, because they use SIGALRM, which cannot stop a hanging C call.
+    None if neither can be read, or if computer algebra fails on them: then only their texts could tell, which differ.
     """
-    if _verified(gold, answer):
-        return True
-    if bool(_INEQUALITY.search(gold)) != bool(_INEQUALITY.search(answer)):
-        return _verified(answer, gold)
-    in_percent = bool(_PERCENT.search(gold)) != bool(_PERCENT.search(answer))
-    return in_percent and _verified(_PERCENT.sub("", gold), _PERCENT.sub("", answer))
+    from cocal.answers.algebra import equal
+    from cocal.answers.reading import read
 
-
-def _verified(gold: str, answer: str) -> bool:
-    from math_verify import verify
-
-    expected, given = _parsed(gold), _parsed(answer)
-    if {_infinite(expected), _infinite(given)} == {True, False}:
-        return False
-    return bool(verify(expected, given, timeout_seconds=None))
-
-
-def _infinite(parsed: list) -> bool | None:
-    """True if a parsed answer is infinite or no number at all; None for sets, relations and texts.
-
-    sympy may simplify the difference of such a value and a number to zero, as in 1/2 - |infinity| * 0.7.
-    """
-    from sympy import Expr
-
-    values = [expression for expression in parsed if isinstance(expression, Expr)]
-    return any(map(_unbounded, values)) if values else None
-
-
-def _unbounded(expression: "Expr") -> bool:
-    """True if the value is infinite or nan; infinity may be a limit of a sum, or below a fraction line."""
-    from sympy import nan, oo, zoo
-
-    if not expression.has(oo, -oo, zoo, nan):
-        return False
+    first, second = read(gold), read(answer)
+    if first is None or second is None:
+        return None if first is second else False
     try:
-        return expression.doit() in (oo, -oo, zoo, nan)
-    except Exception:  # sympy raises errors of all kinds; math-verify passes over them, too
-        return False
+        return bool(equal(first, second))
+    except MemoryError:
+        raise
+    except Exception:  # sympy raises errors of all kinds
+        return None
 
 
-@lru_cache(maxsize=256)
-def _parsed(text: str) -> list:
-    """The parsed text; it is cached because the pool of a question compares each answer with all others."""
-    from math_verify import parse
-
-    return parse(rf"\boxed{{{text}}}", parsing_timeout=None)
-
-
-def compare_all(pairs: list[tuple[str, str]], seconds: float) -> list[bool]:
+def compare_all(pairs: list[tuple[str, str]], seconds: float) -> list[bool | None]:
     """The result of `compare` for each (gold, answer) pair. SIGPROF ends the process if they take more than `seconds`
     of processor time in total; waiting for the processor does not count."""
     signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -14,7 +14,8 @@ import numpy as np
 from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partition
-from cocal.answers.normalise import canonical_integer, contradicted, is_word, nesting, plain_answer, without_unit
+from cocal.answers.notation import aligned, decided
+from cocal.answers.spelling import canonical_integer, nesting, plain_answer
 from cocal.config.evaluation import VerifierSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.runtime.machine import processors
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
-"""Gold answer and answer, in this order, because math-verify is not symmetric."""
+"""Gold answer and answer, in this order: a gold may state a label that the answer lacks."""
 
 _CHUNK = 16
 """Number of comparisons that are sent to a process together; each takes a few milliseconds."""
@@ -42,12 +43,13 @@ _MAX_BROKEN_POOLS = 3
 class Verifier:
     """The judge of mathematics (section 3: a rule-based verifier; appendix B.1: deterministic answer matching).
 
-    Two answers are equivalent if their texts differ only in typesetting (`plain_answer`), two plain integers if they
-    are the same number, two bare words if they have the same letters. `cocal.answers.normalise` decides on bases,
-    ordered lists and units. math-verify decides everything else, in processes that are killed when a
-    comparison takes too much processor time or memory; such a comparison stays undecided and counts as not equivalent.
-    So does a pair with a number that is too large to evaluate (`cocal.answers.bounds`), unless its texts agree. A pair
-    with an answer beyond `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
+    Two answers are equivalent if their texts differ only in typesetting (`cocal.answers.spelling`), two plain integers
+    if they are the same number. `cocal.answers.notation` decides on units, bases, words and ordered lists. Computer
+    algebra decides everything else (`cocal.answers.algebra`), in processes that are killed when a comparison takes too
+    much processor time or memory; such a comparison stays undecided and counts as not equivalent. So does a pair with a
+    number that is too large to evaluate (`cocal.answers.bounds`), unless its texts agree, and one of two answers that
+    computer algebra cannot read: a number found inside a text never stands for it. A pair with an answer beyond
+    `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
 
     Comparisons are bounded by processor time, so that verdicts do not depend on other work on the machine. If a process
     ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried once more.
@@ -66,7 +68,8 @@ class Verifier:
         share = processors() // 2 // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self._workers = workers or max(1, min(8, share))
         self._processes: ProcessPool | None = None
-        self._answers = self._undecided = 0
+        self._answers = self._given_up = 0
+        self._exceeded: set[Pair] = set()
         self._bounds = (
             f"exceeded verifier.timeout = {settings.timeout:g} s of processor time or verifier.memory_mb = "
             f"{settings.memory_mb}, or twice crashed or outlasted verifier.wall_timeout = {settings.wall_timeout:g} s, "
@@ -103,33 +106,32 @@ class Verifier:
             if answer is not None:
                 pairs += [(gold, answer) for gold in accepted]
                 rows += [row] * len(accepted)
-        right, given_up = np.zeros((2, len(answers)), dtype=bool)
-        verdicts = self._verdicts(pairs)
-        np.logical_or.at(right, np.array(rows, dtype=np.intp), [verdict is True for verdict in verdicts])
-        np.logical_or.at(given_up, np.array(rows, dtype=np.intp), [verdict is None for verdict in verdicts])
-        return self._counted(answers, right, right | ~given_up)
-
-    def _verdicts(self, pairs: Sequence[Pair]) -> list[bool | None]:
-        """The verdict on each pair; None if the comparison was given up."""
         forms = {text: self._form(text) for pair in pairs for text in pair}
-        known = [_compared(forms[gold], forms[answer]) for gold, answer in pairs]
-        verdicts = {pair: _obvious(*pair) for pair in known}
+        pairs = [_compared(forms[gold], forms[answer]) for gold, answer in pairs]
+        verdicts = {pair: _obvious(*pair) for pair in pairs}
         verdicts |= self._judge([pair for pair, verdict in verdicts.items() if verdict is None])
-        return [verdicts[pair] for pair in known]
+        right, undecided, exceeded = np.zeros((3, len(answers)), dtype=bool)
+        at = np.array(rows, dtype=np.intp)
+        np.logical_or.at(right, at, [verdicts[pair] is True for pair in pairs])
+        np.logical_or.at(undecided, at, [verdicts[pair] is None for pair in pairs])
+        np.logical_or.at(exceeded, at, [pair in self._exceeded for pair in pairs])
+        self._count(answers, exceeded & ~right)
+        return Verdicts(right, right | ~undecided)
 
     def classes(
         self, answers: Sequence[str | None], pools: Sequence[Hashable] | None = None, questions: Sequence[str] = ()
     ) -> Verdicts:
         """Equivalence classes of the answers within each pool.
 
-        Two answers share a class if they are equivalent with either of them as gold answer, or if a chain of such pairs
-        links them. Arguments and values are those of `Judge.classes`; the questions are not used, and without `pools`
-        there is one pool. An answer is undecided if its comparison with an answer of another class was given up.
+        Two answers are equal if they are with either of them as gold answer; the members of a class are all equal to
+        each other. Arguments and values are those of `Judge.classes`; the questions are not used, and without `pools`
+        there is one pool. An answer is undecided if its comparison with an answer of another class is.
 
         Raises:
-            ContractError: if more than `settings.max_timeouts` of the answers stay undecided.
+            ContractError: if the comparisons of more than `settings.max_timeouts` of the answers are given up.
         """
         open_pairs: list[Rows] = []
+        given_up: list[Rows] = []
 
         def linked(pairs: list[Rows]) -> list[bool]:
             texts = [_compared(self._form(answers[first]), self._form(answers[second])) for first, second in pairs]
@@ -138,36 +140,41 @@ class Verifier:
             judged = self._judge(list(dict.fromkeys(both for a, b in undecided for both in ((a, b), (b, a)))))
             found = [{verdicts[a, b]} - {None} or {judged[a, b], judged[b, a]} for a, b in texts]
             open_pairs.extend(pair for pair, of_pair in zip(pairs, found, strict=True) if None in of_pair)
+            given_up.extend(
+                pair for pair, (a, b) in zip(pairs, texts, strict=True) if self._exceeded & {(a, b), (b, a)}
+            )
             return [True in of_pair for of_pair in found]
 
         forms = forms_of(answers, self._form)
         known = [0] * len(answers) if pools is None else pools
         labels = partition(forms, known, linked)
-        return self._counted(answers, labels, decided_rows(forms, known, labels, open_pairs))
+        self._count(answers, ~decided_rows(forms, known, labels, given_up))
+        return Verdicts(labels, decided_rows(forms, known, labels, open_pairs))
 
-    def _counted(self, answers: Sequence[str | None], values: np.ndarray, decided: np.ndarray) -> Verdicts:
-        """The verdicts; fails if too many of all answers so far are undecided."""
+    def _count(self, answers: Sequence[str | None], exceeded: np.ndarray) -> None:
+        """Count answers and those whose comparison was given up; fails if these are too many of all so far."""
         self._answers += sum(answer is not None for answer in answers)
-        self._undecided += int(np.count_nonzero(~decided))
-        if self._answers >= _MIN_ANSWERS and self._undecided > self._settings.max_timeouts * self._answers:
+        self._given_up += int(np.count_nonzero(exceeded))
+        if self._answers >= _MIN_ANSWERS and self._given_up > self._settings.max_timeouts * self._answers:
             raise ContractError(
-                f"verifier: {self._undecided} of {self._answers} answers stay undecided, more than "
+                f"verifier: {self._given_up} of {self._answers} answers stay undecided, more than "
                 f"verifier.max_timeouts = {self._settings.max_timeouts:g}: their comparisons {self._bounds}. Raise "
                 "these bounds, or look at the answers and raise verifier.max_timeouts"
             )
-        return Verdicts(values, decided)
 
     def _form(self, text: str) -> str | None:
         """The form of an answer, which equivalent answers may share; None if it is too long or too deeply nested."""
         if len(text) > self._settings.max_answer_length:
             return None
+        if number := canonical_integer(text):
+            return number
         plain = plain_answer(text)
         if nesting(plain) > self._settings.max_nesting:
             return None
         return canonical_integer(plain) or plain
 
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool | None]:
-        """math-verify's verdicts; None if a comparison was given up.
+        """The verdicts of computer algebra; None if neither answer can be read, or if the comparison was given up.
 
         A pair with an answer that is too large to evaluate is given up at once. Chunks save round trips. The pairs of a
         chunk that fails are judged one by one with the full time for each, so that only the pair at fault is given up.
@@ -182,6 +189,7 @@ class Verifier:
         again = self._compare(alone.lost, self._settings.timeout)
         given_up = [pair for pair in pairs if not large.isdisjoint(pair)]
         given_up += [pair for (pair,) in alone.exhausted + again.exhausted + again.lost]
+        self._exceeded |= set(given_up)
         if given_up:
             logger.warning(
                 "verifier: %d of %d comparisons stay undecided and count as not equivalent: they %s",
@@ -195,7 +203,7 @@ class Verifier:
         """Compare chunks in processes that may spend `timeout` seconds of processor time on each chunk."""
         from pebble import ProcessExpired
 
-        verdicts: dict[Pair, bool] = {}
+        verdicts: dict[Pair, bool | None] = {}
         exhausted, broken, broken_pools = [], [], 0
         while chunks:
             if self._processes is not None and not self._processes.active:
@@ -236,16 +244,16 @@ class _Outcome(NamedTuple):
         lost: Chunks whose process exceeded the wall-clock time or ended for another reason.
     """
 
-    verdicts: dict[Pair, bool]
+    verdicts: dict[Pair, bool | None]
     exhausted: list[list[Pair]]
     lost: list[list[Pair]]
 
 
 def _compared(gold: str | None, answer: str | None) -> tuple[str | None, str | None]:
-    """The two forms, of which a unit is dropped if only one has it."""
+    """The two forms without what only one of them states, such as a unit."""
     if gold is None or answer is None or gold == answer:
         return gold, answer
-    first, second = without_unit(gold, answer)
+    first, second = aligned(gold, answer)
     return canonical_integer(first) or first, canonical_integer(second) or second
 
 
@@ -255,10 +263,8 @@ def _obvious(gold: str | None, answer: str | None) -> bool | None:
         return False
     if gold == answer:
         return True
-    if is_word(gold) and is_word(answer):
-        return gold.lower() == answer.lower()
     both_integers = canonical_integer(gold) is not None and canonical_integer(answer) is not None
-    return False if both_integers else contradicted(gold, answer)
+    return False if both_integers else decided(gold, answer)
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":
@@ -270,7 +276,7 @@ def _start(memory_mb: int, workers: int) -> "ProcessPool":
     from pebble import ProcessPool
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cocal.answers.comparison", "math_verify"])
+    context.set_forkserver_preload(["cocal.answers.comparison", "cocal.answers.algebra"])
     pool = ProcessPool(workers, initializer=prepare, initargs=(memory_mb,), context=context)
     try:
         pool.schedule(compare_all, args=([], 0.0)).result()

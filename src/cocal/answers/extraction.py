@@ -1,7 +1,7 @@
 r"""The statements of a response: its final answer, its verbalised confidence, and the tokens that hold them.
 
 A statement of the confidence is the upper-case word CONFIDENCE with a colon (ASCII or full-width; formats of Verbal,
-RLCR and DCPO, appendix B). The last one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens
+RLCR and DCPO, appendix B); a small letter may stand right before it (`andCONFIDENCE: 0.8`), a capital may not. The last one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens
 run from it to the end of the response. It must come after the answer and the uncertainty reasoning: if a `\boxed` or a
 `</reason>` follows, there is no statement.
 
@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 _BOX = re.compile(r"(?P<confidence>CONFIDENCE\s*[:：][\s*$]*+)?\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_STATEMENT = re.compile(r"(?<![A-Za-z])CONFIDENCE[\s*]*+[:：]")
+_STATEMENT = re.compile(r"(?<![A-Z])CONFIDENCE[\s*]*+[:：]")
 _VALUE = re.compile(r"[\s*]*+(\d*\.\d+|\d+(?!\.))\**+\.?\**+[^\S\n]*+(?:\n|\Z)", re.ASCII)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from cocal.answers.normalise import normalise_text
+from cocal.answers.facts import normalise_text
 
 LONGEST = 512
 """Largest number of characters of a factual answer; a longer one counts as no answer and matches nothing."""
@@ -56,28 +56,31 @@ class Judge(Protocol):
 
 
 class ExactMatch:
-    """Judges factual answers as SQuAD does: they are equivalent if `normalise_text` makes them equal."""
+    """Judges factual answers by exact match: they are equivalent if `normalise_text` makes them equal.
+
+    An empty answer, or one that is too long, equals nothing.
+    """
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
         """See `Judge.correct`."""
         verdicts = [
-            answer is not None and exact_form(answer) in map(normalise_text, accepted)
+            answer is not None and (form := exact_form(answer)) is not None and form in map(normalise_text, accepted)
             for accepted, answer in zip(golds, answers, strict=True)
         ]
         return Verdicts(np.array(verdicts, dtype=bool), np.ones(len(verdicts), dtype=bool))
 
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
-        """See `Judge.classes`. An answer that is too long is not equivalent to any other, even if they are equal."""
+        """See `Judge.classes`."""
         forms = forms_of(answers, exact_form)
         labels = partition(forms, pools, lambda pairs: [False] * len(pairs))
         return Verdicts(labels, np.ones(len(labels), dtype=bool))
 
 
 def exact_form(answer: str) -> str | None:
-    """The text form by which factual answers are compared; None for an answer that is too long."""
-    return normalise_text(answer) if len(answer) <= LONGEST else None
+    """The text form by which factual answers are compared; None for an answer that is empty or too long."""
+    return (normalise_text(answer) or None) if len(answer) <= LONGEST else None
 
 
 Rows = tuple[int, int]
@@ -97,8 +100,10 @@ def partition(
 ) -> np.ndarray:
     """Equivalence classes within each pool.
 
-    Two answers share a class if their forms are equal, if they are linked, or if a chain of such pairs joins them. The
-    partition does not depend on the order of a pool.
+    Two answers share a class if their forms are equal, or if they are linked and each of them is linked to all others
+    of the class: a number that equals two answers with different units does not make these equal. Answers join the
+    first class that takes them, the most frequent first and equally frequent ones in the order of their forms, so that
+    the partition does not depend on the order of a pool.
 
     Args:
         forms: Forms of n answers; None for a response without one.
@@ -117,14 +122,17 @@ def partition(
     joined = {pair for pair, verdict in zip(pairs, linked(pairs), strict=True) if verdict}
     labels = np.full(len(forms), -1, dtype=np.int64)
     for of_pool in members.values():
-        label = 0
-        rest = {rows[0]: rows for rows in of_pool.values()}
-        while rest:
-            chain = [next(iter(rest))]
-            for first in chain:  # the list grows during the loop
-                labels[rest.pop(first)] = label
-                chain += [other for other in rest if other not in chain and {(first, other), (other, first)} & joined]
-            label += 1
+        classes: list[list[int]] = []
+        for _, rows in sorted(of_pool.items(), key=lambda item: (-len(item[1]), str(item[0]))):
+            first = rows[0]
+            fitting = (found for found in classes if all({(first, other), (other, first)} & joined for other in found))
+            if (chosen := next(fitting, None)) is None:
+                classes.append(chosen := [])
+            chosen.append(first)
+        ordered = sorted(sorted(found) for found in classes)
+        for label, found in enumerate(ordered):
+            for first in found:
+                labels[of_pool[forms[first]]] = label
     return labels
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, PlainValidator
 from pydantic_core import from_json
 
-from cocal.answers.normalise import canonical_integer
+from cocal.answers.spelling import canonical_integer
 from cocal.config.data import FileSettings, RegisteredSettings
 from cocal.config.study import Study
 from cocal.errors import ConfigError, ContractError

@@ -1,0 +1,327 @@
+r"""Exact comparison of answers by computer algebra.
+
+What math-verify's parser has read is compared here and not by math-verify's own `verify`, which rounds to six decimals
+and chops below 1e-15, ignores the case of letters, and finds two equations equal if neither has a real solution. Only
+the processes of `cocal.answers.comparison` import this module.
+
+Two expressions without letters are equal if their values are, exactly where both are rational and to forty digits
+elsewhere; a decimal equals an exact value that agrees with it to six decimals and to one part in a million. Expressions
+with letters are equal if they are wherever both are real.
+"""
+
+from collections.abc import Iterable
+
+import sympy
+from latex2sympy2_extended.latex2sympy2 import is_expr_of_only_symbols
+from sympy.core.function import AppliedUndef
+from sympy.core.relational import Relational
+
+from cocal.answers.reading import Ratio, Read, relations_of, solutions
+
+_HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
+"""What the parser has for a percent sign."""
+_DIGITS = 40
+_DECIMALS = 6
+_POINTS = ("17/7", "-23/11", "31/13", "-5/9", "3/8", "19/6", "-37/15", "41/29", "7/16", "-11/4")
+"""Values at which expressions with letters are compared, given out to letters in turn."""
+
+
+def equal(gold: Read, answer: Read) -> bool:
+    """True if two answers that were read are equal."""
+    gold, answer = _unwrapped(gold, answer)
+    first, second = relations_of(gold), relations_of(answer)
+    if first and second:
+        return _equal_relations(first, second)
+    if first or second:
+        return _relation_is_set(first, answer) if first else _relation_is_set(second, gold)
+    for kind, compare in _COMPARISONS:
+        if isinstance(gold, kind) or isinstance(answer, kind):
+            return compare(gold, answer)
+    return gold == answer
+
+
+def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
+    """The two answers; of an equation with a name on its left, the right side alone if the other is no equation."""
+    if (_in_set(gold) and not isinstance(answer, sympy.Eq)) or (_in_set(answer) and not isinstance(gold, sympy.Eq)):
+        return (side.rhs if _in_set(side) else side for side in (gold, answer))
+    first, second = _named(gold), _named(answer)
+    if first is not None and second is None and not relations_of(answer):
+        return first, answer
+    if second is not None and first is None and not relations_of(gold):
+        return gold, second
+    return gold, answer
+
+
+def _in_set(expression: Read) -> bool:
+    return isinstance(expression, sympy.Eq) and isinstance(expression.rhs, sympy.Set)
+
+
+def _named(expression: Read) -> Read | None:
+    """The right side of an equation with a name on its left; of several, a set or, if the names differ, a tuple."""
+    parts = expression.args if isinstance(expression, sympy.FiniteSet) else relations_of(expression)
+    ordered = getattr(expression, "_unsorted_args", parts)
+    if not parts or not all(isinstance(part, sympy.Eq) for part in parts):
+        return None
+    if isinstance(expression, sympy.FiniteSet):
+        names = {part.lhs for part in parts}
+        rights = [part.rhs for part in ordered]
+        return (
+            sympy.FiniteSet(*rights) if len(names) == 1 else sympy.Tuple(*rights) if len(names) == len(parts) else None
+        )
+    return parts[-1].rhs if _is_name(parts[0].lhs) else None
+
+
+def _is_name(left: Read) -> bool:
+    """True for letters and what is made of letters alone, such as a pair, a quotient or a function of them."""
+    return isinstance(left, (sympy.Tuple, sympy.Interval, AppliedUndef)) or is_expr_of_only_symbols(left)
+
+
+def _equal_relations(first: tuple[Read, ...], second: tuple[Read, ...]) -> bool:
+    first, second = _whole(first), _whole(second)
+    if len(first) == len(second) == 1:
+        return _equal_relation(first[0], second[0])
+    if len(first) != len(second):
+        return False
+    orders = [second, tuple(reversed(second))]
+    return any(all(_equal_relation(a, b) for a, b in zip(first, order, strict=True)) for order in orders)
+
+
+def _whole(relations: tuple[Read, ...]) -> tuple[Read, ...]:
+    """A chain of equations that begins with a name, as the equation of its two ends."""
+    if len(relations) > 1 and all(isinstance(part, sympy.Eq) for part in relations) and _is_name(relations[0].lhs):
+        return (sympy.Eq(relations[0].lhs, relations[-1].rhs, evaluate=False),)
+    return relations
+
+
+_MIRRORED = {sympy.StrictLessThan: sympy.StrictGreaterThan, sympy.LessThan: sympy.GreaterThan}
+_MIRRORED |= {mirrored: relation for relation, mirrored in _MIRRORED.items()}
+
+
+def _equal_relation(gold: Relational, answer: Relational) -> bool:
+    """True if one relation is the other times a number; a function's argument may have another name."""
+    gold, answer = _same_argument(gold, answer)
+    try:
+        if gold == answer or (
+            (equal(gold.lhs, answer.lhs) and equal(gold.rhs, answer.rhs)) and gold.func is answer.func
+        ):
+            return True
+        ours, theirs = gold.lhs - gold.rhs, answer.lhs - answer.rhs
+    except TypeError:  # sides that are sets
+        return False
+    factor = _factor(ours, theirs)
+    if isinstance(gold, (sympy.Eq, sympy.Ne)):
+        return gold.func is answer.func and (
+            factor is not None or (isinstance(gold, sympy.Eq) and _same_roots(ours, theirs))
+        )
+    if factor is None:
+        return False
+    return answer.func is (gold.func if factor.is_positive else _MIRRORED.get(gold.func))
+
+
+def _same_argument(gold: Relational, answer: Relational) -> tuple[Relational, Relational]:
+    """The relations; if they define a function of one letter, with the same letter."""
+    ours, theirs = gold.lhs, answer.lhs
+    if not (isinstance(ours, AppliedUndef) and isinstance(theirs, AppliedUndef) and ours.func == theirs.func):
+        return gold, answer
+    letters = [side.args[0] for side in (ours, theirs) if len(side.args) == 1 and side.args[0].is_Symbol]
+    if len(letters) < 2 or letters[0] in answer.rhs.free_symbols - {letters[1]}:
+        return gold, answer
+    return gold, answer.xreplace({letters[1]: letters[0]})
+
+
+def _factor(ours: sympy.Expr, theirs: sympy.Expr) -> sympy.Expr | None:
+    """The number by which `theirs` has to be multiplied to give `ours`; None if there is none."""
+    at = _assignments(ours.free_symbols | theirs.free_symbols | ours.atoms(AppliedUndef) | theirs.atoms(AppliedUndef))
+    values = [(_value(ours, point), _value(theirs, point)) for point in at]
+    factors = [a / b for a, b in values if a is not None and b is not None and b != 0 and a != 0]
+    if not factors or not all(_near(factor, factors[0]) for factor in factors) or len(factors) < min(2, len(at)):
+        return None
+    return factors[0] if factors[0].is_real else None
+
+
+def _same_roots(ours: sympy.Expr, theirs: sympy.Expr) -> bool:
+    """True if two equations in one letter have the same real solutions, and have any."""
+    names = ours.free_symbols | theirs.free_symbols
+    if len(names) != 1 or ours.atoms(AppliedUndef) | theirs.atoms(AppliedUndef):
+        return False
+    first, second = (sympy.solveset(side.doit(), *names, sympy.S.Reals) for side in (ours, theirs))
+    return isinstance(first, sympy.FiniteSet) and bool(first) and _equal_sets(first, second)
+
+
+def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
+    """True if an inequality describes a set, or an equation `x \\in S` says it."""
+    if len(relations) == 1 and isinstance(relations[0], sympy.Eq):
+        return False
+    functions = {part: sympy.Dummy(real=True) for relation in relations for part in relation.atoms(AppliedUndef)}
+    relations = tuple(relation.xreplace(functions) for relation in relations)
+    names = set().union(*(relation.free_symbols for relation in relations))
+    if not isinstance(other, sympy.Set) or len(names) != 1:
+        return False
+    found = solutions(sympy.And(*relations, evaluate=False) if len(relations) > 1 else relations[0], *names)
+    return found is not None and _equal_sets(found, other)
+
+
+def _equal_ratios(gold: Read, answer: Read) -> bool:
+    if not (isinstance(gold, Ratio) and isinstance(answer, Ratio) and len(gold) == len(answer)):
+        return False
+    return all(equal(ours * answer[0], theirs * gold[0]) for ours, theirs in zip(gold, answer, strict=True))
+
+
+def _members(expression: Read) -> tuple[tuple[Read, ...] | None, bool | None]:
+    """The members of a list and whether their order counts (None: either way, as for an open interval or a pair)."""
+    if isinstance(expression, sympy.Tuple):
+        return expression.args, True
+    if isinstance(expression, sympy.FiniteSet):
+        return tuple(getattr(expression, "_unsorted_args", expression.args)), False
+    if isinstance(expression, sympy.Interval) and expression.left_open == expression.right_open:
+        return (expression.start, expression.end), True
+    return None, None
+
+
+def _equal_sets(gold: Read, answer: Read) -> bool:
+    if isinstance(gold, sympy.Interval) and isinstance(answer, sympy.Interval):
+        ends = gold.left_open == answer.left_open and gold.right_open == answer.right_open
+        return ends and equal(gold.start, answer.start) and equal(gold.end, answer.end)
+    if not isinstance(gold, (sympy.Set, sympy.Tuple)):
+        gold = sympy.FiniteSet(gold)
+    if not isinstance(answer, (sympy.Set, sympy.Tuple)):
+        answer = sympy.FiniteSet(answer)
+    gold, answer = (
+        side.doit() if isinstance(side, (sympy.Union, sympy.Intersection)) else side for side in (gold, answer)
+    )
+    (ours, ordered), (theirs, as_well) = _members(gold), _members(answer)
+    if ours is not None and theirs is not None and not (ordered is False and as_well is False):
+        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
+    if ours is not None and theirs is not None:
+        return _matched(list(ours), list(theirs))
+    try:
+        return gold.doit() == answer.doit() or gold.symmetric_difference(answer).is_empty is True
+    except Exception:  # sympy raises errors of all kinds
+        return False
+
+
+def _matched(ours: list[Read], theirs: list[Read]) -> bool:
+    """True if each member of one list has an equal one in the other."""
+    ours, theirs = _distinct(ours), _distinct(theirs)
+    if len(ours) != len(theirs):
+        return False
+    for member in ours:
+        place = next((place for place, other in enumerate(theirs) if equal(member, other)), None)
+        if place is None:
+            return False
+        del theirs[place]
+    return True
+
+
+def _distinct(members: Iterable[Read]) -> list[Read]:
+    found: list[Read] = []
+    for member in members:
+        if not any(member == other for other in found):
+            found.append(member)
+    return found
+
+
+def _equal_matrices(gold: Read, answer: Read) -> bool:
+    both = isinstance(gold, sympy.MatrixBase) and isinstance(answer, sympy.MatrixBase)
+    return both and gold.shape == answer.shape and all(map(equal, gold.flat(), answer.flat()))
+
+
+def _equal_expressions(gold: Read, answer: Read) -> bool:
+    if not (isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr)):
+        return False
+    if gold == answer:
+        return gold not in (sympy.zoo, sympy.nan)
+    if gold.has(_HUNDREDTH) != answer.has(_HUNDREDTH):
+        return _equal_values(gold, answer) or _equal_values(_times_100(gold), _times_100(answer))
+    return _equal_values(gold, answer)
+
+
+def _times_100(expression: sympy.Expr) -> sympy.Expr:
+    """A percentage as the number in front of the sign."""
+    return expression.xreplace({_HUNDREDTH: sympy.Integer(1)})
+
+
+def _equal_values(gold: sympy.Expr, answer: sympy.Expr) -> bool:
+    decimal = gold.has(sympy.Float) or answer.has(sympy.Float)
+    gold, answer = _exact(gold), _exact(answer)
+    names = gold.free_symbols | answer.free_symbols | gold.atoms(AppliedUndef) | answer.atoms(AppliedUndef)
+    if names:
+        return _equal_functions(gold, answer, names)
+    if gold.is_Rational and answer.is_Rational:
+        return gold == answer or (decimal and _close(gold, answer))
+    first, second = _value(gold, {}), _value(answer, {})
+    if first is None or second is None:
+        return False
+    if decimal:
+        return _close(first, second)
+    return _near(first, second)
+
+
+def _exact(expression: sympy.Expr) -> sympy.Expr:
+    """The expression evaluated, with decimals as the fractions that they state."""
+    decimals = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
+    evaluated = expression.replace(lambda part: isinstance(part, sympy.UnevaluatedExpr), lambda part: part.args[0])
+    try:
+        return evaluated.xreplace(decimals).doit()
+    except Exception:  # sympy raises errors of all kinds
+        return expression
+
+
+def _equal_functions(gold: sympy.Expr, answer: sympy.Expr, names: set[sympy.Basic]) -> bool:
+    if gold.free_symbols != answer.free_symbols and sympy.expand(gold - answer) != 0:
+        return False
+    compared = 0
+    for point in _assignments(names):
+        first, second = _value(gold, point), _value(answer, point)
+        if first is None or second is None or (not (first.is_real and second.is_real) and not gold.has(sympy.I)):
+            continue
+        if not _near(first, second):
+            return False
+        compared += 1
+    return compared > 1 or sympy.expand(gold - answer) == 0
+
+
+def _assignments(names: Iterable[sympy.Basic]) -> list[dict[sympy.Basic, sympy.Rational]]:
+    """Points at which letters, and functions that are only named, have values."""
+    ordered = sorted(names, key=lambda name: (not isinstance(name, AppliedUndef), str(name)))
+    count, values = len(ordered), [sympy.Rational(value) for value in _POINTS]
+    if not count:
+        return [{}]
+    points = [[values[(3 * row + column) % len(values)] + row for column in range(count)] for row in range(4)]
+    points += [
+        [abs(value) / 10 for value in points[0]],
+        [abs(value) + 2 for value in points[1]],
+        [-abs(value) for value in points[2]],
+    ]
+    return [dict(zip(ordered, point, strict=True)) for point in points]
+
+
+def _value(expression: sympy.Expr, at: dict[sympy.Basic, sympy.Rational]) -> sympy.Expr | None:
+    """The value to forty digits; None if it is infinite or cannot be computed."""
+    try:
+        value = expression.subs(at).doit().evalf(_DIGITS) if at else expression.evalf(_DIGITS)
+    except Exception:  # sympy raises errors of all kinds
+        return None
+    return value if value.is_number and value.is_finite else None
+
+
+def _near(first: sympy.Expr, second: sympy.Expr) -> bool:
+    """True if two values agree to forty digits but for rounding, relative to their size."""
+    return bool(abs(first - second) <= max(abs(first), abs(second)) * sympy.Float(10, _DIGITS) ** (5 - _DIGITS))
+
+
+def _close(first: sympy.Expr, second: sympy.Expr) -> bool:
+    """True if a decimal agrees with a value to six decimals and to one part in a million."""
+    apart = abs(first - second)
+    if apart > max(abs(first), abs(second)) / 10**_DECIMALS:
+        return False
+    return bool(first.round(_DECIMALS) == second.round(_DECIMALS))
+
+
+_COMPARISONS = (
+    (sympy.MatrixBase, _equal_matrices),
+    (Ratio, _equal_ratios),
+    ((sympy.Set, sympy.Tuple), _equal_sets),
+    (sympy.Expr, _equal_expressions),
+)
+"""What compares two answers of which one is of a kind."""

@@ -1,0 +1,151 @@
+"""Answers read by math-verify's parser (latex2sympy2_extended), with what it lacks around it.
+
+The parser is told that upper and lower case are different letters. Set-builders, alternatives, plus-minus and ratios of
+three parts are taken apart before it sees them, and notation that it would misread is not given to it. Only the
+processes of `cocal.answers.comparison` import this module.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
+from latex2sympy2_extended.logic import And
+from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
+from math_verify.grader import should_treat_as_complex
+from sympy.core.relational import Relational
+
+_SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
+_CONVERSION = ConversionConfig(lowercase_symbols=False)
+_UNREAD = re.compile(
+    r"\\(?:ldots|equiv|pmod|forall|exists|to|rightarrow|Rightarrow|sim|land|gcd|lcm|triangle|mp|nmid|parallel|perp)(?![A-Za-z])"
+    r"|[?#@~]|(?<![_^\d])\d+\s+\d|\d\s*\\q?quad|[\d)]\s*[(\[]\s*\d+\s*[)\]]$|^(?!.*\\begin).*&"
+)
+"""Notation that the parser misreads or drops; it is compared as text alone."""
+_OR = re.compile(r"\s*(?:\\text\s*\{\s*or\s*\}|\bor\b|\\l?or(?![A-Za-z])|\\(?:vee|cup)(?![A-Za-z]))\s*")
+_BUILDER = re.compile(
+    r"\\\{\s*(?P<name>[A-Za-z])\s*(?:\\in\s*(?P<of>\\mathbb\{?\s*[A-Z]\s*\}?|[A-Z]))?\s*(?:\||:)(?P<such>.*)\\\}"
+)
+_RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![A-Za-z])")
+_LETTERS = re.compile(r"\\(?:text|mathrm|begin|end|operatorname|mathbb)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]")
+_CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}"}
+"""Letters that the parser takes for the imaginary unit and for Euler's number; `i` is the former and `e` the latter."""
+_INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
+
+Read = sympy.Basic | sympy.MatrixBase
+
+
+@lru_cache(maxsize=512)
+def read(text: str) -> Read | None:
+    """The answer as an expression, a relation, a set, a tuple, a ratio or a matrix; None if it cannot be read."""
+    if _UNREAD.search(text):
+        return None
+    if builder := _BUILDER.fullmatch(text):
+        return _built(builder["name"], builder["of"], builder["such"])
+    pieces = _OR.split(text)
+    if len(pieces) > 1 and all(map(_RELATION.search, pieces)) and not ("=" in pieces[0] and "," in pieces[0]):
+        return _joined(pieces, _either)
+    if _PLUS_MINUS.search(text):
+        text = ",".join(sign for part in _split(text, ",") for sign in _both_signs(part))
+    if ":" in text and "=" in text:  # the name, or the terms, of a ratio that is given behind it
+        return read(text.rpartition("=")[2])
+    if "\\{" not in text and len(parts := _split(text, ":")) > 2:
+        return _joined(parts, lambda read_parts: Ratio(*read_parts))
+    return _parsed(text)
+
+
+def _joined(parts: list[str], join: Callable[[list[Read]], Read | None]) -> Read | None:
+    read_parts = [read(part) for part in parts]
+    return None if None in read_parts else join(read_parts)
+
+
+def _parsed(text: str) -> Read | None:
+    """What math-verify's parser reads."""
+    spelled = normalize_latex(_LETTERS.sub(lambda found: _CONSTANTS.get(found[0], found[0]), text), _SPELLING)
+    try:
+        found = latex2sympy(
+            spelled,
+            is_real=not should_treat_as_complex(spelled),
+            normalization_config=None,
+            conversion_config=_CONVERSION,
+        )
+        if isinstance(found, (sympy.Basic, sympy.MatrixBase)):
+            return found if _INDEX.search(text) else _with_imaginary_unit(found)
+    except Exception:  # the parser and sympy raise errors of all kinds
+        pass
+    return None
+
+
+def _with_imaginary_unit(found: Read) -> Read:
+    """The letter `i` as the imaginary unit. Relations are made anew without being evaluated."""
+    unit = {name: sympy.I for name in found.free_symbols if name.name == "i"}
+    if unit and isinstance(found, Relational):
+        return found.func(*(side.xreplace(unit) for side in found.args), evaluate=False)
+    return found.xreplace(unit) if unit else found
+
+
+def _both_signs(text: str) -> list[str]:
+    return [_PLUS_MINUS.sub(sign, text) for sign in "+-"] if _PLUS_MINUS.search(text) else [text]
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The parts of a text between marks that stand outside of all brackets."""
+    parts, depth = [""], 0
+    for place, char in enumerate(text):
+        depth += (char in "([{") - (char in ")]}")
+        if char == mark and depth == 0 and text[place - 1 : place] != "\\":
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+class Ratio(sympy.Tuple):
+    """A ratio of three or more numbers."""
+
+
+def _built(name: str, of: str | None, such: str) -> Read | None:
+    """A set in set-builder notation over the real numbers or the integers."""
+    condition = read(such)
+    found = None if condition is None else solutions(condition, sympy.Symbol(name, real=True))
+    if found is None or of is None:
+        return found
+    return found.intersect(
+        {"N": sympy.S.Naturals0, "Z": sympy.S.Integers}.get(re.sub(r"\W|mathbb", "", of), sympy.S.Reals)
+    )
+
+
+def _either(pieces: list[Read]) -> Read | None:
+    """What holds if one of the relations does: a set of equations, or a union of intervals."""
+    if all(isinstance(piece, sympy.Eq) for piece in pieces):
+        return sympy.FiniteSet(*pieces)
+    names = set().union(*(piece.free_symbols for piece in pieces))
+    sets = [solutions(piece, *names) for piece in pieces] if len(names) == 1 else [None]
+    return None if None in sets else sympy.Union(*sets)
+
+
+def solutions(relation: Read, name: sympy.Symbol) -> sympy.Set | None:
+    """The real values of a letter for which a relation holds; None if they cannot be told."""
+    if isinstance(relation, sympy.Set):
+        return relation
+    parts = relations_of(relation)
+    try:
+        sets = [
+            sympy.solveset(part, name, sympy.S.Reals) if isinstance(part, sympy.Eq) else part.doit().as_set()
+            for part in parts
+        ]
+    except Exception:  # sympy raises errors of all kinds
+        return None
+    return sympy.Intersection(*sets) if parts else None
+
+
+def relations_of(expression: Read) -> tuple[Read, ...]:
+    """The relations of which an expression consists; empty for any other."""
+    if isinstance(expression, (Relational, sympy.logic.boolalg.BooleanAtom)):
+        return (expression,)
+    if isinstance(expression, (And, sympy.And)):
+        parts = getattr(expression, "_unsorted_args", expression.args)
+        return tuple(parts) if all(isinstance(part, Relational) for part in parts) else ()
+    return ()
