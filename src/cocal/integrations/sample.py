@@ -1,6 +1,7 @@
 """The validated model of a response that a dump of any format holds, and the kinds of values that rows have."""
 
 import math
+import re
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Annotated, Any
@@ -23,6 +24,13 @@ COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn
 """Finish reasons of a response that the policy ended itself."""
 CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
 """Finish reasons of a response that was cut at the length limit."""
+_TURNS = re.compile(
+    r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
+    r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
+)
+"""What templates write before the words of a tool or of a user."""
+_ROLES = re.compile(r"(?:user|tool|ipython|observation)\n.*?assistant\n", re.DOTALL)
+"""The same in texts without special tokens."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 
 
@@ -67,6 +75,42 @@ def _text(value: Any) -> str:
     except UnicodeEncodeError:
         raise ValueError("holds half of a character (a lone surrogate)") from None
     return value
+
+
+def _mask(values: Any) -> np.ndarray:
+    found = np.asarray(values) if isinstance(values, (list, tuple, np.ndarray)) else np.empty((0, 0))
+    if found.ndim != 1 or not np.isin(found, (0, 1)).all():
+        raise ValueError("is no mask of 0 and 1")
+    return found.astype(bool)
+
+
+def _no_response(values: Mapping[str, Any]) -> str | None:
+    """Why there is no single text as the response to a prompt; None if there may be one."""
+    response = values.get("response")
+    messages = [
+        message
+        for said in (values.get("prompt"), response)
+        if isinstance(said, (list, tuple, np.ndarray))
+        for message in said
+        if isinstance(message, Mapping)
+    ]
+    parts = (part for one in messages if isinstance(one.get("content"), (list, tuple)) for part in one["content"])
+    if any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts):
+        return "its messages have images or other media"
+    if isinstance(response, (list, tuple, np.ndarray)) and len(response):
+        if len(response) > 1:
+            return "its response has several messages"
+        if isinstance(response[0], Mapping) and response[0].get("tool_calls"):
+            return "its response calls a tool"
+    given = [value for name in ("response", "response_ids") if (value := values.get(name)) is not None]
+    return "its response is empty" if given and not any(map(_length, given)) else None
+
+
+def _length(said: Any) -> int:
+    """A length that is 0 of nothing, also of a message without words; 1 of what has none."""
+    if isinstance(said, (list, tuple)) and len(said) == 1 and isinstance(said[0], Mapping):
+        said = said[0].get("content", said)
+    return len(said) if isinstance(said, (str, list, tuple, np.ndarray)) else int(said is not None)
 
 
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
@@ -190,15 +234,17 @@ class Sample(BaseModel):
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
             text.
         logprobs: Raw log-probabilities, float32 (length,), or None; what is above 0 by rounding becomes 0.
+        mask: Which of the response tokens the policy wrote, bool (length,), or None.
         correct: 1 or 0 by the dump's verifier, also from a word (`LABELS`), or None.
         reward: Reward from the dump's verifier: a finite number, also from a text or a word (`LABELS`), or None.
         step: Rollout step, where the dump says it for every response.
         finish_reason: How the engine says that the response ended, in small letters.
         truncated: Whether the response was cut at the length limit; by default as the finish reason says, and None
             where the dump does not say.
+        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
         left_out: Why this is no response to learn from, such as "its status is 'aborted'"; None if it is one. Such a
             sample may lack all else.
-        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
+        doubt: What contradicts its label, in words; None if nothing does.
         confidence: Confidence of a scored response in [0, 1], or None.
         answer: Final answer, where it stands in a field of its own.
     """
@@ -213,13 +259,15 @@ class Sample(BaseModel):
     response: Annotated[str, PlainValidator(lambda value: _joined(_said(value)))] | None = None
     response_ids: TokenIds | None = None
     logprobs: Annotated[np.ndarray, PlainValidator(_log_probabilities)] | None = None
+    mask: Annotated[np.ndarray, PlainValidator(_mask)] | None = None
     correct: Annotated[float, PlainValidator(_label)] | None = None
     reward: Annotated[float, PlainValidator(_reward)] | None = None
     step: Annotated[int, PlainValidator(_step)] | None = None
     finish_reason: Annotated[str | None, PlainValidator(_finish_reason)] | None = None
     truncated: Annotated[bool, PlainValidator(_flag)] | None = Field(None, validate_default=True)
-    left_out: str | None = Field(None, validate_default=True)
     raw: bool = False
+    left_out: str | None = Field(None, validate_default=True)
+    doubt: str | None = None
     confidence: Annotated[float, PlainValidator(_confidence)] | None = None
     answer: Annotated[str | None, PlainValidator(_answer)] | None = None
 
@@ -235,10 +283,12 @@ class Sample(BaseModel):
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
         """
+        if why := values.get("left_out") or _no_response(values):
+            return cls(where=where, left_out=why)
         with reading(where, names):
             return cls(where=where, **values)
 
-    @field_validator("logprobs")
+    @field_validator("logprobs", "mask")
     @classmethod
     def _one_for_each_token(cls, values: np.ndarray | None, info: ValidationInfo) -> np.ndarray | None:
         ids = info.data.get("response_ids")
@@ -254,9 +304,20 @@ class Sample(BaseModel):
 
     @field_validator("left_out")
     @classmethod
-    def _if_it_ended_otherwise(cls, value: str | None, info: ValidationInfo) -> str | None:
-        reason = info.data.get("finish_reason")
-        return f"it ended by {reason!r}" if value is None and reason not in (None, *COMPLETE, *CUT) else value
+    def _if_it_is_no_answer_of_the_policy(cls, value: str | None, info: ValidationInfo) -> str | None:
+        reason, text, mask = (info.data.get(name) for name in ("finish_reason", "response", "mask"))
+        if reason not in (None, *COMPLETE, *CUT):
+            return f"it ended by {reason!r}"
+        if mask is not None and 0 < mask.sum() < len(mask):
+            return "its mask excludes tokens that the policy did not write"
+        if text and (_TURNS.search(text, 1) or (info.data.get("raw") and _ROLES.search(text))):
+            return "its response has several turns, such as the words of a tool"
+        return value
+
+    @property
+    def unread(self) -> bool:
+        """True if it is left out and nothing of it was read."""
+        return self.left_out is not None and self.response is None and self.response_ids is None
 
     @property
     def tells_cut(self) -> bool:
