@@ -170,7 +170,7 @@ def _in_file(sample: Sample, path: Path) -> Sample:
 
 def _kind(path: Path) -> str:
     if path.suffix == ".pt":
-        if not path.stem.isdecimal():
+        if slime.step_of(path) is None:
             raise ContractError(f"{path}: slime names its dumps by the number of the rollout (0.pt); rename the file")
         return _SLIME
     if path.suffix == ".jsonl":
