@@ -48,10 +48,14 @@ class Found:
             ContractError: if a file is not readable, a row is invalid, or all were left out; the message names file
                 and row.
         """
-        found = (sample for path, step in self.files for sample in self._of_file(path, step, mapping, notes))
+        before = [None, *(path for path, _ in self.files[:-1])]
+        files = ((*file, earlier) for file, earlier in zip(self.files, before, strict=True))
+        found = (sample for file in files for sample in self._of_file(*file, mapping, notes))
         return learnable(found, notes, str(self.files[0][0]))
 
-    def _of_file(self, path: Path, step: int | None, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
+    def _of_file(
+        self, path: Path, step: int | None, before: Path | None, mapping: Mapping[str, str], notes: Counter
+    ) -> Iterator[Sample]:
         if path.suffix == ".jsonl" and self.format != _PRIME_RL:
             for sample in samples(engines.rows(path), mapping, notes):
                 yield _in_file(sample, path) if sample.step is None else sample
@@ -66,7 +70,7 @@ class Found:
         else:
             if reward is None and (reward := trl.reward_of(path)):
                 notes[f"fields: {reward} as reward"] += 1
-            found = trl.read(path, reward or "reward")
+            found = trl.read(path, reward or "reward", before)
             if not found:
                 raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
         for sample in found:
@@ -132,7 +136,7 @@ def _in(place: Path) -> list[tuple[str, Path, int | None]]:
     if any(place.glob("*.pt")):
         return [(_SLIME, path, step) for step, path in slime.files(place).items()]
     if any(place.glob("*.parquet")):
-        return [(_kind(path), path, step) for step, path in trl.files(place).items()]
+        return [(_kind(path), path, step) for step, path in trl.files(place, gaps=True).items()]
     if lines := engines.files(place):
         return [(_kind(path), path, None) for path in sorted(lines, key=_by_number)]
     within = {file.parent for ending in ("jsonl", "parquet", "pt") for file in place.glob(f"*/*.{ending}")}
@@ -146,7 +150,7 @@ def _step_of(file: Path, kind: str) -> int | None:
         return prime_rl.step_of(file)
     if file.suffix == ".jsonl" or not any(character.isdecimal() for character in file.stem):
         return None
-    numbered = (slime if kind == _SLIME else trl).files(file.parent)
+    numbered = slime.files(file.parent) if kind == _SLIME else trl.files(file.parent, gaps=True)
     return next((step for step, path in numbered.items() if path.name == file.name), None)
 
 
