@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from cocal.errors import ContractError
+from cocal.integrations.sample import MEDIA
 from cocal.store.rows import entries, reading
 
 KINDS = {
@@ -135,5 +136,7 @@ def _session(entry: Mapping[str, Any]) -> str | None:
 
 
 def _why(row: Mapping[str, Any]) -> str | None:
+    if row.get("multi_modal") is True:  # of verl's mixin
+        return MEDIA
     info = row.get("request_info")
     return "it called a tool" if isinstance(info, Mapping) and info.get("tool_calleds") is True else None

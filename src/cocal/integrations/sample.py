@@ -24,6 +24,8 @@ COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn
 """Finish reasons of a response that the policy ended itself."""
 CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
 """Finish reasons of a response that was cut at the length limit."""
+MEDIA = "its messages have images or other media"
+"""Why a companion of texts learns nothing from it."""
 _TURNS = re.compile(
     r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
@@ -96,7 +98,7 @@ def _no_response(values: Mapping[str, Any]) -> str | None:
     ]
     parts = (part for one in messages if isinstance(one.get("content"), (list, tuple)) for part in one["content"])
     if any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts):
-        return "its messages have images or other media"
+        return MEDIA
     if isinstance(response, (list, tuple, np.ndarray)) and len(response):
         if len(response) > 1:
             return "its response has several messages"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Name, Sample, TokenIds
+from cocal.integrations.sample import MEDIA, Name, Sample, TokenIds
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
 _MEDIA = "multimodal_inputs", "multimodal_train_inputs"
@@ -119,9 +119,7 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
     why = {
         "its rollout has several samples": several,
         "slime removed it from training (remove_sample)": found.remove_sample,
-        "its messages have images or other media": any(
-            isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA
-        ),
+        MEDIA: any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA),
     }
     return Sample.read(
         where,
