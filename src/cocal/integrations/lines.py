@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cocal.errors import ConfigError, ContractError
+from cocal.integrations.engines import kind_of
 from cocal.integrations.sample import Sample
 from cocal.store.rows import listed
 
@@ -25,10 +26,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     # the message of a user, or a chat; a text with chat markers stays as it is
     "prompt": ("prompt", "question", "problem"),
     # the same; in verl's lines the whole prompt, whose chat markers may have been left out
-    "input": ("input",),
+    "input": ("input", "input_prompt"),
     "prompt_ids": ("prompt_ids", "prompt_token_ids", "prompt_tokens"),
     # text, or messages
-    "response": ("response", "output", "completion"),
+    "response": ("response", "output", "completion", "output_response", "responses"),
     "response_ids": (
         *("response_ids", "response_token_ids", "response_tokens"),
         *("completion_ids", "completion_token_ids", "completion_tokens"),
@@ -38,15 +39,15 @@ FIELDS: dict[str, tuple[str, ...]] = {
     # a flag, 1 or 0, or a word (`sample.LABELS`)
     "correct": ("correct", "is_correct", "acc"),
     # the verifier's reward, where `correct` is missing: a number, or such a word
-    "reward": ("reward", "score"),
-    "step": ("step", "rollout_step"),
+    "reward": ("reward", "score", "scores"),
+    "step": ("step", "rollout_step", "global_step", "tail_version"),
     # equal for the responses to one question of the step
-    "group": ("group", "group_id", "group_index", "prompt_idx"),
+    "group": ("group", "group_id", "group_index", "prompt_idx", "task_id"),
     "question_id": ("question_id",),
     # whether the response was cut at the length limit
     "truncated": ("truncated", "is_truncated"),
     # the same, in the words of engines (`sample.COMPLETE`, `sample.CUT`)
-    "finish_reason": ("finish_reason",),
+    "finish_reason": ("finish_reason", "stop_reason"),
 }
 """Meanings, and the names that a field of this meaning may have; the first one that a file has is read."""
 NEEDED = {
@@ -57,6 +58,8 @@ NEEDED = {
 """The things that a line may need, and the meanings any of which would do."""
 _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
 """Meanings of which a line needs one; if it has several, the first one is read."""
+_WHOLE = ("AReaL's trajectories", "ROLL's columns", "SkyRL's evaluations", "verl's JSON lines")
+"""Engines whose prompts are whole texts, where they are texts."""
 _SAME = {"messages": "prompt", "input": "prompt"}
 """Meanings that are one field of a sample."""
 
@@ -69,13 +72,13 @@ class Fields:
         taken: Name of the field by its meaning, of those that the first line has.
         names: Names that the field of a meaning may have; a line need not have the fields of the first one.
         unknown: Names of the fields that are not read.
-        verl: Whether these are verl's lines, whose prompts are whole texts and not messages of a user.
+        raw: Whether prompts are whole texts and not messages of a user.
     """
 
     taken: Mapping[str, str]
     names: Mapping[str, Sequence[str]]
     unknown: tuple[str, ...] = ()
-    verl: bool = False
+    raw: bool = False
 
     @classmethod
     def of(
@@ -120,7 +123,7 @@ class Fields:
         taken |= named
         names |= {meaning: (name,) for meaning, name in named.items()}
         unknown = tuple(name for name in entry if name not in taken.values())
-        return cls(taken, names, unknown, verl={"input", "output", "score"} <= {*entry})
+        return cls(taken, names, unknown, raw=kind_of(entry) in _WHOLE)
 
     def __str__(self) -> str:
         """The fields in words."""
@@ -141,44 +144,35 @@ class Fields:
             for meaning in meanings
             if (found := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
+        other = names.get("reward")
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
                 del names[meaning]
         names = {_SAME.get(meaning, meaning): name for meaning, name in names.items()}
         values = {meaning: entry[name] for meaning, name in names.items()}
-        return Sample.read(where, names, raw=self.verl, **values)
+        found = Sample.read(where, names, raw=self.raw, **values)
+        if found.correct is not None and entry.get(other) in (-1, 0, 1) and (entry[other] == 1) != (found.correct == 1):
+            read = f"{other!r} contradicts {names['correct']!r}, which is read (--field reward={other} reads the other)"
+            return found.model_copy(update={"doubt": read})
+        return found
 
-    def whole(self, entry: Mapping[str, Any], where: str) -> Sample:
-        """The response of a line, or a sample that is left out; its reward may contradict its label.
+    def sample(self, entry: Mapping[str, Any], where: str, learning: bool = False) -> Sample:
+        """The response of a line; for learning, it may be one that is left out, and lack all else.
 
         Raises:
-            ContractError: if a field has the wrong form, or prompt or response is missing.
+            ContractError: if a field has the wrong form, or prompt or response is missing or empty.
         """
         found = self.part(entry, where, *self.names)
-        if found.unread:
+        if found.unread and learning:
             return found
+        if found.unread:
+            raise ContractError(f"{where}: {found.left_out}; correct or delete the row")
         for what, given in (("prompt", found.prompt), ("response", found.response)):
             if not given and getattr(found, f"{what}_ids") is None:
                 names = listed(name for meaning, name in self.taken.items() if meaning in NEEDED[what])
                 raise ContractError(
                     f"{where}: the {what} ({names}) is missing, empty or no text; correct or delete the row"
                 )
-        label, reward = self.taken.get("correct"), self.taken.get("reward")
-        other = entry.get(reward) if found.correct is not None else None
-        if isinstance(other, int | float) and other in (-1, 0, 1) and (other == 1) != (found.correct == 1):
-            doubt = f"{reward!r} contradicts {label!r}, which is read (--field reward={reward} reads the other)"
-            return found.model_copy(update={"doubt": doubt})
-        return found
-
-    def sample(self, entry: Mapping[str, Any], where: str) -> Sample:
-        """The response of a line that must have one.
-
-        Raises:
-            ContractError: if a field has the wrong form, or prompt or response is missing or empty.
-        """
-        found = self.whole(entry, where)
-        if found.unread:
-            raise ContractError(f"{where}: {found.left_out}; correct or delete the row")
         return found
 
     def question(self, entry: Mapping[str, Any]) -> str | None:
@@ -207,7 +201,7 @@ def samples(
             fields = Fields.of(entry, mapping, where)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        yield Sample.read(where, left_out=why) if why else fields.whole(entry, where)
+        yield Sample.read(where, left_out=why) if why else fields.sample(entry, where, learning=True)
     if seen:
         notes[f"fields: {Fields.of(seen, mapping, where)}"] += 1
 

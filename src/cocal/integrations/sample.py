@@ -86,33 +86,27 @@ def _mask(values: Any) -> np.ndarray:
     return found.astype(bool)
 
 
-def _no_response(values: Mapping[str, Any]) -> str | None:
+def has_media(said: Any) -> bool:
+    """True if a chat has a message with parts that are no texts."""
+    messages = said if isinstance(said, (list, tuple, np.ndarray)) else ()
+    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
+    parts = (part for content in contents if isinstance(content, (list, tuple)) for part in content)
+    return any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts)
+
+
+def _no_response(prompt: Any = None, response: Any = None, response_ids: Any = None, **_: Any) -> str | None:
     """Why there is no single text as the response to a prompt; None if there may be one."""
-    response = values.get("response")
-    messages = [
-        message
-        for said in (values.get("prompt"), response)
-        if isinstance(said, (list, tuple, np.ndarray))
-        for message in said
-        if isinstance(message, Mapping)
-    ]
-    parts = (part for one in messages if isinstance(one.get("content"), (list, tuple)) for part in one["content"])
-    if any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts):
+    if has_media(prompt) or has_media(response):
         return MEDIA
-    if isinstance(response, (list, tuple, np.ndarray)) and len(response):
-        if len(response) > 1:
-            return "its response has several messages"
-        if isinstance(response[0], Mapping) and response[0].get("tool_calls"):
+    messages = response if isinstance(response, (list, tuple, np.ndarray)) else ()
+    if len(messages) > 1:
+        return "its response has several messages"
+    if len(messages) and isinstance(messages[0], Mapping):
+        if messages[0].get("tool_calls"):
             return "its response calls a tool"
-    given = [value for name in ("response", "response_ids") if (value := values.get(name)) is not None]
-    return "its response is empty" if given and not any(map(_length, given)) else None
-
-
-def _length(said: Any) -> int:
-    """A length that is 0 of nothing, also of a message without words; 1 of what has none."""
-    if isinstance(said, (list, tuple)) and len(said) == 1 and isinstance(said[0], Mapping):
-        said = said[0].get("content", said)
-    return len(said) if isinstance(said, (str, list, tuple, np.ndarray)) else int(said is not None)
+        response = messages[0].get("content")
+    given = [said for said in (response, response_ids) if isinstance(said, (str, list, tuple, np.ndarray))]
+    return "its response is empty" if given and not any(map(len, given)) else None
 
 
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
@@ -169,6 +163,8 @@ def _flag(value: Any) -> bool:
 
 
 def _reward(value: Any) -> float:
+    if isinstance(value, list):  # of every token
+        return sum(map(_number, value))
     if not isinstance(value, str):
         return _number(value)
     word = value.strip().lower()
@@ -285,7 +281,7 @@ class Sample(BaseModel):
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
         """
-        if why := values.get("left_out") or _no_response(values):
+        if why := values.get("left_out") or _no_response(**values):
             return cls(where=where, left_out=why)
         with reading(where, names):
             return cls(where=where, **values)
@@ -293,7 +289,10 @@ class Sample(BaseModel):
     @field_validator("logprobs", "mask")
     @classmethod
     def _one_for_each_token(cls, values: np.ndarray | None, info: ValidationInfo) -> np.ndarray | None:
-        ids = info.data.get("response_ids")
+        ids, prompt = info.data.get("response_ids"), info.data.get("prompt_ids")
+        both = 0 if ids is None or prompt is None else len(prompt) + len(ids)
+        if info.field_name == "mask" and values is not None and len(values) == both:
+            return values[len(prompt) :]  # one of prompt and response
         if values is not None and ids is not None and len(values) != len(ids):
             raise ValueError(f"has {len(values)} values for {len(ids)} response tokens")
         return values

@@ -1,24 +1,15 @@
 """Exact token ids in the rollouts that verl dumps (`trainer.rollout_data_dir`).
 
 verl writes the decoded texts of a step without their special tokens. This mixin gives its own writer the ids as further
-fields, and `cocal fit` then reads these instead of the texts:
-
-    from cocal.integrations.verl import ExactIds
-    from verl.trainer.ppo.v1 import PPOTrainerSync  # of V0, verl.trainer.ppo.ray_trainer.RayPPOTrainer
-
-    class Trainer(ExactIds, PPOTrainerSync):
-        pass
-
-docs/own-policy.md says where verl takes the class of its trainer from. States are not captured: the policy lies in
-other processes.
+fields, and `cocal fit` then reads these instead of the texts. docs/formats.md shows where it is put. States are not
+captured: the policy lies in other processes.
 """
 
 import inspect
-from collections.abc import Sequence
 from typing import Any
 
 _HOOKS = (
-    ("batch", "timing_raw", "rollout_data_dir"),  # V1, of verl 0.8 and later
+    ("batch", "timing_raw", "rollout_data_dir"),  # V1
     ("batch", "reward_extra_infos_dict", "timing_raw", "rollout_data_dir"),  # V0
 )
 """Parameters of `_log_rollout_data`."""
@@ -39,27 +30,31 @@ class ExactIds:
         hook = getattr(super(), "_log_rollout_data", None)
         found = tuple(inspect.signature(hook).parameters)[1:] if hook else None
         if found not in _HOOKS:
-            known = " or ".join(map(str, _HOOKS))
             raise TypeError(
-                f"{cls.__name__}: ExactIds must stand before a trainer of verl whose _log_rollout_data takes {known}, "
-                f"not {found}; `cocal fit` also reads what verl dumps without this mixin"
+                f"{cls.__name__}: ExactIds must stand before a trainer of verl whose _log_rollout_data takes "
+                f"{_HOOKS[0]} or {_HOOKS[1]}, not {found}; `cocal fit` also reads what verl dumps without it"
             )
 
     def _log_rollout_data(self, batch: Any, *more: Any) -> None:
         """verl's hook, which dumps every further field that has a value for each response."""
-        if len(more) == len(_HOOKS[1]) - 1:
-            super()._log_rollout_data(batch, more[0] | exact_ids(batch), *more[1:])
-            return
+        if len(more) == 3:
+            return super()._log_rollout_data(batch, more[0] | exact_ids(batch), *more[1:])
         self._keyed = batch
-        try:
-            super()._log_rollout_data(batch, *more)
-        finally:
-            self._keyed = None
+        super()._log_rollout_data(batch, *more)
+        self._keyed = None
 
     def _dump_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path) -> None:
-        """verl's writer, which V1 gives the names of the responses in the order of the file."""
+        """verl's writer. V1 names the responses in the order of the file: PROMPT_SESSION_OUTPUT."""
         if self._keyed is not None:
-            more = ids_by_name(reward_extra_infos_dict["uid"], self._keyed.partition_id)
+            import transfer_queue
+
+            names = reward_extra_infos_dict["uid"]
+            fields = {"prompt_ids": "prompts", "response_ids": "responses", "response_mask": "response_mask"}
+            data = transfer_queue.kv_batch_get(
+                keys=names, partition_id=self._keyed.partition_id, select_fields=[*fields.values()]
+            )
+            more = {name: [row.tolist() for row in data[field].unbind()] for name, field in fields.items()}
+            more["group"] = [name.rsplit("_", 2)[0] for name in names]
             reward_extra_infos_dict = reward_extra_infos_dict | more
         super()._dump_generations(inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path)
 
@@ -72,30 +67,17 @@ def exact_ids(batch: Any) -> dict[str, list]:
             perhaps `response_mask` (n, R), and its `non_tensor_batch` the `uid` of each response's group.
 
     Returns:
-        prompt_ids, response_ids and response_mask, a list for each response; group, where there is a uid; and whether
-        there are images, where this is known.
+        prompt_ids, response_ids and response_mask, a list for each response, and group, where there is a uid.
     """
-    tensors, others, mask = batch.batch, batch.non_tensor_batch, batch.batch["attention_mask"].bool().cpu()
+    tensors, mask = batch.batch, batch.batch["attention_mask"].bool().cpu()
     width = tensors["prompts"].shape[1]
-    parts = [
-        ("prompt_ids", tensors["prompts"], mask[:, :width]),
-        ("response_ids", tensors["responses"], mask[:, width:]),
-    ]
+    parts = {"prompt_ids": ("prompts", mask[:, :width]), "response_ids": ("responses", mask[:, width:])}
     if "response_mask" in tensors:
-        parts.append(("response_mask", tensors["response_mask"], mask[:, width:]))
-    found = {name: [row[keep].tolist() for row, keep in zip(ids.cpu(), kept, strict=True)] for name, ids, kept in parts}
-    if "uid" in others:
-        found["group"] = [str(one) for one in others["uid"]]
-    if "multi_modal_inputs" in others:
-        found["multi_modal"] = [bool(one) for one in others["multi_modal_inputs"]]
+        parts["response_mask"] = "response_mask", mask[:, width:]
+    found = {
+        name: [row[keep].tolist() for row, keep in zip(tensors[field].cpu(), kept, strict=True)]
+        for name, (field, kept) in parts.items()
+    }
+    if "uid" in batch.non_tensor_batch:
+        found["group"] = [str(one) for one in batch.non_tensor_batch["uid"]]
     return found
-
-
-def ids_by_name(names: Sequence[str], partition: str) -> dict[str, list]:
-    """The same of responses of V1, which lie in verl's TransferQueue under names such as PROMPT_SESSION_PLACE."""
-    import transfer_queue
-
-    fields = {"prompt_ids": "prompts", "response_ids": "responses", "response_mask": "response_mask"}
-    data = transfer_queue.kv_batch_get(keys=[*names], partition_id=partition, select_fields=[*fields.values()])
-    found = {name: [row.tolist() for row in data[field].unbind()] for name, field in fields.items()}
-    return found | {"group": [name.rsplit("_", 2)[0] for name in names]}

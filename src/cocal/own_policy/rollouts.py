@@ -48,17 +48,13 @@ class Found:
             ContractError: if a file is not readable, a row is invalid, or all were left out; the message names file
                 and row.
         """
-        before = [None, *(path for path, _ in self.files[:-1])]
-        files = ((*file, earlier) for file, earlier in zip(self.files, before, strict=True))
-        found = (sample for file in files for sample in self._of_file(*file, mapping, notes))
+        found = (sample for path, step in self.files for sample in self._of_file(path, step, mapping, notes))
         return learnable(found, notes, str(self.files[0][0]))
 
-    def _of_file(
-        self, path: Path, step: int | None, before: Path | None, mapping: Mapping[str, str], notes: Counter
-    ) -> Iterator[Sample]:
+    def _of_file(self, path: Path, step: int | None, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
         if path.suffix == ".jsonl" and self.format != _PRIME_RL:
-            for sample in samples(engines.rows(path), mapping, notes):
-                yield _in_file(sample, path) if sample.step is None else sample
+            for one in samples(engines.rows(path), mapping, notes):
+                yield one if one.step is not None else _in_file(one.model_copy(update={"step": _of_name(path)}), path)
             return
         if wrong := [meaning for meaning in mapping if meaning != "reward"]:
             raise ConfigError(f"--field {wrong[0]}=...: {self.format} have fields of their own; only reward fits")
@@ -70,7 +66,7 @@ class Found:
         else:
             if reward is None and (reward := trl.reward_of(path)):
                 notes[f"fields: {reward} as reward"] += 1
-            found = trl.read(path, reward or "reward", before)
+            found = trl.read(path, reward or "reward")
             if not found:
                 raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
         for sample in found:
@@ -152,6 +148,12 @@ def _step_of(file: Path, kind: str) -> int | None:
         return None
     numbered = slime.files(file.parent) if kind == _SLIME else trl.files(file.parent, gaps=True)
     return next((step for step, path in numbered.items() if path.name == file.name), None)
+
+
+def _of_name(path: Path) -> int | None:
+    """The step of NeMo-RL's train_data_step1.jsonl, or of SkyRL's files in global_step_1_evals."""
+    found = re.search(r"train_data_step(\d+)\.jsonl$|/global_step_(\d+)_evals/[^/]*$", path.absolute().as_posix())
+    return int(found[1] or found[2]) if found else None
 
 
 def _in_order(folders: Iterable[Path]) -> list[Path]:

@@ -129,8 +129,8 @@ class RolloutCapture:
         """
         if "num_images" in batch:
             raise ContractError("the prompts have images, which the recording cannot read; train without the recording")
-        prompt_mask = batch["prompt_mask"].bool().cpu()
-        prompts = [row[keep].tolist() for row, keep in zip(batch["prompt_ids"].cpu(), prompt_mask, strict=True)]
+        rows = zip(batch["prompt_ids"].cpu(), batch["prompt_mask"].bool().cpu(), strict=True)
+        prompts = [row[keep].tolist() for row, keep in rows]
         responses, masks = self._generated
         states = logprobs = [None] * len(responses)
         given = self._given_logprobs(batch)
@@ -139,8 +139,7 @@ class RolloutCapture:
             states, logprobs = self._scored(prompts, responses, logprobs=given is None)
             self.states_seconds += time.monotonic() - began
         if given is not None:
-            rows = zip(given.float().cpu().numpy(), responses, strict=True)
-            logprobs = [row[: len(ids)] for row, ids in rows]
+            logprobs = [row[: len(ids)] for row, ids in zip(given.float().cpu().numpy(), responses, strict=True)]
         ends = set(self.eos_token_ids)
         reasons = ["stop" if ids[-1] in ends else "length" for ids in responses]
         if masks is not None:

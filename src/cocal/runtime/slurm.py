@@ -145,10 +145,9 @@ def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str
 
 def _together(partitions: Sequence[Partition]) -> Partition:
     """The most that any of some partitions offers."""
-    gpus: dict[str, int] = {}
-    for partition in partitions:
-        gpus |= {kind: max(count, gpus.get(kind, 0)) for kind, count in partition.gpus.items()}
-    return Partition(gpus, *(max(values) for values in zip(*(one[1:] for one in partitions), strict=True)))
+    kinds = sorted({kind for one in partitions for kind in one.gpus})
+    gpus = {kind: max(one.gpus.get(kind, 0) for one in partitions) for kind in kinds}
+    return Partition(gpus, max(one.minutes for one in partitions), max(one.memory for one in partitions))
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:

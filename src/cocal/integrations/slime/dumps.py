@@ -35,7 +35,6 @@ class _Finished(_Status):
     tokens: TokenIds
     response_length: Annotated[int, Strict()]
     remove_sample: bool = False
-    rollout_id: Name | None = None
     metadata: _Metadata | None = None
 
 
@@ -64,17 +63,17 @@ def read(path: Path, reward_key: str) -> list[Sample]:
         raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
     if content.get("rollout_id") not in (None, (step_of(path) or 0) - 1):
         raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
-    rollouts = Counter(_rollout(entry) for entry in samples)
+    rollouts = Counter(map(_rollout, samples))
     return [
         _sample(entry, f"{path}: sample {place}", reward_key, several=rollouts[_rollout(entry)] > 1)
         for place, entry in enumerate(samples)
     ]
 
 
-def _rollout(entry: Any) -> str | None:
-    """What the samples of one rollout have in common; nothing equals another where slime has set no id."""
-    rollout = entry.get("rollout_id") if isinstance(entry, Mapping) else None
-    return f"{entry.get('group_index')} {rollout}" if rollout is not None else f"{id(entry)}"
+def _rollout(entry: Any) -> str:
+    """What the samples of one rollout have in common; each is one of its own where slime has set no id."""
+    named = isinstance(entry, dict) and entry.get("rollout_id") is not None
+    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else f"{id(entry)}"
 
 
 def _content(path: Path) -> Any:
@@ -116,11 +115,11 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
             f"{where}: response_length is {length} of {len(tokens)} tokens; the prompt may not be empty: correct or "
             "delete the sample"
         )
-    why = {
-        "its rollout has several samples": several,
-        "slime removed it from training (remove_sample)": found.remove_sample,
-        MEDIA: any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA),
-    }
+    why = "its rollout has several samples" if several else None
+    if found.remove_sample:
+        why = "slime removed it from training (remove_sample)"
+    elif any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA):
+        why = MEDIA
     return Sample.read(
         where,
         {"logprobs": "rollout_log_probs", "mask": "loss_mask"},
@@ -133,7 +132,7 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
         logprobs=entry.get("rollout_log_probs"),
         mask=entry.get("loss_mask"),
         reward=_reward(entry.get("reward"), where, reward_key),
-        left_out=next((reason for reason, holds in why.items() if holds), None),
+        left_out=why,
     )
 
 

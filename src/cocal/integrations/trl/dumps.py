@@ -8,7 +8,6 @@ there, be it of rollouts or of an evaluation.
 import json
 import math
 import re
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,8 @@ def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
     return {number // spacing: path for number, path in found.items() if gaps or number > 0}
 
 
-def read(path: Path, reward_key: str, before: Path | None = None) -> list[Sample]:
+def read(path: Path, reward_key: str) -> list[Sample]:
     """The samples of a table. In TRL's own tables, the verifier's reward is a column with its function's name.
-
-    Args:
-        before: TRL's table before this one, whose rows this one repeats if TRL has generated nothing since.
 
     Raises:
         ContractError: if the table is invalid; the message names file, row and column.
@@ -65,11 +61,7 @@ def read(path: Path, reward_key: str, before: Path | None = None) -> list[Sample
     if missing := {"prompt", "completion"} - {*names}:
         raise ContractError(f"{path}: column {min(missing)!r} is missing; expected TRL's completions")
     samples = _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
-    why = None
-    if _of_evaluation(path):
-        why = "TRL wrote their table after an evaluation"
-    elif before is not None and _repeats(path, before):
-        why = "TRL logged them twice"
+    why = _useless(path)
     return [Sample.read(sample.where, left_out=why) for sample in samples] if why else samples
 
 
@@ -104,12 +96,21 @@ def _recorded(path: Path) -> list[Sample]:
     return [Sample.read(f"{path}: row {place}", **row) for place, row in enumerate(rows)]
 
 
-def _of_evaluation(path: Path) -> bool:
-    """True if a table holds an evaluation, as the last checkpoint of the run or its prompts tell."""
-    number, before = re.fullmatch(r"completions_(\d+)", path.stem), path.with_name("completions_00000.parquet")
-    if number and int(number[1]) in _evaluated(path.parent.parent):
-        return True
-    return is_file(before) and _prompts(path) <= _prompts(before)  # the training had not begun
+def _useless(path: Path) -> str | None:
+    """Why there is nothing to learn from TRL's table, as its neighbours and the last checkpoint tell; None if there is.
+
+    A table before the training is of an evaluation, and those that hold no other prompts are so as well.
+    """
+    earlier = sorted(one for one in path.parent.glob("completions_*.parquet") if one.name < path.name)
+    first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
+    if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
+        is_file(first) and {*_rows(path, ["prompt"])} <= {*_rows(first, ["prompt"])}
+    ):
+        return "TRL wrote their table after an evaluation"
+    names = [[name for name in columns_of(one).names if name != "step"] for one in (path, *earlier[-1:])]
+    if earlier and names[0] == names[1] and _rows(path, names[0]) == _rows(earlier[-1], names[0]):
+        return "TRL logged them twice"
+    return None
 
 
 def _evaluated(run: Path) -> set[int]:
@@ -122,17 +123,8 @@ def _evaluated(run: Path) -> set[int]:
         return set()
 
 
-def _prompts(path: Path) -> set[str]:
-    return {repr(row["prompt"]) for batch in batches(path, ["prompt"]) for row in batch.to_pylist()}
-
-
-def _repeats(path: Path, before: Path) -> bool:
-    """True if two tables hold the same rows."""
-    columns = [[name for name in columns_of(one).names if name != "step"] for one in (path, before)]
-    if columns[0] != columns[1]:
-        return False
-    pairs = zip_longest(batches(path, columns[0]), batches(before, columns[0]))
-    return all(a is not None and b is not None and repr(a.to_pylist()) == repr(b.to_pylist()) for a, b in pairs)
+def _rows(path: Path, columns: list[str]) -> list[str]:
+    return [repr(row) for batch in batches(path, columns) for row in batch.to_pylist()]
 
 
 def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
