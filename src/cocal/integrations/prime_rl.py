@@ -142,9 +142,9 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
     ids = [one for node in path for one in node.token_ids]
     mask = [one for node in path for one in node.mask]
     length = mask.count(True)
-    if not length:
+    if ids and not length:
         return Sample.read(where, left_out="its response is empty")
-    if len(mask) != len(ids) or not length < len(ids) or mask[:-length] != [False] * (len(ids) - length):
+    if len(mask) != len(ids) or not 0 < length < len(ids) or mask[:-length] != [False] * (len(ids) - length):
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"
         )

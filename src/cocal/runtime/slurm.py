@@ -145,7 +145,7 @@ def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str
 
 def _together(partitions: Sequence[Partition]) -> Partition:
     """The most that any of some partitions offers."""
-    kinds = sorted({kind for one in partitions for kind in one.gpus})
+    kinds = dict.fromkeys(kind for one in partitions for kind in one.gpus)
     gpus = {kind: max(one.gpus.get(kind, 0) for one in partitions) for kind in kinds}
     return Partition(gpus, max(one.minutes for one in partitions), max(one.memory for one in partitions))
 
