@@ -284,7 +284,12 @@ class Sample(BaseModel):
         if why := values.get("left_out") or _no_response(**values):
             return cls(where=where, left_out=why)
         with reading(where, names):
-            return cls(where=where, **values)
+            return cls(where=where, **values)._as_its_mask_says()
+
+    def _as_its_mask_says(self) -> "Sample":
+        if self.left_out is not None or self.mask is None or self.mask.all() or not self.mask.any():
+            return self
+        return self.model_copy(update={"left_out": "its mask excludes tokens that the policy did not write"})
 
     @field_validator("logprobs", "mask")
     @classmethod
@@ -306,11 +311,9 @@ class Sample(BaseModel):
     @field_validator("left_out")
     @classmethod
     def _if_it_is_no_answer_of_the_policy(cls, value: str | None, info: ValidationInfo) -> str | None:
-        reason, text, mask = (info.data.get(name) for name in ("finish_reason", "response", "mask"))
+        reason, text = info.data.get("finish_reason"), info.data.get("response")
         if reason not in (None, *COMPLETE, *CUT):
             return f"it ended by {reason!r}"
-        if mask is not None and 0 < mask.sum() < len(mask):
-            return "its mask excludes tokens that the policy did not write"
         if text and (_TURNS.search(text, 1) or (info.data.get("raw") and _ROLES.search(text))):
             return "its response has several turns, such as the words of a tool"
         return value
