@@ -63,17 +63,18 @@ def read(path: Path, reward_key: str) -> list[Sample]:
         raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
     if content.get("rollout_id") not in (None, (step_of(path) or 0) - 1):
         raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
-    rollouts = Counter(map(_rollout, samples))
+    rollouts = [_rollout(place, entry) for place, entry in enumerate(samples)]
+    counts = Counter(rollouts)
     return [
-        _sample(entry, f"{path}: sample {place}", reward_key, several=rollouts[_rollout(entry)] > 1)
+        _sample(entry, f"{path}: sample {place}", reward_key, several=counts[rollouts[place]] > 1)
         for place, entry in enumerate(samples)
     ]
 
 
-def _rollout(entry: Any) -> str:
+def _rollout(place: int, entry: Any) -> str:
     """What the samples of one rollout have in common; each is one of its own where slime has set no id."""
     named = isinstance(entry, dict) and entry.get("rollout_id") is not None
-    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else f"{id(entry)}"
+    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else str(place)
 
 
 def _content(path: Path) -> Any:

@@ -135,6 +135,7 @@ def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample
     for place, row in enumerate(rows):
         where, reward, said = f"{path}: row {place}", row.get(reward_key, 0.0), row["completion"]
         several = isinstance(said, list) and len(said) > 1
+        judged = reward is not None and not (isinstance(reward, float) and math.isnan(reward))
         if not (_has_text(row["prompt"]) and (several or _has_text(said))):
             samples.append(Sample.read(where, left_out="its prompt or completion has no text"))
             continue
@@ -149,7 +150,7 @@ def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample
                 raw=isinstance(row["prompt"], str),
                 response=said,
                 reward=row.get(reward_key),
-                left_out="its reward is None" if reward is None or math.isnan(reward) else None,
+                left_out=None if judged else "its reward is None",
             )
         )
     return samples
