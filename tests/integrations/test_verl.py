@@ -1,42 +1,103 @@
-"""Exact ids in verl's rollout dump, written by a stand-in of verl's trainer with the documented form of its data."""
+"""Exact ids in verl's rollout dump, written by stand-ins of verl's trainers with the documented form of their data."""
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 
 from cocal import Companion
 from cocal.integrations.verl import ExactIds
 from cocal.own_policy.rollouts import find
+from cocal.own_policy.states import Encoder
 
 PAD = 0
 
 
-class Dumping:
-    """The part of verl's `RayPPOTrainer` that writes a rollout dump."""
+class Writing:
+    """The part that V0 and V1 have in common."""
 
     def __init__(self, tokenizer, step: int):
         self.tokenizer, self.global_steps = tokenizer, step
 
-    def _log_rollout_data(self, batch, reward_extra_infos_dict, timing_raw, rollout_data_dir):
-        fields = {
-            "input": self.tokenizer.batch_decode(batch.batch["prompts"], skip_special_tokens=True),
-            "output": self.tokenizer.batch_decode(batch.batch["responses"], skip_special_tokens=True),
-            "score": batch.batch["token_level_scores"].sum(-1).tolist(),
-        }
-        count = len(fields["input"])
-        fields |= {"gts": ["?"] * count, "step": [self.global_steps] * count}
+    def _dump_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path):
+        count = len(inputs)
+        fields = {"input": inputs, "output": outputs, "gts": gts, "score": scores, "step": [self.global_steps] * count}
         fields |= {name: values for name, values in reward_extra_infos_dict.items() if len(values) == count}
         lines = [json.dumps({name: values[k] for name, values in fields.items()}) for k in range(count)]
-        (Path(rollout_data_dir) / f"{self.global_steps}.jsonl").write_text("\n".join(lines) + "\n")
+        (Path(dump_path) / f"{self.global_steps}.jsonl").write_text("\n".join(lines) + "\n")
 
 
-class Trainer(ExactIds, Dumping):
+class V0(Writing):
+    """The part of verl's `RayPPOTrainer` that gathers a rollout dump."""
+
+    def _log_rollout_data(self, batch, reward_extra_infos_dict, timing_raw, rollout_data_dir):
+        self._dump_generations(
+            inputs=self.tokenizer.batch_decode(batch.batch["prompts"], skip_special_tokens=True),
+            outputs=self.tokenizer.batch_decode(batch.batch["responses"], skip_special_tokens=True),
+            gts=["?"] * len(batch.batch["prompts"]),
+            scores=batch.batch["token_level_scores"].sum(-1).tolist(),
+            reward_extra_infos_dict=reward_extra_infos_dict,
+            dump_path=rollout_data_dir,
+        )
+
+
+class V1(Writing):
+    """The part of verl's `PPOTrainer` of V1 that gathers a rollout dump from its TransferQueue."""
+
+    def _log_rollout_data(self, batch, timing_raw, rollout_data_dir):
+        import transfer_queue as tq
+
+        wanted = ["uid", "prompts", "responses", "rm_scores"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
+        texts = {
+            name: [self.tokenizer.decode(ids, skip_special_tokens=True) for ids in data[name].to_padded_tensor(PAD)]
+            for name in ("prompts", "responses")
+        }
+        scores = data["rm_scores"].to_padded_tensor(0.0).sum(dim=1).tolist()
+        parts = [key.rsplit("_", 2) for key in batch.keys]
+        order = sorted(range(len(parts)), key=lambda k: (parts[k][0], int(parts[k][1]), int(parts[k][2])))
+        self._dump_generations(
+            inputs=[texts["prompts"][k] for k in order],
+            outputs=[texts["responses"][k] for k in order],
+            gts=["?"] * len(order),
+            scores=[scores[k] for k in order],
+            reward_extra_infos_dict={"uid": [batch.keys[k] for k in order]},
+            dump_path=rollout_data_dir,
+        )
+
+
+class Trainer(ExactIds, V0):
     pass
+
+
+class Trainer1(ExactIds, V1):
+    pass
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    """verl's TransferQueue: what `kv_batch_get` gives for keys; tensors of several lengths are nested."""
+
+    def keep(stored: dict[str, dict]):
+        def kv_batch_get(keys, partition_id, select_fields):
+            assert partition_id == "train"
+            rows = [stored[key] for key in keys]
+            return {
+                name: torch.nested.as_nested_tensor([row[name] for row in rows], layout=torch.jagged)
+                if torch.is_tensor(rows[0][name])
+                else [row[name] for row in rows]
+                for name in select_fields
+            }
+
+        monkeypatch.setitem(sys.modules, "transfer_queue", SimpleNamespace(kv_batch_get=kv_batch_get))
+
+    return keep
 
 
 def _proto(rows: pd.DataFrame) -> SimpleNamespace:
@@ -70,3 +131,78 @@ def test_the_ids_that_verl_sampled_reach_the_companion(own, tmp_path):
     assert [one.truncated for one in found] == rollouts["truncated"].tolist()
     assert [one.group for one in samples] == [f"group {name}" for name in rollouts["question_id"]]
     assert [one.label for one in samples] == rollouts["correct"].astype(float).tolist()
+
+
+def test_the_ids_of_v1_reach_the_companion(own, tmp_path, queue):
+    """Its keys are PROMPT_SESSION_OUTPUT, and it sorts the file by them."""
+    rows = own.rollouts[own.rollouts["step"] == 2]
+    stored = {}
+    for place, row in enumerate(rows.itertuples()):
+        prompt, response = torch.tensor(list(row.prompt_ids)), torch.tensor(list(row.response_ids))
+        scores = torch.zeros(len(response))
+        scores[-1] = float(row.correct)
+        fields = {"prompts": prompt, "responses": response, "response_mask": torch.ones_like(response)}
+        stored[f"u_{row.question_id}_{place}_0"] = fields | {"rm_scores": scores, "uid": f"u_{row.question_id}"}
+    keys = [*stored][::-1]
+    queue(stored)
+    batch = SimpleNamespace(keys=keys, partition_id="train")
+    Trainer1(own.policy.tokenizer, 2)._log_rollout_data(batch, {}, str(tmp_path))
+    samples = list(find([tmp_path]).samples({}, Counter()))
+    given = {(tuple(one.prompt_ids), tuple(one.response_ids), one.label, one.group) for one in samples}
+    assert given == {
+        (tuple(row.prompt_ids), tuple(row.response_ids), float(row.correct), f"u_{row.question_id}")
+        for row in rows.itertuples()
+    }
+    assert len(samples) == len(rows)
+    assert all(one.exact for one in Encoder(own.policy).encode(samples))
+
+
+def test_outputs_of_one_session_and_words_of_tools_are_left_out(own, tmp_path, queue):
+    """V1 writes every output of a session, each with the score of the last."""
+    masks = {"a_0_0": [1, 1], "a_1_0": [1, 1], "a_1_1": [1, 1], "b_0_0": [1, 0, 1], "b_10_0": [1, 1], "b_2_0": [1, 1]}
+    queue(
+        {
+            key: {
+                "prompts": torch.tensor([40, 41]),
+                "responses": torch.tensor([42, 43, 44][: len(mask)]),
+                "response_mask": torch.tensor(mask),
+                "rm_scores": torch.tensor([0.0] * (len(mask) - 1) + [1.0]),
+                "uid": key[0],
+            }
+            for key, mask in masks.items()
+        }
+    )
+    Trainer1(own.policy.tokenizer, 1)._log_rollout_data(
+        SimpleNamespace(keys=[*masks], partition_id="train"), {}, str(tmp_path)
+    )
+    notes: Counter = Counter()
+    found = list(find([tmp_path]).samples({}, notes))
+    assert [sample.where.rpartition(" ")[2] for sample in found] == ["1", "5", "6"]
+    assert [note for note in notes if "left out" in note] == [
+        "2 rows left out: its session has several outputs",
+        "1 row left out: its mask excludes tokens that the policy did not write",
+    ]
+
+
+def test_tools_of_v0_are_left_out(own, tmp_path):
+    rows = own.rollouts[own.rollouts["step"] == 1].iloc[:4]
+    proto = _proto(rows)
+    proto.batch["response_mask"] = torch.ones_like(proto.batch["responses"])
+    proto.batch["response_mask"][1, 1] = 0
+    Trainer(own.policy.tokenizer, 1)._log_rollout_data(proto, {}, {}, str(tmp_path))
+    notes: Counter = Counter()
+    found = list(find([tmp_path]).samples({}, notes))
+    assert [sample.where.rpartition(" ")[2] for sample in found] == ["1", "3", "4"]
+    assert [note for note in notes if "left out" in note] == [
+        "1 row left out: its mask excludes tokens that the policy did not write",
+    ]
+
+
+def test_a_trainer_of_another_version_is_refused_when_its_class_is_defined():
+    class Later(Writing):
+        def _log_rollout_data(self, batch, folder):
+            raise NotImplementedError
+
+    for bases in ((ExactIds, Later), (ExactIds, Writing), (V1, ExactIds)):
+        with pytest.raises(TypeError, match=r"ExactIds must stand before a trainer of verl whose _log_rollout_data"):
+            type("Mine", bases, {})

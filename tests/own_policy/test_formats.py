@@ -118,7 +118,7 @@ def test_a_folder_without_rollouts_names_those_within(tmp_path):
         find([tmp_path / "nowhere"])
 
 
-def test_slime_s_unfinished_and_masked_samples_are_left_out_and_counted(tmp_path):
+def test_slime_s_samples_that_are_no_responses_are_left_out_and_counted(tmp_path):
     gone = {"tokens": None, "response_length": 0, "reward": None}
     path = dump(
         tmp_path,
@@ -128,17 +128,42 @@ def test_slime_s_unfinished_and_masked_samples_are_left_out_and_counted(tmp_path
         SLIME | gone | {"status": "failed"},
         SLIME | gone | {"status": "aborted"},
         SLIME | {"status": "completed", "loss_mask": [0, 0]},
+        SLIME | {"remove_sample": True},
+        SLIME | {"response_length": 0, "loss_mask": []},
+        *[SLIME | {"rollout_id": rollout} for rollout in (4, 5, 5)],
+        SLIME
+        | {"multimodal_inputs": {"images": ["one"]}, "prompt": [{"role": "user", "content": [{"type": "image"}]}]},
+        SLIME | {"multimodal_inputs": {}, "remove_sample": False, "rollout_id": None},
+        SLIME,
     )
     found, notes = noted(path, reward="acc")
-    assert [sample.where.rpartition(" ")[2] for sample in found] == ["1", "5"]
+    assert [sample.where.rpartition(" ")[2] for sample in found] == ["1", "5", "8", "12", "13"]
     assert notes == [
         "2 rows left out: its status is 'aborted'",
-        "1 row left out: its loss_mask excludes tokens that the policy did not write",
+        "1 row left out: its mask excludes tokens that the policy did not write",
         "1 row left out: its status is 'failed'",
+        "1 row left out: slime removed it from training (remove_sample)",
+        "1 row left out: its response is empty",
+        "2 rows left out: its rollout has several samples",
+        "1 row left out: its messages have images or other media",
     ]
     dump(tmp_path, SLIME | gone | {"status": "aborted"})
     with pytest.raises(ContractError, match=r"no response to learn from .1 row left out: its status is 'aborted'"):
         noted(path, reward="acc")
+
+
+@pytest.mark.parametrize("name", ["{}.pt", "rollout_{}.pt", "data_{}.pt"])
+def test_slime_s_dumps_have_the_names_of_its_documentation(tmp_path, name):
+    for rollout in (2, 10):
+        torch.save({"rollout_id": rollout, "samples": [SLIME]}, tmp_path / name.format(rollout))
+        torch.save({"rollout_id": rollout, "samples": []}, tmp_path / name.format(f"eval_{rollout}"))
+    found, _ = noted(tmp_path, reward="acc")
+    assert [sample.step for sample in found] == [3, 11]
+    found, _ = noted(tmp_path / name.format(10), reward="acc")
+    assert [sample.step for sample in found] == [11]
+    torch.save({"rollout_id": 6, "samples": [SLIME]}, tmp_path / name.format(7))
+    with pytest.raises(ContractError, match="holds another rollout_id"):
+        noted(tmp_path, reward="acc")
 
 
 def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):
@@ -160,6 +185,26 @@ def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):
         assert notes == [f"{count} rows left out: its prompt or completion has no text"]
         assert all(sample.step == 1 for sample in found)
     assert (found[0].asked, found[0].response) == ("What is 3 + 8?", "11")
+
+
+def test_trl_s_rewards_in_words_are_read_and_those_that_are_none_left_out(tmp_path):
+    """As a table that somebody has written again may hold them; completions of several messages are those of tools."""
+    path = tmp_path / "completions_00002.parquet"
+    pq.write_table(pa.table({"prompt": ["p"] * 3, "completion": ["a", "b", "c"], "right": ["yes", None, "no"]}), path)
+    found, notes = noted(path, reward="right")
+    assert ([sample.label for sample in found], notes) == ([1.0, 0.0], ["1 row left out: its reward is None"])
+    said = [{"role": "assistant", "content": text} for text in ("Let me see.", "11")]
+    table = {
+        "prompt": [[{"role": "user", "content": "3 + 8?"}]] * 2,
+        "completion": [said, said[1:]],
+        "right": [1.0, 0.0],
+    }
+    pq.write_table(pa.table(table), path)
+    found, notes = noted(path)
+    assert ([sample.label for sample in found], notes) == (
+        [0.0],
+        ["1 row left out: its response has several messages"],
+    )
 
 
 def test_files_that_are_named_one_by_one_are_read_as_their_folder_is(tmp_path):

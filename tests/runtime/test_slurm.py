@@ -186,7 +186,9 @@ def test_time_limits_are_read_in_minutes():
             {"minutes": 2000},
             "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX",
         ),
-        ({"account": "physics"}, "you have no account 'physics' here, nor any other: unset COCAL_SLURM_ACCOUNT"),
+        ({"gpu_partition": "b200,lost"}, "there is no partition 'lost', only b200, cpu, mixed, plain: export COCAL"),
+        ({"gpu_partition": "plain,mixed"}, "no node of partition 'plain,mixed' has 8 GPUs of type 'b200'; it offers"),
+        ({"cpu_partition": "cpu,plain", "minutes": 2000}, "jobs end after 1440 minutes here"),
     ],
 )
 def test_a_wrong_site_is_named_with_what_there_is(change, message):
@@ -207,6 +209,34 @@ def test_a_site_that_fits_has_no_problems_and_no_account_is_guessed():
     assert missing == "jobs need an account; you have nlp, vision: export COCAL_SLURM_ACCOUNT=NAME"
     (unknown,) = slurm.problems(SITE._replace(account="physics"), partitions, accounts=["nlp"])
     assert unknown == "you have no account 'physics' here, only nlp"
+
+
+def test_what_cannot_be_known_is_not_refused():
+    """An account where none is shown, whatever the reason; partitions that are hidden, or do not say their memory."""
+    partitions = slurm.parse_partitions(SINFO + "dark|infinite|gpu:b200:8|N/A\n")
+    assert slurm.problems(SITE._replace(account="physics"), partitions, accounts=[]) == []
+    assert slurm.problems(SITE._replace(gpu_partition="dark", memory=9**9), partitions, accounts=[]) == []
+    assert slurm.problems(SITE, {}, accounts=[]) == []
+
+
+def test_a_job_may_start_in_any_of_several_partitions():
+    partitions = slurm.parse_partitions(SINFO)
+    several = SITE._replace(cpu_partition="plain, cpu", gpu_partition="mixed,b200", memory=2_000_000)
+    assert slurm.problems(several, partitions, accounts=[]) == []
+    assert partitions == slurm.parse_partitions(SINFO), "and what each of them offers is left as it is"
+
+
+def test_accounts_that_may_not_be_read_are_none(tmp_path, monkeypatch):
+    program = tmp_path / "sacctmgr"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for script, known in (
+        ("echo; exit 0", []),
+        ("echo denied >&2; exit 1", []),
+        ("echo NLP; echo vision", ["nlp", "vision"]),
+    ):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        assert slurm.user_accounts() == known
 
 
 @pytest.fixture

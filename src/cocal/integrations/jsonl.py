@@ -34,7 +34,8 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     Raises:
         ContractError: if a line is invalid; the message names file, line and field.
     """
-    fields = Fields(_FIELDS | {"reward": reward_key})
+    taken = _FIELDS | {"reward": reward_key}
+    fields = Fields(taken, {meaning: (name,) for meaning, name in taken.items()})
     samples = []
     for where, _, entry in entries(path):
         if missing := [name for name in _NEEDED if entry.get(name) is None]:

@@ -11,11 +11,12 @@ of a step as `prompt_idx`.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cocal.errors import ConfigError, ContractError
+from cocal.integrations.engines import kind_of
 from cocal.integrations.sample import Sample
 from cocal.store.rows import listed
 
@@ -25,26 +26,28 @@ FIELDS: dict[str, tuple[str, ...]] = {
     # the message of a user, or a chat; a text with chat markers stays as it is
     "prompt": ("prompt", "question", "problem"),
     # the same; in verl's lines the whole prompt, whose chat markers may have been left out
-    "input": ("input",),
+    "input": ("input", "input_prompt"),
     "prompt_ids": ("prompt_ids", "prompt_token_ids", "prompt_tokens"),
     # text, or messages
-    "response": ("response", "output", "completion"),
+    "response": ("response", "output", "completion", "output_response", "responses"),
     "response_ids": (
         *("response_ids", "response_token_ids", "response_tokens"),
         *("completion_ids", "completion_token_ids", "completion_tokens"),
     ),
+    # which of the response tokens the policy wrote, 1 or 0 each
+    "mask": ("response_mask", "loss_mask"),
     # a flag, 1 or 0, or a word (`sample.LABELS`)
     "correct": ("correct", "is_correct", "acc"),
     # the verifier's reward, where `correct` is missing: a number, or such a word
-    "reward": ("reward", "score"),
-    "step": ("step", "rollout_step"),
+    "reward": ("reward", "score", "scores"),
+    "step": ("step", "rollout_step", "global_step", "tail_version"),
     # equal for the responses to one question of the step
-    "group": ("group", "group_id", "group_index", "prompt_idx"),
+    "group": ("group", "group_id", "group_index", "prompt_idx", "task_id"),
     "question_id": ("question_id",),
     # whether the response was cut at the length limit
     "truncated": ("truncated", "is_truncated"),
     # the same, in the words of engines (`sample.COMPLETE`, `sample.CUT`)
-    "finish_reason": ("finish_reason",),
+    "finish_reason": ("finish_reason", "stop_reason"),
 }
 """Meanings, and the names that a field of this meaning may have; the first one that a file has is read."""
 NEEDED = {
@@ -55,6 +58,8 @@ NEEDED = {
 """The things that a line may need, and the meanings any of which would do."""
 _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
 """Meanings of which a line needs one; if it has several, the first one is read."""
+_WHOLE = ("AReaL's trajectories", "ROLL's columns", "SkyRL's evaluations", "verl's JSON lines")
+"""Engines whose prompts are whole texts, where they are texts."""
 _SAME = {"messages": "prompt", "input": "prompt"}
 """Meanings that are one field of a sample."""
 
@@ -64,14 +69,16 @@ class Fields:
     """Which fields of a file are taken for what.
 
     Attributes:
-        taken: Name of the field by its meaning.
+        taken: Name of the field by its meaning, of those that the first line has.
+        names: Names that the field of a meaning may have; a line need not have the fields of the first one.
         unknown: Names of the fields that are not read.
-        verl: Whether these are verl's lines, whose prompts are whole texts and not messages of a user.
+        raw: Whether prompts are whole texts and not messages of a user.
     """
 
     taken: Mapping[str, str]
+    names: Mapping[str, Sequence[str]]
     unknown: tuple[str, ...] = ()
-    verl: bool = False
+    raw: bool = False
 
     @classmethod
     def of(
@@ -99,12 +106,11 @@ class Fields:
             raise ConfigError(
                 f"--field {strange[0]}={mapping[strange[0]]}: no such meaning; there are {listed(FIELDS)}"
             )
-        unread = () if "label" in needs else NEEDED["label"]
-        taken = {}
-        for meaning in (meaning for meaning in FIELDS if meaning not in unread):
-            known = (mapping[meaning],) if meaning in mapping else FIELDS[meaning]
-            if found := [name for name in known if name in entry]:
-                taken[meaning] = found[0]
+        labels = [meaning for meaning in NEEDED["label"] if meaning in mapping] or NEEDED["label"]
+        unread = {*NEEDED["label"]}.difference(labels if "label" in needs else ())
+        names = {meaning: (mapping[meaning],) if meaning in mapping else known for meaning, known in FIELDS.items()}
+        names = {meaning: known for meaning, known in names.items() if meaning not in unread}
+        taken = {m: found[0] for m, known in names.items() if (found := [name for name in known if name in entry])}
         if absent := [f"--field {meaning}={name}" for meaning, name in mapping.items() if meaning not in taken]:
             raise ContractError(f"{where}: there is no such field for {absent[0]}; its fields are {listed(entry)}")
         for what in needs:
@@ -115,8 +121,9 @@ class Fields:
                     f"are {listed(entry)}: name one by --field {meanings[0]}=FIELD"
                 )
         taken |= named
+        names |= {meaning: (name,) for meaning, name in named.items()}
         unknown = tuple(name for name in entry if name not in taken.values())
-        return cls(taken, unknown, verl={"input", "output", "score"} <= {*entry})
+        return cls(taken, names, unknown, raw=kind_of(entry) in _WHOLE)
 
     def __str__(self) -> str:
         """The fields in words."""
@@ -133,26 +140,33 @@ class Fields:
             ContractError: if one has the wrong form; the message names file, row, field and remedy.
         """
         names = {
-            meaning: name
-            for meaning, name in self.taken.items()
-            if meaning in meanings
-            and (value := entry.get(name)) is not None
-            and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
+            meaning: found[0]
+            for meaning in meanings
+            if (found := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
+        other = names.get("reward")
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
                 del names[meaning]
         names = {_SAME.get(meaning, meaning): name for meaning, name in names.items()}
         values = {meaning: entry[name] for meaning, name in names.items()}
-        return Sample.read(where, names, raw=self.verl, **values)
+        found = Sample.read(where, names, raw=self.raw, **values)
+        if found.correct is not None and entry.get(other) in (-1, 0, 1) and (entry[other] == 1) != (found.correct == 1):
+            read = f"{other!r} contradicts {names['correct']!r}, which is read (--field reward={other} reads the other)"
+            return found.model_copy(update={"doubt": read})
+        return found
 
-    def sample(self, entry: Mapping[str, Any], where: str) -> Sample:
-        """The response of a line.
+    def sample(self, entry: Mapping[str, Any], where: str, learning: bool = False) -> Sample:
+        """The response of a line; for learning, it may be one that is left out, and lack all else.
 
         Raises:
             ContractError: if a field has the wrong form, or prompt or response is missing or empty.
         """
-        found = self.part(entry, where, *self.taken)
+        found = self.part(entry, where, *self.names)
+        if found.unread and learning:
+            return found
+        if found.unread:
+            raise ContractError(f"{where}: {found.left_out}; correct or delete the row")
         for what, given in (("prompt", found.prompt), ("response", found.response)):
             if not given and getattr(found, f"{what}_ids") is None:
                 names = listed(name for meaning, name in self.taken.items() if meaning in NEEDED[what])
@@ -171,9 +185,9 @@ class Fields:
 
 
 def samples(
-    rows: Iterable[tuple[str, Mapping[str, Any]]], mapping: Mapping[str, str], notes: Counter
+    rows: Iterable[tuple[str, Mapping[str, Any], str | None]], mapping: Mapping[str, str], notes: Counter
 ) -> Iterator[Sample]:
-    """The responses to learn from in rows, each with its place for error messages.
+    """The responses of rows, each with its place for error messages and the reason to leave it out, if there is one.
 
     Sentences about what was read for what are added to the notes; see `Fields.of` about the mapping.
 
@@ -181,9 +195,16 @@ def samples(
         ConfigError: if the mapping has an unknown meaning.
         ContractError: if a row is not usable; the message names file and row.
     """
-    fields = None
-    for where, entry in rows:
+    fields, seen = None, {}
+    for where, entry, why in rows:
         if fields is None:
             fields = Fields.of(entry, mapping, where)
-            notes[f"fields: {fields}"] += 1
-        yield fields.sample(entry, where)
+        if not entry.keys() <= seen.keys():
+            seen |= entry
+        yield Sample.read(where, left_out=why) if why else fields.sample(entry, where, learning=True)
+    if seen:
+        notes[f"fields: {Fields.of(seen, mapping, where)}"] += 1
+
+
+def _given(value: Any, meaning: str) -> bool:
+    return value is not None and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Strict, model_validator
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Name, Number, Sample
+from cocal.integrations.sample import MEDIA, Name, Number, Sample, has_media
 from cocal.store.rows import entries, listed, numbered, reading
 
 _FILE = "traces.jsonl"
@@ -78,6 +78,7 @@ class _Node(_Part):
     sampled: bool = False
     token_ids: list = []
     mask: list[bool] = []
+    message: Any = None
 
 
 class _Call(_Part):
@@ -130,7 +131,7 @@ def _useless(trace: _Trace) -> str | None:
         return "it ended in an error"
     if sum(node.sampled for node in trace.nodes) != 1:
         return "it has several turns or none"
-    return None
+    return MEDIA if has_media([node.message for node in trace.nodes]) else None
 
 
 def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: str) -> Sample:
@@ -141,6 +142,8 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
     ids = [one for node in path for one in node.token_ids]
     mask = [one for node in path for one in node.mask]
     length = mask.count(True)
+    if ids and not length:
+        return Sample.read(where, left_out="its response is empty")
     if len(mask) != len(ids) or not 0 < length < len(ids) or mask[:-length] != [False] * (len(ids) - length):
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"

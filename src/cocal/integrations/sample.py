@@ -1,6 +1,7 @@
 """The validated model of a response that a dump of any format holds, and the kinds of values that rows have."""
 
 import math
+import re
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Annotated, Any
@@ -23,6 +24,15 @@ COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn
 """Finish reasons of a response that the policy ended itself."""
 CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
 """Finish reasons of a response that was cut at the length limit."""
+MEDIA = "its messages have images or other media"
+"""Why a companion of texts learns nothing from it."""
+_TURNS = re.compile(
+    r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
+    r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
+)
+"""What templates write before the words of a tool or of a user."""
+_ROLES = re.compile(r"(?:user|tool|ipython|observation)\n.*?assistant\n", re.DOTALL)
+"""The same in texts without special tokens."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 
 
@@ -67,6 +77,36 @@ def _text(value: Any) -> str:
     except UnicodeEncodeError:
         raise ValueError("holds half of a character (a lone surrogate)") from None
     return value
+
+
+def _mask(values: Any) -> np.ndarray:
+    found = np.asarray(values) if isinstance(values, (list, tuple, np.ndarray)) else np.empty((0, 0))
+    if found.ndim != 1 or not np.isin(found, (0, 1)).all():
+        raise ValueError("is no mask of 0 and 1")
+    return found.astype(bool)
+
+
+def has_media(said: Any) -> bool:
+    """True if a chat has a message with parts that are no texts."""
+    messages = said if isinstance(said, (list, tuple, np.ndarray)) else ()
+    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
+    parts = (part for content in contents if isinstance(content, (list, tuple)) for part in content)
+    return any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts)
+
+
+def _no_response(prompt: Any = None, response: Any = None, response_ids: Any = None, **_: Any) -> str | None:
+    """Why there is no single text as the response to a prompt; None if there may be one."""
+    if has_media(prompt) or has_media(response):
+        return MEDIA
+    messages = response if isinstance(response, (list, tuple, np.ndarray)) else ()
+    if len(messages) > 1:
+        return "its response has several messages"
+    if len(messages) and isinstance(messages[0], Mapping):
+        if messages[0].get("tool_calls"):
+            return "its response calls a tool"
+        response = messages[0].get("content")
+    given = [said for said in (response, response_ids) if isinstance(said, (str, list, tuple, np.ndarray))]
+    return "its response is empty" if given and not any(map(len, given)) else None
 
 
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
@@ -123,6 +163,8 @@ def _flag(value: Any) -> bool:
 
 
 def _reward(value: Any) -> float:
+    if isinstance(value, list):  # of every token
+        return sum(map(_number, value))
     if not isinstance(value, str):
         return _number(value)
     word = value.strip().lower()
@@ -190,15 +232,17 @@ class Sample(BaseModel):
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
             text.
         logprobs: Raw log-probabilities, float32 (length,), or None; what is above 0 by rounding becomes 0.
+        mask: Which of the response tokens the policy wrote, bool (length,), or None.
         correct: 1 or 0 by the dump's verifier, also from a word (`LABELS`), or None.
         reward: Reward from the dump's verifier: a finite number, also from a text or a word (`LABELS`), or None.
         step: Rollout step, where the dump says it for every response.
         finish_reason: How the engine says that the response ended, in small letters.
         truncated: Whether the response was cut at the length limit; by default as the finish reason says, and None
             where the dump does not say.
+        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
         left_out: Why this is no response to learn from, such as "its status is 'aborted'"; None if it is one. Such a
             sample may lack all else.
-        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
+        doubt: What contradicts its label, in words; None if nothing does.
         confidence: Confidence of a scored response in [0, 1], or None.
         answer: Final answer, where it stands in a field of its own.
     """
@@ -213,13 +257,15 @@ class Sample(BaseModel):
     response: Annotated[str, PlainValidator(lambda value: _joined(_said(value)))] | None = None
     response_ids: TokenIds | None = None
     logprobs: Annotated[np.ndarray, PlainValidator(_log_probabilities)] | None = None
+    mask: Annotated[np.ndarray, PlainValidator(_mask)] | None = None
     correct: Annotated[float, PlainValidator(_label)] | None = None
     reward: Annotated[float, PlainValidator(_reward)] | None = None
     step: Annotated[int, PlainValidator(_step)] | None = None
     finish_reason: Annotated[str | None, PlainValidator(_finish_reason)] | None = None
     truncated: Annotated[bool, PlainValidator(_flag)] | None = Field(None, validate_default=True)
-    left_out: str | None = Field(None, validate_default=True)
     raw: bool = False
+    left_out: str | None = Field(None, validate_default=True)
+    doubt: str | None = None
     confidence: Annotated[float, PlainValidator(_confidence)] | None = None
     answer: Annotated[str | None, PlainValidator(_answer)] | None = None
 
@@ -235,13 +281,23 @@ class Sample(BaseModel):
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
         """
+        if why := values.get("left_out") or _no_response(**values):
+            return cls(where=where, left_out=why)
         with reading(where, names):
-            return cls(where=where, **values)
+            return cls(where=where, **values)._as_its_mask_says()
 
-    @field_validator("logprobs")
+    def _as_its_mask_says(self) -> "Sample":
+        if self.left_out is not None or self.mask is None or self.mask.all() or not self.mask.any():
+            return self
+        return self.model_copy(update={"left_out": "its mask excludes tokens that the policy did not write"})
+
+    @field_validator("logprobs", "mask")
     @classmethod
     def _one_for_each_token(cls, values: np.ndarray | None, info: ValidationInfo) -> np.ndarray | None:
-        ids = info.data.get("response_ids")
+        ids, prompt = info.data.get("response_ids"), info.data.get("prompt_ids")
+        both = 0 if ids is None or prompt is None else len(prompt) + len(ids)
+        if info.field_name == "mask" and values is not None and len(values) == both:
+            return values[len(prompt) :]  # one of prompt and response
         if values is not None and ids is not None and len(values) != len(ids):
             raise ValueError(f"has {len(values)} values for {len(ids)} response tokens")
         return values
@@ -254,9 +310,18 @@ class Sample(BaseModel):
 
     @field_validator("left_out")
     @classmethod
-    def _if_it_ended_otherwise(cls, value: str | None, info: ValidationInfo) -> str | None:
-        reason = info.data.get("finish_reason")
-        return f"it ended by {reason!r}" if value is None and reason not in (None, *COMPLETE, *CUT) else value
+    def _if_it_is_no_answer_of_the_policy(cls, value: str | None, info: ValidationInfo) -> str | None:
+        reason, text = info.data.get("finish_reason"), info.data.get("response")
+        if reason not in (None, *COMPLETE, *CUT):
+            return f"it ended by {reason!r}"
+        if text and (_TURNS.search(text, 1) or (info.data.get("raw") and _ROLES.search(text))):
+            return "its response has several turns, such as the words of a tool"
+        return value
+
+    @property
+    def unread(self) -> bool:
+        """True if it is left out and nothing of it was read."""
+        return self.left_out is not None and self.response is None and self.response_ids is None
 
     @property
     def tells_cut(self) -> bool:

@@ -25,7 +25,7 @@ from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.quality import measured
-from cocal.own_policy.rollouts import Experience, experience_of, find
+from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
 from cocal.runtime.machine import best_device
@@ -166,7 +166,8 @@ def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: En
     if isinstance(rollouts, pd.DataFrame):
         notes["a table"] += 1
         given = rollouts.astype(object).where(rollouts.notna(), None).to_dict("records")
-        found = samples(((f"row {place}", row) for place, row in enumerate(given)), reading.mapping, notes)
+        rows = samples(((f"row {place}", row, None) for place, row in enumerate(given)), reading.mapping, notes)
+        found = learnable(rows, notes, "the table")
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
         files = find([Path(place) for place in places])

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations import prime_rl
+from cocal.integrations import engines, prime_rl
 from cocal.integrations.lines import samples
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
@@ -48,23 +48,13 @@ class Found:
             ContractError: if a file is not readable, a row is invalid, or all were left out; the message names file
                 and row.
         """
-        read, left_out = 0, Counter()
-        for path, step in self.files:
-            for sample in self._of_file(path, step, mapping, notes):
-                if sample.left_out is not None:
-                    left_out[sample.left_out] += 1
-                else:
-                    read += 1
-                    yield sample
-        said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
-        notes.update(said)
-        if not read:
-            raise ContractError(f"{self.files[0][0]}: there is no response to learn from ({'; '.join(said)})")
+        found = (sample for path, step in self.files for sample in self._of_file(path, step, mapping, notes))
+        return learnable(found, notes, str(self.files[0][0]))
 
     def _of_file(self, path: Path, step: int | None, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
         if path.suffix == ".jsonl" and self.format != _PRIME_RL:
-            for sample in samples(((where, entry) for where, _, entry in entries(path)), mapping, notes):
-                yield _in_file(sample, path) if sample.step is None else sample
+            for one in samples(engines.rows(path), mapping, notes):
+                yield one if one.step is not None else _in_file(one.model_copy(update={"step": _of_name(path)}), path)
             return
         if wrong := [meaning for meaning in mapping if meaning != "reward"]:
             raise ConfigError(f"--field {wrong[0]}=...: {self.format} have fields of their own; only reward fits")
@@ -84,6 +74,26 @@ class Found:
             yield dated if self.format == _PRIME_RL else _in_file(dated, path)
 
 
+def learnable(samples: Iterable[Sample], notes: Counter, source: str) -> Iterator[Sample]:
+    """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes.
+
+    Raises:
+        ContractError: if there is none; the message names the source.
+    """
+    read, left_out, doubts = 0, Counter(), Counter()
+    for sample in samples:
+        if sample.left_out is not None:
+            left_out[sample.left_out] += 1
+        else:
+            read += 1
+            doubts.update(filter(None, [sample.doubt]))
+            yield sample
+    said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
+    notes.update([*said, *(f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items())])
+    if said and not read:
+        raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)})")
+
+
 def find(places: Sequence[Path]) -> Found:
     """Find rollouts in folders or files, and guess their format.
 
@@ -94,8 +104,10 @@ def find(places: Sequence[Path]) -> Found:
         ContractError: if there are none, a file is named twice, or there are files of several formats.
     """
     if all(is_file(place) for place in places):
-        folders = list(dict.fromkeys(place.parent for place in places))
-        places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place)))
+        folders = _in_order(dict.fromkeys(place.parent for place in places))
+        places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place.name)))
+    else:
+        places = _in_order(places)
     found = [one for place in places for one in _in(place)]
     kinds = list(dict.fromkeys(kind for kind, _, _ in found))
     if len(kinds) > 1:
@@ -120,12 +132,11 @@ def _in(place: Path) -> list[tuple[str, Path, int | None]]:
     if any(place.glob("*.pt")):
         return [(_SLIME, path, step) for step, path in slime.files(place).items()]
     if any(place.glob("*.parquet")):
-        return [(_kind(path), path, step) for step, path in trl.files(place).items()]
-    # open-instruct describes a run in a file of this name, beside its rollouts
-    if lines := [path for path in place.glob("*.jsonl") if not path.stem.endswith("_metadata")]:
+        return [(_kind(path), path, step) for step, path in trl.files(place, gaps=True).items()]
+    if lines := engines.files(place):
         return [(_kind(path), path, None) for path in sorted(lines, key=_by_number)]
-    within = sorted({file.parent.name for ending in ("jsonl", "parquet", "pt") for file in place.glob(f"*/*.{ending}")})
-    hint = f"; there are some in {', '.join(within[:3])}" if within else ""
+    within = {file.parent for ending in ("jsonl", "parquet", "pt") for file in place.glob(f"*/*.{ending}")}
+    hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""
     raise ContractError(f"{place}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
 
 
@@ -135,13 +146,27 @@ def _step_of(file: Path, kind: str) -> int | None:
         return prime_rl.step_of(file)
     if file.suffix == ".jsonl" or not any(character.isdecimal() for character in file.stem):
         return None
-    numbered = (slime if kind == _SLIME else trl).files(file.parent)
+    numbered = slime.files(file.parent) if kind == _SLIME else trl.files(file.parent, gaps=True)
     return next((step for step, path in numbered.items() if path.name == file.name), None)
 
 
-def _by_number(path: Path) -> list[str | int]:
-    """Files that are named by steps lie in the order of the steps: 2.jsonl before 10.jsonl."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path.name)]
+def _of_name(path: Path) -> int | None:
+    """The step of NeMo-RL's train_data_step1.jsonl, or of SkyRL's files in global_step_1_evals."""
+    found = re.search(r"train_data_step(\d+)\.jsonl$|/global_step_(\d+)_evals/[^/]*$", path.absolute().as_posix())
+    return int(found[1] or found[2]) if found else None
+
+
+def _in_order(folders: Iterable[Path]) -> list[Path]:
+    """Folders by the numbers in their names if they differ in nothing else, and otherwise as they are given: a shell
+    lists step_0, step_1, step_10, step_2."""
+    folders = list(folders)
+    alike = len({re.sub(r"\d+", "", str(folder)) for folder in folders}) == 1
+    return sorted(folders, key=_by_number) if alike else folders
+
+
+def _by_number(path: Path | str) -> list[str | int]:
+    """Names of steps lie in the order of the steps: 2.jsonl before 10.jsonl."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
 
 
 def _in_file(sample: Sample, path: Path) -> Sample:
@@ -151,16 +176,14 @@ def _in_file(sample: Sample, path: Path) -> Sample:
 
 def _kind(path: Path) -> str:
     if path.suffix == ".pt":
-        if not path.stem.isdecimal():
+        if slime.step_of(path) is None:
             raise ContractError(f"{path}: slime names its dumps by the number of the rollout (0.pt); rename the file")
         return _SLIME
     if path.suffix == ".jsonl":
         _, _, entry = next(entries(path))
         if prime_rl.is_episode(entry):
             return _PRIME_RL
-        if {"prompt_tokens", "response_tokens"} <= {*entry}:
-            return "open-instruct's JSON lines"
-        return "verl's JSON lines" if {"input", "output", "score"} <= {*entry} else "JSON lines"
+        return engines.kind_of(entry)
     if path.suffix == ".parquet":
         return "rollout tables of CoCal" if "response_ids" in columns_of(path).names else "TRL's completions"
     raise ContractError(f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime)")

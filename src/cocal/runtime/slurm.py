@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ class Site(NamedTuple):
     """The resources that the jobs of the profile request."""
 
     cpu_partition: str
+    """Partition of jobs without GPUs, or several with commas, in any of which a job may start."""
     gpu_partition: str
     gpu_type: str
     """Type of the GPUs; if it is empty, any type will do."""
@@ -48,8 +49,8 @@ class Partition(NamedTuple):
     """Largest number of GPUs on one node, by type; GPUs without a type are under ""."""
     minutes: float
     """Longest time limit of a job; infinite if the partition sets none."""
-    memory: int = 0
-    """Largest memory of a node in megabytes."""
+    memory: float = 0
+    """Largest memory of a node in megabytes; infinite if the partition does not say."""
 
 
 class Job(NamedTuple):
@@ -95,21 +96,28 @@ def check(folder: Path, site: Site | None) -> None:
         raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
     if site is None:
         return
-    found = problems(site, parse_partitions(_output("sinfo --noheader --format=%R|%l|%G|%m")), user_accounts())
+    found = problems(site, parse_partitions(_output("sinfo --all --noheader --format=%R|%l|%G|%m")), user_accounts())
     if found:
         raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found]))
 
 
 def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str]) -> list[str]:
-    """One sentence for each value of the site that this cluster refuses."""
-    found = []
+    """One sentence for each value of the site that this cluster refuses.
+
+    Partitions and accounts that the cluster does not show cannot be compared, and are not refused.
+    """
+    found, limit = [], float("inf")
     wanted = {"CPU": site.cpu_partition, "GPU": site.gpu_partition if site.node_gpus else site.cpu_partition}
-    for kind, name in wanted.items():
-        partition = partitions.get(name)
-        if partition is None:
+    for kind, name in wanted.items() if partitions else ():
+        names = [one.strip() for one in name.split(",")]
+        if unknown := [one for one in names if one not in partitions]:
             known = ", ".join(sorted(partitions))
-            found.append(f"there is no partition {name!r}, only {known}: export COCAL_SLURM_{kind}_PARTITION=NAME")
+            found.append(
+                f"there is no partition {unknown[0]!r}, only {known}: export COCAL_SLURM_{kind}_PARTITION=NAME"
+            )
             continue
+        partition = _together([partitions[one] for one in names])
+        limit = min(limit, partition.minutes)
         gpus = partition.gpus.get(site.gpu_type, 0) if site.gpu_type else max(partition.gpus.values(), default=0)
         if kind == "GPU" and gpus < site.node_gpus:
             of_type = f" of type {site.gpu_type!r}" if site.gpu_type else ""
@@ -123,18 +131,23 @@ def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str
                 f"nodes of partition {name!r} have {partition.memory} MB of memory, but the profile requests up to "
                 f"{site.memory}: export COCAL_SLURM_NODE_MEMORY={partition.memory}"
             )
-    limit = min((partitions[name].minutes for name in wanted.values() if name in partitions), default=site.minutes)
     if site.minutes > limit:
         found.append(
             f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.minutes}: "
             f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (the long jobs resume)"
         )
-    if site.account and site.account.lower() not in accounts:
-        known = f"only {', '.join(accounts)}" if accounts else "nor any other: unset COCAL_SLURM_ACCOUNT"
-        found.append(f"you have no account {site.account!r} here, {known}")
+    if site.account and accounts and site.account.lower() not in accounts:
+        found.append(f"you have no account {site.account!r} here, only {', '.join(accounts)}")
     if accounts and not site.account:
         found.append(f"jobs need an account; you have {', '.join(accounts)}: export COCAL_SLURM_ACCOUNT=NAME")
     return list(dict.fromkeys(found))
+
+
+def _together(partitions: Sequence[Partition]) -> Partition:
+    """The most that any of some partitions offers."""
+    kinds = dict.fromkeys(kind for one in partitions for kind in one.gpus)
+    gpus = {kind: max(one.gpus.get(kind, 0) for one in partitions) for kind in kinds}
+    return Partition(gpus, max(one.minutes for one in partitions), max(one.memory for one in partitions))
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:
@@ -143,7 +156,8 @@ def parse_partitions(text: str) -> dict[str, Partition]:
     for line in text.splitlines():
         name, limit, resources, memory = line.split("|")
         known = partitions.get(name, Partition({}, parse_minutes(limit)))
-        partition = known._replace(memory=max(known.memory, int(memory.rstrip("+"))))
+        megabytes = int(match[0]) if (match := re.match(r"\d+", memory)) else float("inf")  # N/A
+        partition = known._replace(memory=max(known.memory, megabytes))
         partitions[name] = partition
         for kind, count in re.findall(r"\bgpu:(?:([^:,()]+):)?(\d+)", resources):
             partition.gpus[kind] = max(int(count), partition.gpus.get(kind, 0))
@@ -160,7 +174,7 @@ def parse_minutes(limit: str) -> float:
 
 
 def user_accounts() -> list[str]:
-    """The user's accounts in lower case; an empty list if the cluster keeps no accounts."""
+    """The user's accounts in lower case; an empty list if the cluster keeps none, or does not show them."""
     try:
         text = _output(f"sacctmgr --noheader --parsable2 show associations user={getpass.getuser()} format=account")
     except ClusterError:

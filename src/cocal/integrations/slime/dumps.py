@@ -1,6 +1,8 @@
-"""slime's dumps (`--save-debug-rollout-data`): `{rollout_id}.pt`, a dict of plain data."""
+"""slime's dumps (`--save-debug-rollout-data`): `{rollout_id}.pt` or `rollout_{rollout_id}.pt`, a dict of plain data."""
 
+import re
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,8 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Name, Said, Sample, TokenIds
+from cocal.integrations.sample import MEDIA, Name, Sample, TokenIds
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
+
+_MEDIA = "multimodal_inputs", "multimodal_train_inputs"
+_NAME = r"(?!.*eval_)\D*(\d+)\.pt"
 
 
 class _Status(BaseModel):
@@ -26,20 +31,26 @@ class _Finished(_Status):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     group_index: Name
-    prompt: Said
+    prompt: Any
     tokens: TokenIds
     response_length: Annotated[int, Strict()]
-    loss_mask: list[bool] | None = None
+    remove_sample: bool = False
     metadata: _Metadata | None = None
 
 
 def files(folder: Path) -> dict[int, Path]:
-    """Dumps by rollout step: rollout id 0 is step 1. Dumps of evaluations (`eval_*.pt`) are left out."""
-    return {number + 1: path for number, path in numbered(folder, r"(\d+)\.pt", "0.pt").items()}
+    """Dumps by rollout step: rollout id 0 is step 1. Dumps of evaluations (`eval_0.pt`) are left out."""
+    return {number + 1: path for number, path in numbered(folder, _NAME, "0.pt").items()}
+
+
+def step_of(path: Path) -> int | None:
+    """The rollout step of a dump by its name; None if this is not the name of one."""
+    named = re.fullmatch(_NAME, path.name)
+    return named and int(named[1]) + 1
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a dump; those that never finished, or that hold the words of a tool, say that they are left out.
+    """The samples of a dump; those that are no response to learn from say why they are left out.
 
     Where a reward is a dict, `reward_key` is its key of correctness.
 
@@ -50,9 +61,20 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list) or not samples:
         raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
-    if content.get("rollout_id") not in (None, int(path.stem)):
+    if content.get("rollout_id") not in (None, (step_of(path) or 0) - 1):
         raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
-    return [_sample(entry, f"{path}: sample {place}", reward_key) for place, entry in enumerate(samples)]
+    rollouts = [_rollout(place, entry) for place, entry in enumerate(samples)]
+    counts = Counter(rollouts)
+    return [
+        _sample(entry, f"{path}: sample {place}", reward_key, several=counts[rollouts[place]] > 1)
+        for place, entry in enumerate(samples)
+    ]
+
+
+def _rollout(place: int, entry: Any) -> str:
+    """What the samples of one rollout have in common; each is one of its own where slime has set no id."""
+    named = isinstance(entry, dict) and entry.get("rollout_id") is not None
+    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else str(place)
 
 
 def _content(path: Path) -> Any:
@@ -82,32 +104,36 @@ def _check_size(path: Path) -> None:
             )
 
 
-def _sample(entry: Any, where: str, reward_key: str) -> Sample:
+def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
     with reading(where):
         status = _Status.model_validate(entry).status
         if status not in ("completed", "truncated"):
             return Sample.read(where, left_out=f"its status is {status!r}")
         found = _Finished.model_validate(entry)
-    tokens, length, mask = found.tokens, found.response_length, found.loss_mask
-    if not 0 < length < len(tokens):
+    tokens, length = found.tokens, found.response_length
+    if not 0 <= length < len(tokens):
         raise ContractError(
-            f"{where}: response_length is {length} of {len(tokens)} tokens; neither prompt nor response may be "
-            "empty: correct or delete the sample"
+            f"{where}: response_length is {length} of {len(tokens)} tokens; the prompt may not be empty: correct or "
+            "delete the sample"
         )
-    if mask is not None and len(mask) != length:
-        raise ContractError(f"{where}: loss_mask has {len(mask)} values for {length} response tokens")
+    why = "its rollout has several samples" if several else None
+    if found.remove_sample:
+        why = "slime removed it from training (remove_sample)"
+    elif any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA):
+        why = MEDIA
     return Sample.read(
         where,
-        {"logprobs": "rollout_log_probs"},
+        {"logprobs": "rollout_log_probs", "mask": "loss_mask"},
         group=found.group_index,
         prompt=found.prompt,
         question_id=found.metadata and found.metadata.question_id,
-        prompt_ids=tokens[:-length],
-        response_ids=tokens[-length:],
+        prompt_ids=tokens[: len(tokens) - length],
+        response_ids=tokens[len(tokens) - length :],
         truncated=status == "truncated",
         logprobs=entry.get("rollout_log_probs"),
+        mask=entry.get("loss_mask"),
         reward=_reward(entry.get("reward"), where, reward_key),
-        left_out="its loss_mask excludes tokens that the policy did not write" if mask and len({*mask}) > 1 else None,
+        left_out=why,
     )
 
 

@@ -1,9 +1,12 @@
 """TRL's rollouts: tables that our trainer recorded (`step-00001.parquet`, contract RESPONSES), or those of TRL's own
 `log_completions` (`completions_00001.parquet`), which hold only text.
 
-TRL names the table of a rollout step by the number of updates after that step, so the numbers must be evenly spaced.
+TRL names its table by the number of updates after which it logged, and holds the completions of the latest generation
+there, be it of rollouts or of an evaluation.
 """
 
+import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -15,28 +18,35 @@ from cocal.integrations.sample import Sample
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.parquet import batches, columns_of
-from cocal.store.rows import listed, numbered
+from cocal.store.rows import is_file, listed, numbered
 
 _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
 """Columns of TRL's completions that are no rewards."""
 
 
-def files(folder: Path) -> dict[int, Path]:
+def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
     """Tables by rollout step.
 
+    Args:
+        gaps: Whether the numbers of TRL's tables may be unevenly spaced; they are then those of updates.
+
     Raises:
-        ContractError: if the numbers of TRL's tables are not evenly spaced, since one is missing.
+        ContractError: if numbers are unevenly spaced that may not be so, since a table is missing.
     """
     found = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
-    numbers = list(found)
-    spacing = numbers[0]
-    if found[spacing].name.startswith("step-"):
+    numbers = [number for number in found if number > 0]  # table 0 is of an evaluation before the training
+    if not numbers or found[numbers[0]].name.startswith("step-"):
         return found
-    expected = [spacing * (place + 1) for place in range(len(numbers))]
-    wrong = [name for name, wanted in zip(numbers, expected, strict=True) if name != wanted]
+    spacing = numbers[0]
+    wrong = [name for place, name in enumerate(numbers, start=1) if name != spacing * place]
+    if wrong and gaps:
+        return found
     if wrong:
-        raise ContractError(f"{found[wrong[0]]}: not {spacing} updates after the table before; one is missing")
-    return {number // spacing: path for number, path in found.items()}
+        raise ContractError(
+            f"{found[wrong[0]]}: not {spacing} updates after the table before; one is missing, or TRL's logging_steps "
+            "do not divide the steps"
+        )
+    return {number // spacing: path for number, path in found.items() if gaps or number > 0}
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
@@ -50,7 +60,9 @@ def read(path: Path, reward_key: str) -> list[Sample]:
         return _recorded(path)
     if missing := {"prompt", "completion"} - {*names}:
         raise ContractError(f"{path}: column {min(missing)!r} is missing; expected TRL's completions")
-    return _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
+    samples = _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
+    why = _useless(path)
+    return [Sample.read(sample.where, left_out=why) for sample in samples] if why else samples
 
 
 def reward_of(path: Path) -> str | None:
@@ -79,19 +91,52 @@ def _recorded(path: Path) -> list[Sample]:
         held = frame["step"].min()
         raise ContractError(f"{path}: holds rollouts of step {held}, which its name denies; give each file its step")
     frame["group"] = (frame["sample"] == 0).cumsum()
-    kept = ["group", "question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "correct"]
+    kept = ["group", "question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
     rows = frame[kept].to_dict("records")
     return [Sample.read(f"{path}: row {place}", **row) for place, row in enumerate(rows)]
 
 
+def _useless(path: Path) -> str | None:
+    """Why there is nothing to learn from TRL's table, as its neighbours and the last checkpoint tell; None if there is.
+
+    A table before the training is of an evaluation, and those that hold no other prompts are so as well.
+    """
+    earlier = sorted(one for one in path.parent.glob("completions_*.parquet") if one.name < path.name)
+    first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
+    if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
+        is_file(first) and {*_rows(path, ["prompt"])} <= {*_rows(first, ["prompt"])}
+    ):
+        return "TRL wrote their table after an evaluation"
+    names = [[name for name in columns_of(one).names if name != "step"] for one in (path, *earlier[-1:])]
+    if earlier and names[0] == names[1] and _rows(path, names[0]) == _rows(earlier[-1], names[0]):
+        return "TRL logged them twice"
+    return None
+
+
+def _evaluated(run: Path) -> set[int]:
+    """Numbers of updates after which the last checkpoint says that TRL evaluated."""
+    try:
+        last = max(run.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name[11:]))
+        logged = json.loads(last.read_bytes())["log_history"]
+        return {one["step"] for one in logged if "eval_runtime" in one}
+    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is of another program
+        return set()
+
+
+def _rows(path: Path, columns: list[str]) -> list[str]:
+    return [repr(row) for batch in batches(path, columns) for row in batch.to_pylist()]
+
+
 def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
     """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group. A row without a text as
-    prompt or completion, such as the call of a tool, says that it is left out."""
+    prompt or completion, or without a reward, says that it is left out."""
     samples, group, before = [], 0, None
     rows = (row for batch in batches(path, columns) for row in batch.to_pylist())
     for place, row in enumerate(rows):
-        where = f"{path}: row {place}"
-        if not (_has_text(row["prompt"]) and _has_text(row["completion"])):
+        where, reward, said = f"{path}: row {place}", row.get(reward_key, 0.0), row["completion"]
+        several = isinstance(said, list) and len(said) > 1
+        judged = reward is not None and not (isinstance(reward, float) and math.isnan(reward))
+        if not (_has_text(row["prompt"]) and (several or _has_text(said))):
             samples.append(Sample.read(where, left_out="its prompt or completion has no text"))
             continue
         if row["prompt"] != before:
@@ -103,8 +148,9 @@ def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample
                 group=group,
                 prompt=row["prompt"],
                 raw=isinstance(row["prompt"], str),
-                response=row["completion"],
+                response=said,
                 reward=row.get(reward_key),
+                left_out=None if judged else "its reward is None",
             )
         )
     return samples
