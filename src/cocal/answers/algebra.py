@@ -131,6 +131,8 @@ def _same_argument(gold: Relational, answer: Relational) -> tuple[Relational, Re
 
 def _factor(ours: sympy.Expr, theirs: sympy.Expr) -> sympy.Expr | None:
     """The number by which `theirs` has to be multiplied to give `ours`; None if there is none."""
+    if not (ours.free_symbols | ours.atoms(AppliedUndef)):
+        return None  # any two numbers have a quotient
     at = _assignments(ours.free_symbols | theirs.free_symbols | ours.atoms(AppliedUndef) | theirs.atoms(AppliedUndef))
     values = [(_value(ours, point), _value(theirs, point)) for point in at]
     factors = [a / b for a, b in values if a is not None and b is not None and b != 0 and a != 0]
@@ -288,11 +290,8 @@ def _assignments(names: Iterable[sympy.Basic]) -> list[dict[sympy.Basic, sympy.R
     if not count:
         return [{}]
     points = [[values[(3 * row + column) % len(values)] + row for column in range(count)] for row in range(4)]
-    points += [
-        [abs(value) / 10 for value in points[0]],
-        [abs(value) + 2 for value in points[1]],
-        [-abs(value) for value in points[2]],
-    ]
+    points += [[abs(value) / 10 for value in points[0]], [-abs(value) for value in points[2]]]
+    points += [[abs(value) * 11 + 2 for value in points[1]]]  # far enough for floors to differ
     return [dict(zip(ordered, point, strict=True)) for point in points]
 
 

@@ -1,9 +1,10 @@
 r"""The statements of a response: its final answer, its verbalised confidence, and the tokens that hold them.
 
 A statement of the confidence is the upper-case word CONFIDENCE with a colon (ASCII or full-width; formats of Verbal,
-RLCR and DCPO, appendix B); a small letter may stand right before it (`andCONFIDENCE: 0.8`), a capital may not. The last one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens
-run from it to the end of the response. It must come after the answer and the uncertainty reasoning: if a `\boxed` or a
-`</reason>` follows, there is no statement.
+RLCR and DCPO, appendix B); a small letter may stand right before it (`andCONFIDENCE: 0.8`), a capital may not. The last
+one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens run from it to the end of the response.
+It must come after the answer and the uncertainty reasoning: if a `\boxed` or a `</reason>` follows, there is no
+statement.
 
 Its value is valid if it is a plain decimal number in [0, 1], alone on its line. Spaces, line breaks and Markdown
 asterisks may precede it, asterisks and a full stop may follow it, and text on later lines is ignored. Otherwise the
