@@ -97,7 +97,8 @@ def check_files(folder: Path, config: "PretrainedConfig") -> None:
             )
     stated = getattr(config, "quantization_config", None)
     method = stated.get("quant_method") if isinstance(stated, Mapping) else getattr(stated, "quant_method", None)
-    if stated is not None and method not in AUTO_QUANTIZATION_CONFIG_MAPPING:
+    known = {name.removesuffix("_4bit").removesuffix("_8bit") for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
+    if stated is not None and method not in known:
         raise ContractError(
             f"{folder}: the weights are quantised by {method!r} (quant_method of quantization_config in config.json), "
             "which transformers does not know; give the checkpoint from before it was quantised"
