@@ -1,5 +1,6 @@
 """The validated model of a response that a dump of any format holds, and the kinds of values that rows have."""
 
+import json
 import math
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
+from cocal.errors import ContractError
 from cocal.store.rows import reading, shown
 
 LONGEST = 2**20
@@ -23,6 +25,9 @@ COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn
 """Finish reasons of a response that the policy ended itself."""
 CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
 """Finish reasons of a response that was cut at the length limit."""
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
+"""What chat templates read of a message."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 
 
@@ -69,6 +74,13 @@ def _text(value: Any) -> str:
     return value
 
 
+def _attended(values: Any) -> np.ndarray:
+    found = np.asarray(values) if isinstance(values, (list, tuple, np.ndarray)) else np.empty((0, 0))
+    if found.ndim != 1 or not np.isin(found, (0, 1)).all():
+        raise ValueError("is no mask of 0 and 1")
+    return found.astype(bool)
+
+
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     if isinstance(value, str):
         return _text(value)
@@ -77,11 +89,32 @@ def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     return tuple(_message(place, message) for place, message in enumerate(value))
 
 
-def _message(place: int, message: Any) -> Mapping[str, str]:
+def _message(place: int, message: Any) -> Mapping[str, Any]:
     try:
-        return {key: _text(message[key]) for key in ("role", "content")}
-    except (TypeError, KeyError, IndexError, ValueError):
+        found = {key: message[key] for key in _KEYS if message.get(key) is not None}
+        content = found.get("content", "" if "tool_calls" in found else None)
+        if isinstance(content, (list, tuple)):  # of parts, of which a template of texts takes those that are texts
+            content = "".join(part["text"] for part in content)
+        return found | {"role": _text(found.get("role")), "content": _text(content)}
+    except (AttributeError, TypeError, KeyError, IndexError, ValueError):
         raise ValueError(f"has a message without a text as 'role' and 'content' (message {place})") from None
+
+
+def _reply(value: Any) -> str:
+    said = _said(value)
+    thoughts = [key for message in said if isinstance(message, dict) for key in _THOUGHTS if key in message]
+    if thoughts:
+        raise ValueError(
+            f"has {thoughts[0]}, which its text lacks; give the text that the policy wrote, with its thoughts, or ids"
+        )
+    return _joined(said)
+
+
+def _tools(value: Any) -> list[Any] | None:
+    found = json.loads(value) if isinstance(value, str) and value.strip() else value
+    if found and not isinstance(found, (list, tuple, np.ndarray)):
+        raise ValueError("is no list of tools")
+    return [*found] if found is not None and len(found) else None
 
 
 def _joined(said: str | tuple[Mapping[str, str], ...]) -> str:
@@ -169,7 +202,8 @@ def _finish_reason(value: Any) -> str | None:
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
 Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_said)]
-"""A text that can be encoded, or a chat: at least one message, each with `role` and `content`."""
+"""A text that can be encoded, or a chat: at least one message, each with `role` and `content`, and with what else chat
+templates read (`_KEYS`)."""
 Number = Annotated[float, PlainValidator(_number)]
 """A finite number."""
 Name = Annotated[int | str, PlainValidator(_name)]
@@ -185,6 +219,8 @@ class Sample(BaseModel):
             does not say.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
+        attention_mask: Which ids of prompt and response together are no padding, bool; None where the dump does not say.
+        tools: Tools that the chat template tells the policy of, or None.
         question_id: Id of the question, or None.
         response: Text of the response; of a chat, the texts of its messages.
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
@@ -209,8 +245,10 @@ class Sample(BaseModel):
     group: Name | None = None
     prompt: Said | None = None
     prompt_ids: TokenIds | None = None
+    attention_mask: Annotated[np.ndarray, PlainValidator(_attended)] | None = None
+    tools: Annotated[list[Any] | None, PlainValidator(_tools)] | None = None
     question_id: Annotated[str, PlainValidator(lambda value: str(_name(value)))] | None = None
-    response: Annotated[str, PlainValidator(lambda value: _joined(_said(value)))] | None = None
+    response: Annotated[str, PlainValidator(_reply)] | None = None
     response_ids: TokenIds | None = None
     logprobs: Annotated[np.ndarray, PlainValidator(_log_probabilities)] | None = None
     correct: Annotated[float, PlainValidator(_label)] | None = None
@@ -236,7 +274,24 @@ class Sample(BaseModel):
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
         """
         with reading(where, names):
-            return cls(where=where, **values)
+            return cls(where=where, **values)._without_padding()
+
+    def _without_padding(self) -> "Sample":
+        """Without the ids that the attention mask leaves out."""
+        mask, ids = self.attention_mask, {"prompt_ids": self.prompt_ids, "response_ids": self.response_ids}
+        ids = {name: found for name, found in ids.items() if found is not None}
+        if mask is None or not ids:
+            return self
+        if len(mask) != sum(map(len, ids.values())):
+            counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())
+            raise ContractError(
+                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; correct it, or delete it"
+            )
+        parts = np.split(mask, [len(next(iter(ids.values())))])
+        new = {name: found[kept] for (name, found), kept in zip(ids.items(), parts, strict=False)}
+        if self.logprobs is not None:
+            new["logprobs"] = self.logprobs[parts[-1 if len(ids) > 1 else 0]]
+        return self.model_copy(update=new)
 
     @field_validator("logprobs")
     @classmethod

@@ -4,8 +4,9 @@ import os
 import resource
 import signal
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,21 +59,28 @@ def chat_ids(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[str]) -> l
 
 def render(
     tokenizer: "PreTrainedTokenizerBase",
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Mapping[str, Any]],
     thinking: bool = False,
     template: str | None = None,
+    tools: list[Any] | None = None,
+    day: datetime | None = None,
 ) -> str:
     """The text of a chat up to the beginning of the response.
 
     Args:
         thinking: If true, the response begins in thinking mode, where the template knows it.
+        tools: Tools that the template tells the policy of.
+        day: Day that the template writes (`strftime_now`) in place of today.
     """
+    dated = {} if day is None else {"strftime_now": day.strftime}
     return tokenizer.apply_chat_template(
         [dict(message) for message in messages],
+        tools=tools,
         chat_template=template,
         add_generation_prompt=True,
         enable_thinking=thinking,
         tokenize=False,
+        **dated,
     )
 
 
