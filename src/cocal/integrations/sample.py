@@ -219,7 +219,7 @@ class Sample(BaseModel):
             does not say.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
-        attention_mask: Which ids of prompt and response together are no padding, bool; None where the dump does not say.
+        attention_mask: Which ids of prompt and response together are no padding, bool, or None.
         tools: Tools that the chat template tells the policy of, or None.
         question_id: Id of the question, or None.
         response: Text of the response; of a chat, the texts of its messages.
@@ -285,7 +285,7 @@ class Sample(BaseModel):
         if len(mask) != sum(map(len, ids.values())):
             counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())
             raise ContractError(
-                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; correct it, or delete it"
+                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; correct or delete it"
             )
         parts = np.split(mask, [len(next(iter(ids.values())))])
         new = {name: found[kept] for (name, found), kept in zip(ids.items(), parts, strict=False)}

@@ -59,9 +59,7 @@ class Padding:
         if len(ended):
             padded = cut and len(ended) > 1 and len(ended) == len(ids) - tail and tail
             ids = ids[: ended[0] + (not padded)]
-        elif 1 < run < len(ids) and before in self._ends:  # of an id that nobody calls padding
-            ids = ids[:-run]
-        elif int(ids[-1]) in self._pads and run < len(ids):
+        elif run < len(ids) and (int(ids[-1]) in self._pads or (run > 1 and before in self._ends)):
             ids = ids[:-run]
         return self._whole(ids, where, "response")
 

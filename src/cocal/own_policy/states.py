@@ -40,7 +40,8 @@ numbers the same responses get the same confidences, to the last bit."""
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
 _MARKER = re.compile(
-    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?INST\]|\[/?SYSTEM_PROMPT\]|<</?SYS>>|\[gMASK\]|\A<s>|</s>\Z"
+    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>|\[gMASK\]"
+    r"|\A<s>|</s>\Z"
 )
 """The form of chat markers in the templates of any model."""
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
@@ -166,8 +167,8 @@ class Encoder:
         ]
         if thought and self._knows_thinking:
             logging.warning(
-                "%s: the response thinks, but the prompt is put into the template without thinking, as in %s of %s rows "
-                "here; fit the companion with --thinking",
+                "%s: the response thinks, but the prompt is put into the template without thinking, as in %s of %s "
+                "rows here; fit the companion with --thinking",
                 *(thought[0], f"{len(thought):,}", f"{len(samples):,}"),
             )
 
@@ -253,8 +254,8 @@ class Encoder:
         if "strftime_now" in written and self.day is None:
             self.day = datetime.now() if path is None else datetime.fromtimestamp(path.stat().st_mtime)
             logging.warning(
-                "the chat template writes the day, for which %s is taken, %s; if responses were sampled on another day, "
-                "give exact ids (prompt_ids)",
+                "the chat template writes the day, for which %s is taken, %s; if responses were sampled on another "
+                "day, give exact ids (prompt_ids)",
                 *(f"{self.day:%d %b %Y}", "today" if path is None else f"that of {path}"),
             )
 
