@@ -99,7 +99,11 @@ def turn_end(
     talk = [{"role": role, "content": f"{role} words"} for role in ("user", "assistant", "user")]
     for messages in (talk[:2], talk):
         try:
-            text = "" if template == "" else tokenizer.apply_chat_template(messages, template, tokenize=False)
+            text = (
+                ""
+                if template == ""
+                else tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
+            )
         except Exception:  # templates are programs: some refuse a reply, and there may be none
             continue
         behind = text.rpartition("assistant words")[2].lstrip()

@@ -29,14 +29,14 @@ class Padding:
             ContractError: if there is padding within it.
         """
         first, run = int(ids[0]), _run(ids)
+        begun = run < len(ids) and int(ids[run]) in self._begins  # behind the run
         if first in self._begins:
-            ids = ids[run - 1 :] if first in self._pads else ids
-        elif run < len(ids) and (
-            first in self._pads or (run > 1 and (first in self._ends or int(ids[run]) in self._begins))
-        ):
-            ids = ids[run:]
+            ids = ids[run - (not begun) :] if first in self._pads and run > 1 else ids
+        elif first in self._pads or (run > 1) + begun + (first in self._ends) >= 2:
+            # its own token, or two of three signs
+            ids = ids[run:] if run < len(ids) else ids
         last, run = int(ids[-1]), _run(ids[::-1])
-        if run < len(ids) and last in self._pads and (run > 1 or last not in self._ends):
+        if run < len(ids) and (last in self._pads - self._ends or (run > 1 and last in self._ends)):
             ids = ids[:-run]
         return self._whole(ids, where, "prompt")
 
@@ -57,7 +57,7 @@ class Padding:
         tail = int(others[-1]) + 1 if len(others) else 0
         ended = tail + np.flatnonzero(np.isin(ids[tail:], self._end))
         if len(ended):
-            padded = cut and len(ended) > 1 and len(ended) == len(ids) - tail and tail
+            padded = cut and 0 < tail < len(ids) - 1 and _run(ids[tail:]) == len(ids) - tail
             ids = ids[: ended[0] + (not padded)]
         elif run < len(ids) and (int(ids[-1]) in self._pads or (run > 1 and before in self._ends)):
             ids = ids[:-run]
