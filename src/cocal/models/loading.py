@@ -326,7 +326,7 @@ def end_tokens(
     """Token ids that end a response: those of the generation settings, whose file gets lost on the way through some
     engines, of the model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has
     two, `<|im_end|>` and `<|endoftext|>`."""
-    given = (named.eos_token_id for named in (settings, config, text_config(config), tokenizer))
+    given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
     ends = {end for named in given for end in (named if isinstance(named, list) else [named])} - {None}
     return frozenset({*ends, turn_end(tokenizer, ends)} - {None})
 
