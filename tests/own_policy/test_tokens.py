@@ -226,9 +226,9 @@ def test_padding_within_is_refused_unless_a_mask_tells_it(spoken):
     mask = [1, 0, 0, 1, 1, 0, 0, 1, 1, 0]
     (found,) = encoded(vocabulary, line | {"attention_mask": mask})
     assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
-    with pytest.raises(
-        ContractError, match="attention_mask has 9 values, but there are 4 prompt_ids and 6 response_ids"
-    ):
+    (found,) = encoded(vocabulary, line | {"prompt_ids": [41, 42], "attention_mask": mask[4:]})
+    assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
+    with pytest.raises(ContractError, match="attention_mask has 9 values, but there are 4 prompt_ids and 6 response_"):
         encoded(vocabulary, line | {"attention_mask": mask[1:]})
 
 
@@ -257,6 +257,9 @@ def test_thoughts_calls_and_tools_reach_the_template(spoken):
     )
     (stated,) = encoded(vocabulary, {"messages": talk, "tools": json.dumps(tools), "response": "15"})
     assert stated.prompt.tolist() == found.prompt.tolist()
+    for other in (3, "many", ["adder"]):  # no tools
+        (alone,) = encoded(vocabulary, {"messages": talk, "tools": other, "response": "15"})
+        assert text(vocabulary, alone.prompt).startswith("<|im_start|>user")
     reply = [{"role": "assistant", "reasoning_content": "Added.", "content": "13"}]
     with pytest.raises(
         ContractError, match="has reasoning_content, which its text lacks; give the text that the policy"

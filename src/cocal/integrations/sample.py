@@ -111,10 +111,12 @@ def _reply(value: Any) -> str:
 
 
 def _tools(value: Any) -> list[Any] | None:
-    found = json.loads(value) if isinstance(value, str) and value.strip() else value
-    if found and not isinstance(found, (list, tuple, np.ndarray)):
-        raise ValueError("is no list of tools")
-    return [*found] if found is not None and len(found) else None
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+    listed = isinstance(found, (list, tuple, np.ndarray)) and all(isinstance(tool, Mapping) for tool in found)
+    return [*found] or None if listed else None
 
 
 def _joined(said: str | tuple[Mapping[str, str], ...]) -> str:
@@ -219,8 +221,8 @@ class Sample(BaseModel):
             does not say.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
-        attention_mask: Which ids of prompt and response together are no padding, bool, or None.
-        tools: Tools that the chat template tells the policy of, or None.
+        attention_mask: Which ids are no padding, of prompt and response together or of one of them; bool, or None.
+        tools: Tools that the chat template tells the policy of, as mappings, or None.
         question_id: Id of the question, or None.
         response: Text of the response; of a chat, the texts of its messages.
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
@@ -282,15 +284,17 @@ class Sample(BaseModel):
         ids = {name: found for name, found in ids.items() if found is not None}
         if mask is None or not ids:
             return self
-        if len(mask) != sum(map(len, ids.values())):
+        fitting = ([*ids], *([name] for name in ids))
+        names = next((names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)), None)
+        if names is None:
             counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())
             raise ContractError(
                 f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; correct or delete it"
             )
-        parts = np.split(mask, [len(next(iter(ids.values())))])
-        new = {name: found[kept] for (name, found), kept in zip(ids.items(), parts, strict=False)}
-        if self.logprobs is not None:
-            new["logprobs"] = self.logprobs[parts[-1 if len(ids) > 1 else 0]]
+        parts = dict(zip(names, np.split(mask, [len(ids[names[0]])]), strict=False))
+        new = {name: ids[name][kept] for name, kept in parts.items()}
+        if self.logprobs is not None and "response_ids" in parts:
+            new["logprobs"] = self.logprobs[parts["response_ids"]]
         return self.model_copy(update=new)
 
     @field_validator("logprobs")

@@ -41,7 +41,7 @@ _KINDS = (
     (("*.gguf",), "holds weights for llama.cpp (GGUF)", "give the checkpoint that they were made from"),
     (("checkpoint-*",), "is the output of a whole training", "give one of the checkpoints in it"),
     (
-        ("*.bin", "*.pt", "*.pth", "*.ckpt"),
+        ("pytorch_model*.bin", "consolidated.*.pth", "model.pt", "*.ckpt"),
         "holds its weights as pickles, which can run code and are not read",
         "save them as .safetensors (save_pretrained of transformers)",
     ),
@@ -53,10 +53,11 @@ _KINDS = (
 )
 """What folders without a whole model hold: patterns of files, the folder in words, and what to give."""
 _SPARE = re.compile(
-    r"(^|\.)((attn|attention)\.(masked_)?bias|rotary_emb\.\w+|position_ids|(v_head|value_head|score|mtp)\..*)$"
+    r"(^|\.)((attn|attention)\.(masked_)?bias|rotary_emb\.\w+|position_ids|(v_head|value_head|score|mtp|visual|"
+    r"vision_tower|vision_model|audio_tower|multi_modal_projector)\..*)$"
 )
-"""Names that a file may have beside the decoder's: constants of older versions, heads of values, and layers that guess
-several tokens ahead."""
+"""Names that a file may have beside the decoder's: constants of older versions, heads of values, layers that guess
+several tokens ahead, and what reads images and sounds."""
 _WRAPPED = "save the model without what wraps it (merge_and_unload of PEFT, model._orig_mod of torch.compile, "
 
 

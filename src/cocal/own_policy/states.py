@@ -214,7 +214,7 @@ class Encoder:
         """The whole text of a prompt, and what it comes from."""
         prompt = sample.prompt
         if not isinstance(prompt, str):
-            return self._chat(sample), "chat"
+            return self._chat(sample, sample.prompt), "chat"
         if self.template == "":
             return prompt, "text"
         if self._markers and self._markers.search(prompt):
@@ -227,21 +227,21 @@ class Encoder:
                         return text, "restored"
         if sample.raw:
             return prompt, "text"
-        return self._rendered(_messages(["user"], [prompt]), self.thinking, sample.tools), "chat"
+        return self._chat(sample, _messages(["user"], [prompt])), "chat"
 
-    def _chat(self, sample: Sample) -> str:
+    def _chat(self, sample: Sample, messages: Sequence[Mapping[str, Any]]) -> str:
         if self.template == "":
             raise ContractError(
                 f"{sample.where}: the prompt is a chat, but there is no chat template; give prompts that are texts, or "
                 "a template when the companion is fitted (--template FILE)"
             )
-        if sample.prompt[-1]["role"] == "assistant":
+        if messages[-1]["role"] == "assistant":
             raise ContractError(
                 f"{sample.where}: the chat ends with the assistant's reply; give the messages before it as the prompt, "
                 "and the reply as the response"
             )
         try:
-            return self._rendered(sample.prompt, self.thinking, sample.tools)
+            return self._rendered(messages, self.thinking, sample.tools)
         except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ContractError(
