@@ -6,7 +6,6 @@ import sys
 
 import pytest
 import torch
-from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from cocal import Companion
@@ -17,6 +16,8 @@ from cocal.own_policy.models import Checkpoint
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
 
+peft = pytest.importorskip("peft", reason="PEFT comes with the extra dev")
+LoraConfig, PromptTuningConfig = peft.LoraConfig, peft.PromptTuningConfig
 KINDS = {
     "LoRA": {"r": 4, "target_modules": ["q_proj", "down_proj"]},
     "DoRA": {"r": 3, "target_modules": ["v_proj"], "use_dora": True},
@@ -32,7 +33,7 @@ def trained(own, tmp_path):
         torch.manual_seed(7)
         if not (tmp_path / "base").exists():
             own_copy(own.checkpoint, tmp_path / "base")
-        model = get_peft_model(load_policy(tmp_path / "base").model, settings)
+        model = peft.get_peft_model(load_policy(tmp_path / "base").model, settings)
         for weights in model.parameters():
             if weights.requires_grad:
                 weights.data += 0.2 * torch.randn(weights.shape)
