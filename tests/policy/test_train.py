@@ -212,7 +212,7 @@ def test_weights_that_will_be_sharded_are_loaded_as_they_are_stored(monkeypatch,
 
     def load(*_, dtype, **__):
         loaded.append(dtype)
-        return torch.nn.Identity()
+        return torch.nn.Identity(), {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": []}
 
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", load)
     for flags in ({}, {"training": True}, {"training": True, "sharded": True}):

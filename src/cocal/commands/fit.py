@@ -34,7 +34,7 @@ def run_fit(options: argparse.Namespace) -> None:
         None if options.template is None else read_template(options.template),
     )
     files = [path for path, _ in find(options.rollouts).files]
-    checkpoint = Checkpoint.find(options.model, options.revision)
+    checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     depends_on = {"model": checkpoint.identity(), "rollouts": file_states(files), "reading": repr(reading)}
     depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
     depends_on["precision"] = options.precision
@@ -66,6 +66,6 @@ def run_fit(options: argparse.Namespace) -> None:
     print(f"  {companion.about.in_words()}")
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]
-    flags += given_flags(options, {"revision": None, "numerics": "native", "batch_tokens": None})
+    flags += given_flags(options, {"revision": None, "adapter": None, "numerics": "native", "batch_tokens": None})
     flags += field_flags({meaning: name for meaning, name in reading.mapping.items() if meaning in needed})
     print(f"Next: {shlex.join(['cocal', 'score', *flags])} in.jsonl out.jsonl")

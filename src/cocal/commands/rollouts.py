@@ -17,7 +17,7 @@ from cocal.generation.responses import Sampler
 from cocal.generation.states import Reading
 from cocal.integrations.importing import Dumps, StepTables, import_rollouts
 from cocal.integrations.slime.run import SlimePaths, train_with_slime
-from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_text_config, read_vocabulary
+from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_config, read_vocabulary, text_config
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs
 from cocal.policy.resample import resample
@@ -135,7 +135,7 @@ def run_resample(options: argparse.Namespace) -> None:
     facts = {"backbone": options.backbone, "algorithm": "grpo", "step": training.steps, "experience": "resampled"}
     attributes = descent(options.rollouts, "resample", depends_on, sources, **facts)
     inputs["parents"] = identities(attributes)
-    config, reading, loaded = read_text_config(options.checkpoint), None, None
+    config, reading, loaded = text_config(read_config(options.checkpoint)), None, None
     if features.source == "engine":
         reading = Reading(resolve_layers(features.layers, config.num_hidden_layers), RESPONSE_POOLINGS)
         tokenizer = load_tokenizer(options.checkpoint)

@@ -4,6 +4,7 @@ import argparse
 import shlex
 
 from cocal.commands.words import field_flags, field_mapping, given_flags
+from cocal.errors import ConfigError
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.scoring import UNFINISHED, Wanted, by_transformers, by_vllm, check, score_file
@@ -26,12 +27,14 @@ def run_score(options: argparse.Namespace) -> None:
     )
     companion = Companion.from_pretrained(options.companion)
     checked = check(wanted, companion.about)
-    checkpoint = Checkpoint.find(options.model, options.revision)
+    checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     checkpoint.warn_of_other(companion.about)
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
     depends_on |= {"companion": companion.identity(), "precision": options.precision, "engine": options.engine}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
     if options.engine == "vllm":
+        if options.adapter is not None:
+            raise ConfigError("--adapter is merged in memory, where vLLM does not find it; leave out --engine vllm")
         scores = by_vllm(companion, checkpoint, wanted)
     else:
         scores = by_transformers(companion, checkpoint, wanted, options.precision)

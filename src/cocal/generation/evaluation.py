@@ -18,7 +18,7 @@ from cocal.generation.engine import open_engine
 from cocal.generation.judge import Judging
 from cocal.generation.responses import Sampler, sample_responses
 from cocal.generation.states import Reading
-from cocal.models.loading import load_tokenizer, read_text_config
+from cocal.models.loading import load_tokenizer, read_config, text_config
 from cocal.questions.prompts import Prompts
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES, SAMPLED
@@ -116,7 +116,7 @@ class Kept:
 
     def reading(self, checkpoint: Path) -> Reading:
         """What the engine keeps of a checkpoint."""
-        blocks = read_text_config(checkpoint).num_hidden_layers
+        blocks = text_config(read_config(checkpoint)).num_hidden_layers
         return Reading(resolve_layers(self.settings.layers, blocks), poolings_of(self.prompt))
 
     def write(self, file: Path, sampled: pd.DataFrame, states: Sequence[np.ndarray], sampler: Sampler) -> None:

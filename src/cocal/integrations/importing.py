@@ -20,7 +20,7 @@ from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.models.loading import Vocabulary
-from cocal.models.text import chat_ids, check_tokens, plain_texts
+from cocal.models.text import chat_ids, check_tokens, plain_texts, turn_end
 from cocal.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal.policy.recorder import Outputs, RolloutRecorder, rollout_rows
 from cocal.questions.build import normalised
@@ -218,12 +218,13 @@ class StepTables:
                 "have the text tokenised again (--tokenise), knowing that the ids may not be those that were sampled"
             )
         tokenizer, limit = self.vocabulary.tokenizer, self._longest
+        end = turn_end(tokenizer, self.vocabulary.ends)
         asking = [self.prompts.message(PROMPT_FORMATS[self.algorithm], question) for question in asked["question"]]
         texts = tokenizer([sample.response for sample in samples], add_special_tokens=False)["input_ids"]
         found = []
         for sample, prompt, text in zip(samples, chat_ids(tokenizer, asking), texts, strict=True):
             cut = len(text) >= limit
-            ids = text[:limit] if cut else [*text, tokenizer.eos_token_id]
+            ids = text[:limit] if cut else [*text, end]
             new = {"prompt_ids": np.array(prompt), "response_ids": np.array(ids), "truncated": cut}
             found.append(sample.model_copy(update=new))
         return found

@@ -28,6 +28,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     # the same; in verl's lines the whole prompt, whose chat markers may have been left out
     "input": ("input", "input_prompt"),
     "prompt_ids": ("prompt_ids", "prompt_token_ids", "prompt_tokens"),
+    # which ids of prompt and response together are no padding, 1 or 0 each
+    "attention_mask": ("attention_mask",),
+    # tools that the chat template tells the policy of
+    "tools": ("tools",),
     # text, or messages
     "response": ("response", "output", "completion", "output_response", "responses"),
     "response_ids": (

@@ -1,5 +1,6 @@
 """The validated model of a response that a dump of any format holds, and the kinds of values that rows have."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
+from cocal.errors import ContractError
 from cocal.store.rows import reading, shown
 
 LONGEST = 2**20
@@ -33,6 +35,9 @@ _TURNS = re.compile(
 """What templates write before the words of a tool or of a user."""
 _ROLES = re.compile(r"(?:user|tool|ipython|observation)\n.*?assistant\n", re.DOTALL)
 """The same in texts without special tokens."""
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
+"""What chat templates read of a message."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 
 
@@ -117,11 +122,34 @@ def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     return tuple(_message(place, message) for place, message in enumerate(value))
 
 
-def _message(place: int, message: Any) -> Mapping[str, str]:
+def _message(place: int, message: Any) -> Mapping[str, Any]:
     try:
-        return {key: _text(message[key]) for key in ("role", "content")}
-    except (TypeError, KeyError, IndexError, ValueError):
+        found = {key: message[key] for key in _KEYS if message.get(key) is not None}
+        content = found.get("content", "" if "tool_calls" in found else None)
+        if isinstance(content, (list, tuple)):  # of parts, of which a template of texts takes those that are texts
+            content = "".join(part["text"] for part in content)
+        return found | {"role": _text(found.get("role")), "content": _text(content)}
+    except (AttributeError, TypeError, KeyError, IndexError, ValueError):
         raise ValueError(f"has a message without a text as 'role' and 'content' (message {place})") from None
+
+
+def _reply(value: Any) -> str:
+    said = _said(value)
+    thoughts = [key for message in said if isinstance(message, dict) for key in _THOUGHTS if key in message]
+    if thoughts:
+        raise ValueError(
+            f"has {thoughts[0]}, which its text lacks; give the text that the policy wrote, with its thoughts, or ids"
+        )
+    return _joined(said)
+
+
+def _tools(value: Any) -> list[Any] | None:
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+    listed = isinstance(found, (list, tuple, np.ndarray)) and all(isinstance(tool, Mapping) for tool in found)
+    return [*found] or None if listed else None
 
 
 def _joined(said: str | tuple[Mapping[str, str], ...]) -> str:
@@ -211,7 +239,8 @@ def _finish_reason(value: Any) -> str | None:
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
 Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_said)]
-"""A text that can be encoded, or a chat: at least one message, each with `role` and `content`."""
+"""A text that can be encoded, or a chat: at least one message, each with `role` and `content`, and with what else chat
+templates read (`_KEYS`)."""
 Number = Annotated[float, PlainValidator(_number)]
 """A finite number."""
 Name = Annotated[int | str, PlainValidator(_name)]
@@ -227,6 +256,8 @@ class Sample(BaseModel):
             does not say.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
+        attention_mask: Which ids are no padding, of prompt and response together or of one of them; bool, or None.
+        tools: Tools that the chat template tells the policy of, as mappings, or None.
         question_id: Id of the question, or None.
         response: Text of the response; of a chat, the texts of its messages.
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
@@ -253,8 +284,10 @@ class Sample(BaseModel):
     group: Name | None = None
     prompt: Said | None = None
     prompt_ids: TokenIds | None = None
+    attention_mask: Annotated[np.ndarray, PlainValidator(_mask)] | None = None
+    tools: Annotated[list[Any] | None, PlainValidator(_tools)] | None = None
     question_id: Annotated[str, PlainValidator(lambda value: str(_name(value)))] | None = None
-    response: Annotated[str, PlainValidator(lambda value: _joined(_said(value)))] | None = None
+    response: Annotated[str, PlainValidator(_reply)] | None = None
     response_ids: TokenIds | None = None
     logprobs: Annotated[np.ndarray, PlainValidator(_log_probabilities)] | None = None
     mask: Annotated[np.ndarray, PlainValidator(_mask)] | None = None
@@ -284,10 +317,36 @@ class Sample(BaseModel):
         if why := values.get("left_out") or _no_response(**values):
             return cls(where=where, left_out=why)
         with reading(where, names):
-            return cls(where=where, **values)._as_its_mask_says()
+            return cls(where=where, **values)._without_padding()._as_its_mask_says()
+
+    def _without_padding(self) -> "Sample":
+        """Without the ids that the attention mask leaves out."""
+        mask, ids = self.attention_mask, {"prompt_ids": self.prompt_ids, "response_ids": self.response_ids}
+        ids = {name: found for name, found in ids.items() if found is not None}
+        if mask is None or not ids:
+            return self
+        fitting = ([*ids], *([name] for name in ids))
+        names = next((names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)), None)
+        if names is None:
+            counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())
+            raise ContractError(
+                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; correct or delete it"
+            )
+        parts = dict(zip(names, np.split(mask, [len(ids[names[0]])]), strict=False))
+        new = {name: ids[name][kept] for name, kept in parts.items()}
+        if self.logprobs is not None and "response_ids" in parts:
+            new["logprobs"] = self.logprobs[parts["response_ids"]]
+        if self.mask is not None and "response_ids" in parts:
+            new["mask"] = self.mask[parts["response_ids"]]
+        return self.model_copy(update=new)
 
     def _as_its_mask_says(self) -> "Sample":
-        if self.left_out is not None or self.mask is None or self.mask.all() or not self.mask.any():
+        """Left out if the mask excludes words, which are of others; one id again and again at the end is padding."""
+        if self.left_out is not None or self.mask is None or not self.mask.any():
+            return self
+        words = int(np.flatnonzero(self.mask)[-1]) + 1
+        rest = () if self.response_ids is None else self.response_ids[words:]
+        if self.mask[:words].all() and (words == len(self.mask) or (len(rest) > 1 and len({*rest}) == 1)):
             return self
         return self.model_copy(update={"left_out": "its mask excludes tokens that the policy did not write"})
 

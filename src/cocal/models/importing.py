@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError, first_line
-from cocal.models.loading import end_tokens, generation_settings, load_tokenizer
+from cocal.models.loading import check_weights, load_tokenizer, stated_ends
 from cocal.models.packaged import unpack_model
+from cocal.models.weights import ADAPTER
 from cocal.store import atomic_path, label_folder
 from cocal.store.run_folder import link_file
 
@@ -75,11 +76,11 @@ def import_checkpoint(
             f"{source}: the checkpoint brings code of its own (auto_map in config.json or tokenizer_config.json), "
             "which is never run; give one that transformers loads without"
         )
-    _check_weights(source)
+    check_weights(source)
     tokenizer, rows = load_tokenizer(source), config.get("vocab_size", 0)
     if len(tokenizer) > rows:
         raise ContractError(f"{source}: the tokenizer has {len(tokenizer)} tokens, but the embedding has {rows} rows")
-    if not end_tokens(generation_settings(source), tokenizer):
+    if not stated_ends(source, tokenizer):
         raise ContractError(
             f"{source}: neither generation_config.json nor the tokenizer names a token that ends a response; add "
             "eos_token_id to generation_config.json"
@@ -152,24 +153,6 @@ def _settings(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def _check_weights(folder: Path) -> None:
-    """Check that every tensor of the index is in its file and that every file is complete."""
-    from safetensors import SafetensorError, safe_open
-
-    index = folder / "model.safetensors.index.json"
-    file_of = _settings(folder, index.name).get("weight_map", {}) if index.exists() else {}
-    for name in sorted({*file_of.values()}) or ["model.safetensors"]:
-        try:
-            with safe_open(folder / name, framework="np") as file:
-                missing = {tensor for tensor in file_of if file_of[tensor] == name} - set(file.keys())
-        except FileNotFoundError:
-            raise ContractError(f"{folder}: {name} is missing; weights must be safetensors") from None
-        except (OSError, SafetensorError) as error:
-            raise ContractError(f"{folder / name}: the safetensors file is not complete ({error})") from None
-        if missing:
-            raise ContractError(f"{folder / name}: tensor {min(missing)} is missing")
-
-
 def may_be_on_hub(name: str) -> bool:
     """True if a name that is no folder may be one on the hub (owner/name), so that a mistyped folder is not looked for
     there."""
@@ -187,7 +170,7 @@ def download(name: str, revision: str) -> Path:
 
     where = f"{name} at {revision[:12]}"
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, ADAPTER]))
     except GatedRepoError:
         raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
     except (RepositoryNotFoundError, RevisionNotFoundError):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
-from cocal.models.text import template_fault
+from cocal.models.text import template_fault, turn_end
+from cocal.models.weights import check_files, check_read, kind_of
 from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, digest, write_text
 from cocal.store.content import listed_files
@@ -69,7 +70,7 @@ class Policy(NamedTuple):
     @property
     def ends(self) -> frozenset[int]:
         """Ids that end a response."""
-        return end_tokens(self.model.generation_config, self.tokenizer)
+        return end_tokens(self.tokenizer, self.model.generation_config, self.model.config)
 
     @property
     def config(self) -> "PretrainedConfig":
@@ -117,7 +118,6 @@ def load_policy(
             written, or if the model is no causal language model of transformers.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
@@ -125,25 +125,51 @@ def load_policy(
     cuda = torch.cuda.is_available()
     check_folder(path)
     generation_settings(path)  # transformers would take a file that it cannot read for a missing one
+    config = read_config(path)
+    _warn_of_code(path, "model", hasattr(config, "auto_map"))
+    usual = torch.bfloat16 if (cuda or half_precision()) and not training else torch.float32
+    if cuda and sharded:
+        usual = config.dtype or usual
+    # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
+    device = torch.device("cuda", torch.cuda.current_device()) if cuda else None
+    return Policy(_opened(path, config, dtype or usual, device).eval(), tokenizer)
+
+
+def check_weights(path: str | Path) -> None:
+    """Check that a checkpoint has all weights of its model, and no others; they are not kept in memory.
+
+    Raises:
+        ContractError: if a file is missing or truncated, or a weight is missing or has another shape.
+    """
+    import torch
+
+    _opened(path, read_config(path), torch.float32, torch.device("meta"))
+
+
+def _opened(
+    path: str | Path, config: "PretrainedConfig", dtype: "torch.dtype", device: "torch.device | None"
+) -> "PreTrainedModel":
+    """The model of a checkpoint, every weight of which was in its files."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     with _complete(path):
-        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-        _warn_of_code(path, "model", hasattr(config, "auto_map"))
-        attention = _attention(path, config, cuda)
+        attention = _attention(path, config, torch.cuda.is_available())
         config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
-        usual = torch.bfloat16 if (cuda or half_precision()) and not training else torch.float32
-        if cuda and sharded:
-            usual = config.dtype or usual
-        model = AutoModelForCausalLM.from_pretrained(
+        check_files(Path(path), config)
+        model, info = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
             trust_remote_code=False,
-            dtype=dtype or usual,
+            dtype=dtype,
             attn_implementation=attention,
             use_safetensors=True,
-            # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
-            device_map=torch.device("cuda", torch.cuda.current_device()) if cuda else None,
+            device_map=device,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they are named
         )
-    return Policy(model.eval(), tokenizer)
+        check_read(path, text_config(config), info)
+    return model
 
 
 def _attention(path: str | Path, config: "PretrainedConfig", cuda: bool) -> str:
@@ -200,12 +226,11 @@ def require_complete(path: str | Path) -> None:
         ContractError: if the folder lacks files, or a file is truncated or has changed since it was written.
     """
     from safetensors import safe_open
-    from transformers import AutoConfig
 
     folder = Path(path)
     check_folder(folder)
+    read_config(path)
     with _complete(path):
-        AutoConfig.from_pretrained(path, trust_remote_code=False)
         files = set(folder.glob("*.safetensors"))
         for index in folder.glob("*.safetensors.index.json"):
             files |= {folder / name for name in json.loads(index.read_text())["weight_map"].values()}
@@ -232,6 +257,13 @@ def _complete(path: str | Path) -> Iterator[None]:
                 "is never run, and the installed transformers has none for it; give a model of an architecture that "
                 "transformers has, or install a version that has this one"
             ) from None
+        if kind := kind_of(Path(path)):
+            raise ContractError(f"{path}: {kind}") from None
+        if isinstance(error, ImportError):
+            raise ContractError(
+                f"{path}: the weights are quantised, and cannot be read here ({first_line(error)}); give the "
+                "checkpoint from before they were, or install what is missing"
+            ) from None
         raise ContractError(f"{path}: not a complete checkpoint ({first_line(error)}); {remedy(path)}") from None
 
 
@@ -254,12 +286,14 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
         ContractError: if the folder lacks files.
     """
     tokenizer = load_tokenizer(path, plain)
-    size = read_text_config(path).vocab_size
-    return Vocabulary(tokenizer, size, end_tokens(generation_settings(path), tokenizer))
+    config = read_config(path)
+    return Vocabulary(
+        tokenizer, text_config(config).vocab_size, end_tokens(tokenizer, generation_settings(path), config)
+    )
 
 
-def read_text_config(path: str | Path) -> "PretrainedConfig":
-    """The `text_config` of a checkpoint; no weights are read.
+def read_config(path: str | Path) -> "PretrainedConfig":
+    """The configuration of a checkpoint; no weights are read.
 
     Raises:
         ContractError: if the folder lacks its configuration.
@@ -267,7 +301,7 @@ def read_text_config(path: str | Path) -> "PretrainedConfig":
     from transformers import AutoConfig
 
     with _complete(path):
-        return text_config(AutoConfig.from_pretrained(path, trust_remote_code=False))
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
 
 
 def generation_settings(path: str | Path) -> "GenerationConfig":
@@ -281,20 +315,27 @@ def generation_settings(path: str | Path) -> "GenerationConfig":
         raise ContractError(f"{file}: not readable ({first_line(error)}); {remedy(path)}") from None
 
 
-def end_tokens(settings: "GenerationConfig", tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
-    """Token ids that end a response, from the generation settings and the tokenizer. Qwen3 has two, `<|im_end|>` and
-    `<|endoftext|>`."""
-    ends = settings.eos_token_id
-    return frozenset({*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None})
+def stated_ends(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """`end_tokens` of a checkpoint; no weights are read."""
+    return end_tokens(tokenizer, generation_settings(path), read_config(path))
+
+
+def end_tokens(
+    tokenizer: "PreTrainedTokenizerBase", settings: "GenerationConfig", config: "PretrainedConfig"
+) -> frozenset[int]:
+    """Token ids that end a response: those of the generation settings, whose file gets lost on the way through some
+    engines, of the model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has
+    two, `<|im_end|>` and `<|endoftext|>`."""
+    given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
+    ends = {end for named in given for end in (named if isinstance(named, list) else [named])} - {None}
+    return frozenset({*ends, turn_end(tokenizer, ends)} - {None})
 
 
 def stored_dtype(path: Path) -> "torch.dtype":
     """Number format of a checkpoint's weights according to its settings; float32 if they do not state it."""
     import torch
-    from transformers import AutoConfig
 
-    with _complete(path):
-        return AutoConfig.from_pretrained(path, trust_remote_code=False).dtype or torch.float32
+    return read_config(path).dtype or torch.float32
 
 
 def state_dtype(folder: Path, dtype: "torch.dtype") -> None:

@@ -3,9 +3,10 @@
 import os
 import resource
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,22 +59,58 @@ def chat_ids(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[str]) -> l
 
 def render(
     tokenizer: "PreTrainedTokenizerBase",
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Mapping[str, Any]],
     thinking: bool = False,
     template: str | None = None,
+    tools: list[Any] | None = None,
+    day: datetime | None = None,
 ) -> str:
     """The text of a chat up to the beginning of the response.
 
     Args:
         thinking: If true, the response begins in thinking mode, where the template knows it.
+        tools: Tools that the template tells the policy of.
+        day: Day that the template writes (`strftime_now`) in place of today.
     """
+    dated = {} if day is None else {"strftime_now": day.strftime}
     return tokenizer.apply_chat_template(
         [dict(message) for message in messages],
+        tools=tools,
         chat_template=template,
         add_generation_prompt=True,
         enable_thinking=thinking,
         tokenize=False,
+        **dated,
     )
+
+
+def turn_end(
+    tokenizer: "PreTrainedTokenizerBase", ends: Collection[int] = (), template: str | None = None
+) -> int | None:
+    """Id of the token that ends a reply: what the chat template writes behind one, or else the tokenizer's own.
+
+    Some templates end a reply by the next one's beginning (GLM), which counts where the model's settings name it.
+
+    Args:
+        ends: Ids that the model's settings name.
+        template: Chat template in place of the tokenizer's own; if empty, there is none.
+    """
+    added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
+    talk = [{"role": role, "content": f"{role} words"} for role in ("user", "assistant", "user")]
+    for messages in (talk[:2], talk):
+        try:
+            text = (
+                ""
+                if template == ""
+                else tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
+            )
+        except Exception:  # templates are programs: some refuse a reply, and there may be none
+            continue
+        behind = text.rpartition("assistant words")[2].lstrip()
+        found = added.get(max((token for token in added if token and behind.startswith(token)), key=len, default=""))
+        if found is not None and (messages != talk or found in ends):
+            return found
+    return tokenizer.eos_token_id
 
 
 def plain_texts(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[Tokens]) -> list[str]:

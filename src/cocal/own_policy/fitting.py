@@ -171,6 +171,7 @@ def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: En
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
         files = find([Path(place) for place in places])
+        encoder.dated(files.files[0][0])
         count = len(files.files)
         notes[f"{count:,} file{'s' if count > 1 else ''} of {files.format}"] += 1
         found = files.samples(reading.mapping, notes)

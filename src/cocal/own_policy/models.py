@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from cocal.errors import ContractError
+from cocal.models.adapters import adapter_files, check_base, merged
 from cocal.models.importing import download, may_be_on_hub
-from cocal.models.loading import Policy, fingerprint, load_policy, stored_dtype
+from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, stored_dtype
+from cocal.models.weights import kind_of
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
@@ -23,30 +25,35 @@ class Checkpoint:
         name: Name on the Hub, or path, as it was given.
         folder: Folder of its files.
         revision: Commit on the Hub; None of a folder.
+        adapter: Folder of an adapter that PEFT has trained on this model, which is merged into it in memory.
     """
 
     name: str
     folder: Path
     revision: str | None
+    adapter: Path | None = None
 
     @classmethod
-    def find(cls, name: str, revision: str | None = None) -> "Checkpoint":
+    def find(cls, name: str, revision: str | None = None, adapter: Path | None = None) -> "Checkpoint":
         """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache.
 
         Raises:
-            ContractError: if there is none.
+            ContractError: if there is none, or the adapter is another model's.
         """
         if Path(name).is_dir():
-            return cls(name, Path(name), None)
-        if not may_be_on_hub(name):
-            raise ContractError(
-                f"{name}: there is no such folder of a model, and it is no name on the Hub (owner/name)"
-            )
-        folder = download(name, revision or "main")
-        return cls(name, folder, folder.name)
+            found = cls(name, Path(name), None, adapter)
+        elif Path(name).exists() or not may_be_on_hub(name):
+            what = "there is no such folder of a model, and it is no name on the Hub (owner/name)"
+            raise ContractError(f"{name}: {kind_of(Path(name)) or what}")
+        else:
+            folder = download(name, revision or "main")
+            found = cls(name, folder, folder.name, adapter)
+        if adapter is not None:
+            check_base(adapter, name, found.folder)
+        return found
 
     def load(self, precision: str = "auto") -> Policy:
-        """The policy, whose tokenizer may lack a chat template.
+        """The policy, whose tokenizer may lack a chat template; an adapter's own tokenizer is what it was trained with.
 
         Args:
             precision: Number format of its passes: "float32", "bfloat16" or "auto" (see `usual_precision`).
@@ -54,7 +61,12 @@ class Checkpoint:
         import torch
 
         chosen = self.usual_precision() if precision == "auto" else precision
-        return load_policy(self.folder, plain=True, dtype=getattr(torch, chosen))
+        policy = load_policy(self.folder, plain=True, dtype=getattr(torch, chosen))
+        if self.adapter is None:
+            return policy
+        own = (self.adapter / "tokenizer_config.json").exists()
+        tokenizer = load_tokenizer(self.adapter, plain=True) if own else policy.tokenizer
+        return Policy(merged(policy.model, self.adapter).eval(), tokenizer)
 
     def usual_precision(self) -> Literal["float32", "bfloat16"]:
         """The number format of passes where none is named: bfloat16 on a GPU, and on a processor with instructions for
@@ -69,7 +81,11 @@ class Checkpoint:
     def facts(self, policy: Policy) -> BaseModelFacts:
         """The facts that a saved companion states of its model."""
         found = BaseModelFacts.of(policy.model.config, self.name)
-        return found.model_copy(update={"revision": self.revision, "step": self.step})
+        return found.model_copy(update={"revision": self.revision, "step": self.step, "adapter": self._adapter_digest})
+
+    @property
+    def _adapter_digest(self) -> str | None:
+        return None if self.adapter is None else digest([file_digest(file) for file in adapter_files(self.adapter)])
 
     @property
     def step(self) -> int | None:
@@ -101,8 +117,15 @@ class Checkpoint:
             )
 
     def warn_of_other(self, about: About) -> None:
-        """Log a warning if this is another checkpoint of its training, or another commit, than the companion's."""
+        """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""
         base = about.base_model
+        if base.adapter != self._adapter_digest:
+            ours, theirs = ("with an adapter" if one else "without one" for one in (base.adapter, self.adapter))
+            logging.warning(
+                "%s: the companion was fitted for the states of %s %s, and these are %s%s; give what it was fitted for "
+                "(--adapter), unless that is merged into this model",
+                *(self.adapter or self.name, base.name, ours, theirs, ", another one" * (ours == theirs)),
+            )
         step = about.spec.steps if base.step is None else base.step
         for word, ours, theirs in (("commit", base.revision, self.revision), ("step", step, self.step)):
             if None not in (ours, theirs) and ours != theirs:
@@ -116,4 +139,6 @@ class Checkpoint:
         """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""
         endings = (".json", ".jinja", ".txt", ".model")  # of settings, tokenizer and chat template
         small = sorted(file for file in self.folder.iterdir() if file.suffix in endings)
-        return self.revision or digest([fingerprint(self.folder), {file.name: file_digest(file) for file in small}])
+        files = {file.name: file_digest(file) for file in small}
+        alone = self.revision or digest([fingerprint(self.folder), files])
+        return alone if self.adapter is None else digest([alone, self._adapter_digest])

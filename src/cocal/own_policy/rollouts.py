@@ -236,7 +236,7 @@ def experience_of(
             origins[encoded.origin, encoded.exact] += 1
             row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "label")}
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
-            row |= {"group": _group(sample), "question": _question(sample), "tells_cut": sample.tells_cut}
+            row |= {"group": _group(sample), "question": _question(sample), "tells_cut": encoded.told}
             gathered.append(row)
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")

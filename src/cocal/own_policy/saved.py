@@ -45,6 +45,8 @@ class BaseModelFacts(Model):
     """Commit on the hub, if it comes from there."""
     step: int | None = None
     """Rollout step of its training, if its folder says it."""
+    adapter: str | None = None
+    """Digest of an adapter that was merged into it."""
     model_type: str
     hidden: Count
     """Width of a hidden state."""

@@ -142,6 +142,7 @@ def score_file(
         ContractError: if a token id is outside the vocabulary, or the model is not the companion's.
     """
     path = run.path / UNFINISHED
+    encoder.dated(wanted.source)
     done = _whole_blocks(path)
     if done:
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
@@ -154,7 +155,7 @@ def score_file(
             origins.update(ORIGINS[row.origin] for row in rows)
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows]))
-            known = known and all(sample.tells_cut for _, sample in block)
+            known = known and all(row.told for row in rows)
             if done:
                 done -= len(block)
                 continue

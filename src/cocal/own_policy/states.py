@@ -2,10 +2,12 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +18,8 @@ from cocal.features.extract import pooled_states
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
-from cocal.models.text import check_tokens, render, template_fault
+from cocal.models.text import Tokens, check_tokens, render, template_fault, turn_end
+from cocal.own_policy.padding import Padding
 from cocal.own_policy.saved import About
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
@@ -36,7 +39,10 @@ ROWS = 4096
 numbers the same responses get the same confidences, to the last bit."""
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
-_MARKER = re.compile(r"<\|[A-Za-z][\w ]*\|>|<(?:start|end)_of_turn>")
+_MARKER = re.compile(
+    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>|\[gMASK\]"
+    r"|\A<s>|</s>\Z"
+)
 """The form of chat markers in the templates of any model."""
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 """A prompt of so many characters that stands again in a response, after so many others at most, is told, and so is one
@@ -52,6 +58,7 @@ class Encoded(NamedTuple):
         truncated: Whether the response was cut at the length limit.
         origin: What the prompt's ids come from.
         exact: Whether both prompt and response were given as ids.
+        told: Whether the dump says if the response was cut: in a field, or by the end tokens of ids or texts.
     """
 
     prompt: np.ndarray
@@ -59,11 +66,15 @@ class Encoded(NamedTuple):
     truncated: bool
     origin: Origin
     exact: bool
+    told: bool = True
 
 
 @dataclass
 class Encoder:
-    """Turns samples into token ids; given ids are never changed.
+    """Turns samples into token ids; nothing but padding is taken from given ids.
+
+    What ends a response is what the checkpoint's settings, its tokenizer or the chat template name. A text is given the
+    token that ends a turn in the template, unless it has one; where texts have one, those without it were cut.
 
     A text is tokenised anew, so its ids may differ from those that were sampled. A prompt's text is taken for one of
     four things: a template's text with its markers (`<|im_start|>` and the like), such a text without them (as verl and
@@ -80,6 +91,7 @@ class Encoder:
         thinking: Whether chats are rendered in thinking mode, where the template knows it.
         max_response_length: Number of tokens from which on a response that does not say so counts as cut; if None,
             a text counts as complete, and ids as cut if they do not end with an end token.
+        day: Day that the template writes, where it writes one (`dated`); by default today.
 
     Raises:
         ContractError: if there is no chat template, or the one that is given is broken.
@@ -89,12 +101,13 @@ class Encoder:
     template: str | None = None
     thinking: bool = False
     max_response_length: int | None = None
+    day: datetime | None = None
 
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
         self._tokens = {*tokenizer.get_vocab()}
-        self._ends, self._vocabulary = self.policy.ends, self.policy.vocabulary
+        self._vocabulary, self._texts_end = self.policy.vocabulary, False
         if self.template is None and tokenizer.chat_template is None:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
@@ -104,6 +117,9 @@ class Encoder:
             raise ContractError(
                 f"the chat template of --template or of the companion's config.json is broken ({reason}); give another"
             )
+        end = turn_end(tokenizer, self.policy.ends, self.template)
+        self._ends = self.policy.ends | ({end} - {None})
+        self._end = sorted(self._ends)[:1] if end is None else [end]
         if not 0.95 * self._vocabulary <= len(tokenizer) <= self._vocabulary:
             logging.warning(
                 "%s: the tokenizer has %s tokens, but the model's embedding has %s rows: is it the model's own?",
@@ -117,13 +133,15 @@ class Encoder:
             ContractError: if an id is outside the vocabulary, a text has no token, or a chat ends with the assistant's
                 reply or cannot be put into the template; the message names file and row.
         """
+        self.dated()
         self._known.clear()  # the responses to one prompt lie near each other
         texts = [sample.response for sample in samples if sample.response_ids is None]
         tokenised = iter(self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
-        found = [
-            self._one(sample, next(tokenised) if sample.response_ids is None else sample.response_ids)
-            for sample in samples
-        ]
+        responses = [self._response(sample, tokenised) for sample in samples]
+        self._texts_end |= any(
+            ids[-1] in self._ends for sample, ids in zip(samples, responses, strict=True) if sample.response_ids is None
+        )
+        found = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         self._warn(samples, found)
         return found
 
@@ -142,6 +160,17 @@ class Encoder:
                 "have such; do these texts come from this model?",
                 *(*strange[0], f"{len(strange):,}", f"{len(samples):,}"),
             )
+        thought = [
+            sample.where
+            for sample, one in zip(samples, found, strict=True)
+            if one.origin == "chat" and not self.thinking and "</think>" in (sample.response or "")
+        ]
+        if thought and self._knows_thinking:
+            logging.warning(
+                "%s: the response thinks, but the prompt is put into the template without thinking, as in %s of %s "
+                "rows here; fit the companion with --thinking",
+                *(thought[0], f"{len(thought):,}", f"{len(samples):,}"),
+            )
 
     def _strange(self, sample: Sample) -> str | None:
         """A marker in a text that is neither a token nor written by the template."""
@@ -149,25 +178,30 @@ class Encoder:
         written = str(self.template or self._tokenizer.chat_template)
         return min((mark for mark in marks if mark not in self._tokens and mark not in written), default=None)
 
-    def _one(self, sample: Sample, response: Sequence[int]) -> Encoded:
-        prompt, origin = self._prompt(sample)
-        ids = np.asarray(response)
+    def _response(self, sample: Sample, tokenised: Iterator[Tokens]) -> np.ndarray:
+        """The ids of a response without padding, as they are given, or the next ones that were made of a text."""
+        ids = np.asarray(next(tokenised) if sample.response_ids is None else sample.response_ids)
         if not len(ids):
             raise ContractError(f"{sample.where}: the response has no token; correct or delete the row")
+        return self._padding.response(ids, sample.truncated, sample.where)
+
+    def _one(self, sample: Sample, ids: np.ndarray) -> Encoded:
+        prompt, origin = self._prompt(sample)
         given, ended, truncated = sample.response_ids is not None, int(ids[-1]) in self._ends, sample.truncated
+        told = sample.tells_cut or self._texts_end
         if truncated is None:
             limit = self.max_response_length is not None and len(ids) >= self.max_response_length
-            truncated = not ended and (limit or given)
+            truncated = not ended and (limit or told)
         if not (given or truncated or ended):
             ids = np.append(ids, self._end)
         check_tokens(sample.where, prompt, ids, self._vocabulary)
         prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
-        return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids")
+        return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids", told=told)
 
     def _prompt(self, sample: Sample) -> tuple[np.ndarray, Origin]:
         if sample.prompt_ids is not None:
-            return sample.prompt_ids, "ids"
-        key = (repr(sample.prompt), sample.raw)
+            return self._padding.prompt(sample.prompt_ids, sample.where), "ids"
+        key = (repr(sample.prompt), sample.raw, repr(sample.tools))
         if key not in self._known:
             text, origin = self._text(sample)
             ids = np.asarray(self._ids(text, whole=self.template == ""), dtype=np.int32)
@@ -180,51 +214,90 @@ class Encoder:
         """The whole text of a prompt, and what it comes from."""
         prompt = sample.prompt
         if not isinstance(prompt, str):
-            return self._chat(sample), "chat"
+            return self._chat(sample, sample.prompt), "chat"
         if self.template == "":
             return prompt, "text"
         if self._markers and self._markers.search(prompt):
             return prompt, "template"
         for pattern, roles, thinking in self._forms:
             if match := pattern.fullmatch(prompt):
-                text = self._rendered(_messages(roles, match.groups()), thinking)
-                if self._plain(text) == prompt:
-                    return text, "restored"
+                for messages in self._readings(_messages(roles, match.groups()), thinking):
+                    text = self._rendered(messages, thinking)
+                    if self._plain(text) == prompt:
+                        return text, "restored"
         if sample.raw:
             return prompt, "text"
-        return self._rendered(_messages(["user"], [prompt]), self.thinking), "chat"
+        return self._chat(sample, _messages(["user"], [prompt])), "chat"
 
-    def _chat(self, sample: Sample) -> str:
+    def _chat(self, sample: Sample, messages: Sequence[Mapping[str, Any]]) -> str:
         if self.template == "":
             raise ContractError(
                 f"{sample.where}: the prompt is a chat, but there is no chat template; give prompts that are texts, or "
                 "a template when the companion is fitted (--template FILE)"
             )
-        if sample.prompt[-1]["role"] == "assistant":
+        if messages[-1]["role"] == "assistant":
             raise ContractError(
                 f"{sample.where}: the chat ends with the assistant's reply; give the messages before it as the prompt, "
                 "and the reply as the response"
             )
         try:
-            return self._rendered(sample.prompt, self.thinking)
+            return self._rendered(messages, self.thinking, sample.tools)
         except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ContractError(
                 f"{sample.where}: the chat template refuses the chat ({reason}); correct or delete the row"
             ) from None
 
+    def dated(self, path: Path | None = None) -> None:
+        """Let a template that writes the day write that of a file, and not today's, with a warning."""
+        written = str(self._tokenizer.chat_template if self.template is None else self.template)
+        if "strftime_now" in written and self.day is None:
+            self.day = datetime.now() if path is None else datetime.fromtimestamp(path.stat().st_mtime)
+            logging.warning(
+                "the chat template writes the day, for which %s is taken, %s; if responses were sampled on another "
+                "day, give exact ids (prompt_ids)",
+                *(f"{self.day:%d %b %Y}", "today" if path is None else f"that of {path}"),
+            )
+
     @cached_property
-    def _end(self) -> list[int]:
-        """The token that ends a text, if there is any."""
-        eos = self._tokenizer.eos_token_id
-        return sorted(self._ends)[:1] if eos is None else [eos]
+    def _padding(self) -> Padding:
+        tokenizer = self._tokenizer
+        prompt = "" if self.template == "" else self._rendered(_messages(["user"], [_USER]), self.thinking)
+        begins = {tokenizer.bos_token_id, *self._ids(prompt, whole=not prompt)[:1]} - {None}
+        return Padding({tokenizer.pad_token_id} - {None}, self._ends, begins, self._ids("\n"))
+
+    @cached_property
+    def _knows_thinking(self) -> bool:
+        """Whether the template begins a response otherwise in thinking mode."""
+        asked = _messages(["user"], [_USER])
+        return self.template != "" and self._rendered(asked, True) != self._rendered(asked, False)
 
     @cached_property
     def _markers(self) -> re.Pattern | None:
-        """The special tokens that open and close the messages of the template."""
+        """The special tokens that open and close the messages of the template, and other tokens that open them."""
         text = self._rendered(_messages(["user"], [_USER]), self.thinking)
         found = [token for token in self._tokenizer.all_special_tokens if token in text]
+        added = (str(token) for token in self._tokenizer.added_tokens_decoder.values())
+        found += [token for token in added if token.strip() and token in text.partition(_USER)[0]]
         return re.compile("|".join(map(re.escape, found))) if found else None
+
+    def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
+        """The chats that a text without special tokens may come from: one with turns that were shown as examples, if
+        the last message has what the template writes between turns, and else the messages."""
+        talk = _messages(["user", "assistant", "user"], [_USER, _SYSTEM, _USER])
+        try:
+            plain = self._plain(self._rendered(talk, thinking))
+        except Exception:  # templates are programs: some refuse a reply
+            plain = ""
+        _, _, rest = plain.partition(_USER)
+        asked, _, rest = rest.partition(_SYSTEM)
+        replied = rest.partition(_USER)[0]
+        if asked.strip() and replied.strip():
+            parts = re.split(f"({re.escape(asked)}|{re.escape(replied)})", messages[-1]["content"])
+            if len(parts) > 1 and parts[1::2] == [asked, replied] * (len(parts) // 4):
+                roles = ["user", "assistant"] * (len(parts) // 4) + ["user"]
+                yield [*messages[:-1], *_messages(roles, parts[::2])]
+        yield messages
 
     @cached_property
     def _forms(self) -> list[tuple[re.Pattern, tuple[str, ...], bool]]:
@@ -241,12 +314,13 @@ class Encoder:
                     forms.append((re.compile(pattern, re.DOTALL), roles, thinking))
         return forms
 
-    def _rendered(self, messages: Sequence[Mapping[str, str]], thinking: bool) -> str:
-        return render(self._tokenizer, messages, thinking, self.template)
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: list[Any] | None = None) -> str:
+        return render(self._tokenizer, messages, thinking, self.template, tools, self.day)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
-        """The ids of a text; of a whole one, which no template has begun, as the tokenizer begins texts."""
-        return self._tokenizer(text, add_special_tokens=whole)["input_ids"]
+        """The ids of a text; of a whole one, which no template has begun, as the tokenizer begins texts, once."""
+        begun = text.startswith(self._tokenizer.bos_token or "\0")
+        return self._tokenizer(text, add_special_tokens=whole and not begun)["input_ids"]
 
     def _plain(self, text: str) -> str:
         """A text without its special tokens, as `batch_decode` gives it."""

@@ -25,6 +25,11 @@ _PRECISION = flag(
     default="auto",
     choices=["auto", "float32", "bfloat16"],
 )
+_ADAPTER = flag(
+    "--adapter FOLDER",
+    "adapter (LoRA) that PEFT has trained on the model, which is merged into it in memory",
+    type=Path,
+)
 _CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
 _SCORED = (
     fields("such as correct=acc, reward=score or question_id=id"),
@@ -84,6 +89,7 @@ nothing.""",
 }
 _FIT = (
     *model("the policy whose rollouts these are: its last checkpoint"),
+    _ADAPTER,
     required(
         "--rollouts PATH",
         "folder or files: JSON lines (of verl, open-instruct, prime-rl, or your own), TRL's completions (.parquet), "
@@ -134,6 +140,7 @@ _FIT = (
 _SCORE = (
     required("--companion COMPANION", "its folder, or its name on the Hub"),
     *model("the language model that gave the responses"),
+    _ADAPTER,
     flag("input in.jsonl", "JSON lines with prompt and response: text or ids", type=Path),
     output("output out.jsonl", "the same lines with a field `confidence`"),
     flags.OVERWRITE,

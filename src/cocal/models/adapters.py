@@ -1,0 +1,93 @@
+"""Adapters (LoRA and its kin) that PEFT has trained: checked against their model, and merged into it in memory."""
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cocal.errors import ConfigError, ContractError, first_line
+from cocal.models.weights import ADAPTER
+from cocal.store.provenance import file_digest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_WEIGHTS = "adapter_model.safetensors"
+
+
+def adapter_files(adapter: Path) -> list[Path]:
+    """The two files of an adapter, its settings and its weights.
+
+    Raises:
+        ContractError: if one is missing.
+    """
+    for file in (adapter / ADAPTER, adapter / _WEIGHTS):
+        if not file.is_file():
+            raise ContractError(f"{file}: there is no such file of an adapter; give a folder that PEFT has saved")
+    return [adapter / ADAPTER, adapter / _WEIGHTS]
+
+
+def check_base(adapter: Path, name: str, folder: Path) -> None:
+    """Refuse an adapter of another model, and warn where it cannot be known.
+
+    Args:
+        adapter: Folder of the adapter.
+        name: Name of the model as it was given: a folder, or a name on the Hub.
+        folder: Folder of the model's files.
+
+    Raises:
+        ContractError: if the adapter's settings are not readable, or name another model.
+    """
+    settings, weights = adapter_files(adapter)
+    try:
+        base = json.loads(settings.read_text(encoding="utf-8")).get("base_model_name_or_path") or name
+    except (ValueError, AttributeError) as error:
+        raise ContractError(f"{settings}: not settings of an adapter ({first_line(error)}); give another") from None
+    there = Path(base)
+    if base == name or there.name == Path(name).name or base.replace("/", "--") in str(folder.resolve()):
+        return
+    if there.is_dir():
+        ours, theirs = ([file_digest(file) for file in sorted(of.glob("*.safetensors"))] for of in (folder, there))
+        if ours == theirs:
+            return
+    elif there.is_absolute() or Path(name).is_dir():
+        logging.warning(
+            "%s: was trained on %s, and whether %s is that model cannot be known here; if it is another one, the "
+            "confidences mean nothing",
+            *(weights.parent, base, name),
+        )
+        return
+    raise ContractError(
+        f"{settings}: the adapter was trained on {base}, not on {name}; give that model (--model), or correct "
+        "base_model_name_or_path if it is the same"
+    )
+
+
+def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
+    """A model with an adapter merged into its weights, in memory.
+
+    Raises:
+        ConfigError: if PEFT is not installed.
+        ContractError: if the adapter does not fit the model, or is of a kind that cannot be merged.
+    """
+    try:
+        from peft import PeftConfig, PeftModel
+    except ImportError:
+        raise ConfigError("--adapter needs PEFT, which is not installed: pip install peft") from None
+    adapter_files(adapter)
+    try:
+        settings = PeftConfig.from_pretrained(str(adapter))
+        wrapped = PeftModel(model, settings)
+        read = wrapped.load_adapter(str(adapter), "default")
+        found = wrapped.merge_and_unload(safe_merge=True)
+    except Exception as error:  # PEFT raises errors of many kinds about adapters that do not fit
+        raise ContractError(
+            f"{adapter}: the adapter cannot be merged into this model ({first_line(error)}); give the model that it "
+            "was trained on, or merge them where it was trained (merge_and_unload of PEFT)"
+        ) from None
+    if lost := [*read.missing_keys, *read.unexpected_keys]:
+        raise ContractError(
+            f"{adapter}: {len(lost):,} weights of the adapter and of this model do not go together, such as {lost[0]}; "
+            "give the model that it was trained on"
+        )
+    return found

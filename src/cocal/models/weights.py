@@ -1,0 +1,163 @@
+"""The weights of a checkpoint: whose files they are, what a folder is that has none, and whether every one was read."""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.errors import ContractError
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+SINGLE, INDEX, ADAPTER = "model.safetensors", "model.safetensors.index.json", "adapter_config.json"
+"""Files of a checkpoint: the weights, the index of weights in several files, and the settings of an adapter (PEFT)."""
+_MERGE_VERL = "python -m verl.model_merger merge --backend fsdp --local_dir {} --target_dir CHECKPOINT"
+_KINDS = (
+    (
+        (ADAPTER,),
+        "is an adapter (PEFT) without its model",
+        "give the model that it was trained on and, to cocal fit and cocal score, this folder as --adapter; or merge "
+        "them (merge_and_unload of PEFT)",
+    ),
+    (("model_world_size_*.pt",), "holds the shards of verl's actor", f"merge them: {_MERGE_VERL}"),
+    (
+        ("actor", "global_step_*"),
+        "is a training of verl or one of its steps",
+        f"merge its actor: {_MERGE_VERL.format('global_step_N/actor')}",
+    ),
+    (
+        ("*.distcp", "*/*.distcp", "latest_checkpointed_iteration.txt", "mp_rank_*"),
+        "is a distributed checkpoint of PyTorch or Megatron",
+        "convert it by a tool of what has written it (slime: tools/convert_torch_dist_to_hf.py; verl: python -m "
+        "verl.model_merger merge --backend megatron; accelerate: accelerate merge-weights)",
+    ),
+    (
+        ("zero_to_fp32.py", "*zero_pp_rank_*", "*/*zero_pp_rank_*"),
+        "holds the shards of DeepSpeed",
+        "merge them: python zero_to_fp32.py --safe_serialization . CHECKPOINT",
+    ),
+    (("*.gguf",), "holds weights for llama.cpp (GGUF)", "give the checkpoint that they were made from"),
+    (("checkpoint-*",), "is the output of a whole training", "give one of the checkpoints in it"),
+    (
+        ("pytorch_model*.bin", "consolidated.*.pth", "model.pt", "*.ckpt"),
+        "holds its weights as pickles, which can run code and are not read",
+        "save them as .safetensors (save_pretrained of transformers)",
+    ),
+    (
+        ("model-*-of-*.safetensors",),
+        f"holds weights in several files without their index, {INDEX}",
+        "give the index, too",
+    ),
+)
+"""What folders without a whole model hold: patterns of files, the folder in words, and what to give."""
+_SPARE = re.compile(
+    r"(^|\.)((attn|attention)\.(masked_)?bias|rotary_emb\.\w+|position_ids|(v_head|value_head|score|mtp|visual|"
+    r"vision_tower|vision_model|audio_tower|multi_modal_projector)\..*)$"
+)
+"""Names that a file may have beside the decoder's: constants of older versions, heads of values, layers that guess
+several tokens ahead, and what reads images and sounds."""
+_WRAPPED = "save the model without what wraps it (merge_and_unload of PEFT, model._orig_mod of torch.compile, "
+
+
+def kind_of(folder: Path) -> str | None:
+    """What a folder is that holds no whole model, and what to give in its place; None if nobody knows."""
+    if folder.is_file():
+        return "is a file; give the folder of a model in the format of Hugging Face"
+    if (folder / SINGLE).exists() or (folder / INDEX).exists():
+        return None
+    places = (folder, folder.parent) if folder.name == "huggingface" else (folder,)  # verl puts settings there
+    for place in places:
+        for patterns, what, instead in _KINDS:
+            if any(next(place.glob(pattern), None) for pattern in patterns):
+                return f"{what}; {instead.format(place)}"
+    return None
+
+
+def check_files(folder: Path, config: "PretrainedConfig") -> None:
+    """Refuse weights that transformers would read for others than they are.
+
+    Raises:
+        ContractError: if an adapter or a second set of weights lies beside them, or they are quantised in a way that is
+            not stated; the message says what to do.
+    """
+    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+
+    if (folder / ADAPTER).exists():
+        raise ContractError(
+            f"{folder}: an adapter ({ADAPTER}) lies beside the model; move it to a folder of its own, which cocal fit "
+            "and cocal score take as --adapter, or delete it if it was merged into this model"
+        )
+    names = [SINGLE]
+    if (folder / INDEX).exists():
+        names = sorted({*json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()})
+        if (folder / SINGLE).exists() and SINGLE not in names:
+            raise ContractError(
+                f"{folder}: holds {SINGLE} and {INDEX}, which names other files; delete the older of the two models"
+            )
+    stated = getattr(config, "quantization_config", None)
+    method = stated.get("quant_method") if isinstance(stated, Mapping) else getattr(stated, "quant_method", None)
+    known = {name.removesuffix("_4bit").removesuffix("_8bit") for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
+    if stated is not None and method not in known:
+        raise ContractError(
+            f"{folder}: the weights are quantised by {method!r} (quant_method of quantization_config in config.json), "
+            "which transformers does not know; give the checkpoint from before it was quantised"
+        )
+    if stated is None and (found := next(_quantised(folder, names), None)):
+        raise ContractError(
+            f"{folder}: {found}, but config.json has no quantization_config, without which their scales are unknown; "
+            "give the checkpoint from before it was quantised, or its config.json"
+        )
+
+
+def _quantised(folder: Path, names: Iterable[str]) -> Iterable[str]:
+    """The weights of a few bits, in words."""
+    from safetensors import safe_open
+
+    for name in names:
+        with safe_open(folder / name, framework="np") as file:
+            for key in file.keys():  # noqa: SIM118 (it is no mapping)
+                kind = file.get_slice(key).get_dtype()
+                if kind.startswith(("F8", "F4", "F6")) or (key.endswith("weight") and kind.startswith(("I", "U"))):
+                    yield f"the values of {key} are {kind}"
+
+
+def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str, Any]) -> None:
+    """Refuse a model of which some weights were not in the files, and would be drawn at random, or the reverse.
+
+    Args:
+        config: Settings of the decoder of text.
+        info: What transformers tells of the loading (`output_loading_info`).
+
+    Raises:
+        ContractError: if the names or shapes differ; the message has one of each kind, and the remedy.
+    """
+    guessing = tuple(key.removesuffix("eh_proj.weight") for key in info["unexpected_keys"] if ".eh_proj." in key)
+    others = [key for key in sorted(info["unexpected_keys"]) if not (_SPARE.search(key) or key.startswith(guessing))]
+    lost, said = sorted(info["missing_keys"]), []
+    if lost:
+        said.append(f"{len(lost):,} weights of the model are in no file, such as {lost[0]}")
+    if others:
+        said.append(f"{len(others):,} are of no use to it, such as {others[0]}")
+    for name, found, wanted in sorted(info["mismatched_keys"])[:1]:
+        said.append(f"{name} has shape {tuple(found)}, but config.json states {tuple(wanted)}")
+    if said:
+        raise ContractError(f"{folder}: {' and '.join(said)}; {_remedy(lost, others, config)}")
+
+
+def _remedy(lost: Collection[str], others: Collection[str], config: "PretrainedConfig") -> str:
+    if any(".base_layer." in key or "lora_" in key for key in others):
+        return "these are the weights of an adapter that was not merged: merge it (merge_and_unload of PEFT) and save"
+    ends = [f".{name}" for name in (*lost[:1], *lost[-1:])]
+    prefixes = {key.removesuffix(end[1:]) for key in others for end in ends if key.endswith(end)}
+    if prefixes:
+        return f"the names begin with {min(prefixes)}: {_WRAPPED}accelerator.unwrap_model)"
+    if any(re.search(r"(scale|scales|scale_inv|qweight|qzeros|absmax|SCB)$", key) for key in others):
+        return "the weights are quantised, and config.json does not say how: give them from before that"
+    if [*lost] == ["lm_head.weight"] and not others:
+        return 'if the output layer shares the embedding, put "tie_word_embeddings": true into config.json'
+    blocks = {int(number) for key in (*lost, *others) for number in re.findall(r"\.(\d+)\.", key)[:1]}
+    stated = f"config.json states {config.num_hidden_layers} blocks (num_hidden_layers)"
+    which = f", and these are of block {', '.join(map(str, sorted(blocks)[:9]))}" if blocks else ""
+    return f"{stated}{which}: give all files of the model, as save_pretrained writes them, and its own config.json"

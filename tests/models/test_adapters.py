@@ -1,0 +1,161 @@
+"""Adapters that PEFT has trained: merged in memory, the same states as the adapter's own model, and none of another."""
+
+import json
+import shutil
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cocal import Companion
+from cocal.errors import ContractError
+from cocal.models.adapters import check_base, merged
+from cocal.models.loading import load_policy
+from cocal.own_policy.models import Checkpoint
+from micro import own_copy
+from own_rollouts import SMALL, read_lines, run
+
+peft = pytest.importorskip("peft", reason="PEFT comes with the extra dev")
+LoraConfig, PromptTuningConfig = peft.LoraConfig, peft.PromptTuningConfig
+KINDS = {
+    "LoRA": {"r": 4, "target_modules": ["q_proj", "down_proj"]},
+    "DoRA": {"r": 3, "target_modules": ["v_proj"], "use_dora": True},
+    "with a whole layer": {"r": 2, "target_modules": ["k_proj"], "modules_to_save": ["lm_head"]},
+}
+
+
+@pytest.fixture
+def trained(own, tmp_path):
+    """Make an adapter of the micro policy; returns its folder and the model with it, as PEFT computes it."""
+
+    def train(settings, name="adapter"):
+        torch.manual_seed(7)
+        if not (tmp_path / "base").exists():
+            own_copy(own.checkpoint, tmp_path / "base")
+        model = peft.get_peft_model(load_policy(tmp_path / "base").model, settings)
+        for weights in model.parameters():
+            if weights.requires_grad:
+                weights.data += 0.2 * torch.randn(weights.shape)
+        model.save_pretrained(tmp_path / name)
+        return tmp_path / name, model.eval()
+
+    return train
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_merged_adapter_computes_what_peft_does(own, trained, kind):
+    folder, model = trained(LoraConfig(task_type="CAUSAL_LM", **KINDS[kind]))
+    ids = torch.tensor([[5, 6, 7, 30, 40, 50]])
+    with torch.no_grad():
+        expected, alone = model(ids).logits, own.policy.model(ids).logits
+        found = merged(load_policy(own.checkpoint).model, folder).eval()(ids).logits
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assert (found - alone).abs().max() > 0.05
+
+
+def test_an_adapter_that_does_not_fit_is_refused_and_not_left_out(own, trained, tmp_path):
+    folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
+    weights = folder / "adapter_model.safetensors"
+    whole = load_file(weights)
+    cases = {
+        "do not go together": {
+            name.replace("model.model.", "model._orig_mod.model."): one for name, one in whole.items()
+        },
+        "4 weights of the adapter": {name: one for name, one in whole.items() if "layers.1" not in name},
+        "cannot be merged into this model": {name: one[:, :-1].contiguous() for name, one in whole.items()},
+    }
+    for message, changed in cases.items():
+        save_file(changed, weights)
+        with pytest.raises(ContractError, match=message):
+            merged(load_policy(own.checkpoint).model, folder)
+    weights.unlink()
+    with pytest.raises(ContractError, match=r"adapter_model.safetensors: there is no such file of an adapter"):
+        merged(load_policy(own.checkpoint).model, folder)
+    prompts, _ = trained(PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3), "prompts")
+    with pytest.raises(ContractError, match="prompts: the adapter cannot be merged into this model"):
+        merged(load_policy(own.checkpoint).model, prompts)
+
+
+def test_the_base_of_an_adapter_is_checked(own, trained, tmp_path, caplog):
+    folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
+    other = own_copy(own.checkpoint, tmp_path / "other")
+
+    def named(base):
+        file = folder / "adapter_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": str(base)}))
+
+    for base, name in ((tmp_path / "other", other), ("Org/Micro", "org/Micro"), ("Org/other", other), (None, other)):
+        named(base) if base else named("")
+        check_base(folder, str(name), other)
+    named(own.checkpoint)  # another path, the same weights
+    check_base(folder, str(other), other)
+    assert caplog.text == ""
+    named("/gone/micro")
+    check_base(folder, str(other), other)
+    assert "was trained on /gone/micro, and whether" in caplog.text
+    weights = load_file(other / "model.safetensors")
+    save_file({name: 1.5 * one for name, one in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    for base, name in ((own.checkpoint, other), ("Org/Micro", "Org/Macro")):
+        named(base)
+        with pytest.raises(ContractError, match=f"the adapter was trained on {base}, not on {name}"):
+            check_base(folder, str(name), other)
+
+
+def test_fit_and_score_read_the_states_of_the_merged_model(own, trained, tmp_path, capsys, caplog):
+    folder, model = trained(LoraConfig(task_type="CAUSAL_LM", **KINDS["LoRA"]))
+    base, output, source = tmp_path / "base", tmp_path / "companion", tmp_path / "in.jsonl"
+    words = "fit", "--model", base, "--rollouts", own.verl, "--output", output, *SMALL
+    assert run(*words, "--adapter", folder) == 0
+    assert f"--model {base} --adapter {folder}" in capsys.readouterr().out
+    source.write_text(json.dumps({"prompt_ids": [5, 6, 7], "response_ids": [30, 31, 2]}) + "\n")
+
+    def scored(name, *more):
+        assert run("score", "--companion", output, "--model", name, *more, source, tmp_path / "out", "--overwrite") == 0
+        return read_lines(tmp_path / "out")[0]["confidence"]
+
+    with_it = scored(base, "--adapter", folder)
+    assert "the companion was fitted for the states" not in caplog.text
+    model.merge_and_unload().save_pretrained(tmp_path / "merged")
+    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(base / file, tmp_path / "merged")
+    policy = load_policy(tmp_path / "merged")
+    assert with_it == pytest.approx(
+        Companion.from_pretrained(output).score(*policy, [[5, 6, 7]], [[30, 31, 2]])[0], abs=1e-4
+    )
+    assert abs(scored(base) - with_it) > 1e-4
+    assert "with an adapter, and these are without one; give what it was fitted for (--adapter)" in caplog.text
+    vllm = "score", "--companion", output, "--model", base, "--adapter", folder, source, tmp_path / "no"
+    assert run(*vllm, "--engine", "vllm") == 2
+    assert "--adapter is merged in memory, where vLLM does not find it" in capsys.readouterr().err
+
+
+def test_an_adapter_brings_the_tokenizer_that_it_was_trained_with(own, trained, tmp_path):
+    folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(own.checkpoint / file, folder)
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }} its own")
+    found = Checkpoint.find(str(tmp_path / "base"), adapter=folder).load("float32")
+    assert found.tokenizer.chat_template.endswith("its own")
+
+
+def test_without_peft_one_sentence_says_so(own, trained, tmp_path, capsys, monkeypatch):
+    folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
+    monkeypatch.setitem(sys.modules, "peft", None)
+    words = "fit", "--model", tmp_path / "base", "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
+    assert run(*words, "--adapter", folder) == 2
+    assert "--adapter needs PEFT, which is not installed: pip install peft" in capsys.readouterr().err
+
+
+def test_an_adapter_as_model_is_told_what_it_is(own, trained, tmp_path, capsys):
+    folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
+    words = "fit", "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL, "--model"
+    assert run(*words, folder) == 2
+    said = capsys.readouterr().err
+    assert f"{folder}: is an adapter (PEFT) without its model; give the model that it was trained on" in said
+    assert "this folder as --adapter" in said
+    beside = tmp_path / "base"
+    for file in folder.iterdir():
+        shutil.copy(file, beside)
+    assert run(*words, beside) == 2
+    assert f"{beside}: an adapter (adapter_config.json) lies beside the model" in capsys.readouterr().err

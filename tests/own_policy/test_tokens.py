@@ -1,0 +1,367 @@
+"""The tokens of a response: its end by the template, what was cut, padding, and chats as templates of many models write
+them."""
+
+import json
+import os
+import re
+from datetime import datetime
+
+import pytest
+from tokenizers.processors import TemplateProcessing
+
+from cocal import Companion
+from cocal.errors import ContractError
+from cocal.integrations.lines import Fields
+from cocal.integrations.sample import Sample
+from cocal.models.loading import Vocabulary, load_policy, read_vocabulary
+from cocal.models.text import turn_end
+from cocal.own_policy.states import Encoder
+from micro import own_copy
+from own_rollouts import SMALL, read_lines, run
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+TEMPLATES = {
+    "Qwen": ("<|endoftext|>", None, CHATML, "<|im_end|>"),
+    "Gemma": (
+        "<eos>",
+        "<bos>",
+        "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+        "{{ m.content | trim }}<end_of_turn>\n{% endfor %}"
+        "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
+        "<end_of_turn>",
+    ),
+    "Phi": (
+        "<|endoftext|>",
+        None,
+        "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>\n{% else %}{{ eos_token }}{% endif %}",
+        "<|end|>",
+    ),
+    "GLM": (
+        "<|endoftext|>",
+        None,
+        "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}",
+        "<|user|>",
+    ),
+    "Llama": (
+        "<|end_of_text|>",
+        "<|begin_of_text|>",
+        "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}"
+        "<|eot_id|>{% endfor %}"
+        "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
+        "<|eot_id|>",
+    ),
+    "Mistral": (
+        "</s>",
+        "<s>",
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+        "{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}",
+        "</s>",
+    ),
+    "plain": (
+        "<|endoftext|>",
+        None,
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}",
+        "<|endoftext|>",
+    ),
+}
+"""The tokenizer's end and beginning, the template, and the token that ends a turn."""
+NAMES = re.compile(r"<\|[a-z_]+\|>|</?s>|\[gMASK\]|<sop>|<(?:bos|eos|start_of_turn|end_of_turn)>")
+
+
+@pytest.fixture
+def spoken(micro_checkpoint, tmp_path):
+    """A vocabulary whose tokenizer has the template of a model, and the tokens in it."""
+
+    def make(name, template=None, ends=(), pad=None):
+        tokenizer = load_policy(
+            own_copy(micro_checkpoint, tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}")
+        ).tokenizer
+        eos, bos, written, _ = TEMPLATES[name]
+        tokenizer.chat_template = template or written
+        tokens = sorted({*NAMES.findall(written), "<|user|>", "<|assistant|>", "<think>", "</think>"})
+        tokenizer.add_special_tokens({"additional_special_tokens": [one for one in tokens if "think" not in one]})
+        tokenizer.add_tokens(["<think>", "</think>"])
+        tokenizer.add_special_tokens(
+            {"eos_token": eos, "pad_token": pad or "<|pad|>"} | ({"bos_token": bos} if bos else {})
+        )
+        ids = tokenizer.convert_tokens_to_ids([*ends, eos])
+        return Vocabulary(tokenizer, len(tokenizer), frozenset(ids))
+
+    return make
+
+
+def encoded(vocabulary, *lines, **options):
+    encoder = Encoder(vocabulary, **options)
+    fields = [
+        Fields.of(line, {}, "row", ("prompt", "response")).sample(line, f"row {k}") for k, line in enumerate(lines)
+    ]
+    return encoder.encode(fields)
+
+
+def text(vocabulary, ids):
+    return vocabulary.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_text_ends_by_what_ends_a_turn_in_the_template(spoken, name):
+    """GLM ends one by the next one's beginning, which its settings name."""
+    vocabulary = spoken(name, ends=["<|user|>", "<|assistant|>"] if name == "GLM" else ())
+    (one,) = encoded(vocabulary, {"prompt": "4 + 9?", "response": "It is 13."})
+    assert text(vocabulary, one.response) == f"It is 13.{TEMPLATES[name][3]}"
+    assert not one.truncated
+
+
+def test_a_template_that_is_given_decides_and_so_does_none(spoken):
+    vocabulary = spoken("Qwen", ends=["<|im_end|>"])
+    line = {"prompt": "4 + 9?", "response": "13"}
+    for template, end in (("", "<|endoftext|>"), (TEMPLATES["plain"][2], "<|endoftext|>"), (CHATML, "<|im_end|>")):
+        (one,) = encoded(vocabulary, line, template=template)
+        assert text(vocabulary, one.response) == f"13{end}"
+    refusing = "{% if messages | length > 1 %}{{ raise_exception('one') }}{% endif %}{{ messages[0].content }}"
+    assert turn_end(vocabulary.tokenizer, (), refusing) == vocabulary.tokenizer.eos_token_id
+
+
+def test_the_ends_of_a_checkpoint_come_from_all_that_name_them(own, tmp_path):
+    """A generation_config.json is lost on the way through some engines; then the template still ends a turn."""
+    folder = own_copy(own.checkpoint, tmp_path / "model")
+    tokenizer = load_policy(folder).tokenizer
+    end = tokenizer.eos_token_id
+    settings = {"config.json": 7, "generation_config.json": [8, 9]}
+    for name, ids in settings.items():
+        file = folder / name
+        file.write_text(json.dumps((json.loads(file.read_text()) if file.exists() else {}) | {"eos_token_id": ids}))
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": tokenizer.pad_token}))
+    assert load_policy(folder).tokenizer.eos_token_id != end
+    assert read_vocabulary(folder).ends >= {7, 8, 9, end}
+    assert load_policy(folder).ends == read_vocabulary(folder).ends
+    (folder / "generation_config.json").unlink()
+    found = encoded(read_vocabulary(folder), {"prompt_ids": [5, 6], "response_ids": [30, end]})
+    assert not found[0].truncated
+    assert load_policy(folder).ends == read_vocabulary(folder).ends
+
+
+def test_texts_that_carry_their_end_tell_which_were_cut(spoken):
+    vocabulary = spoken("Qwen")
+    given = ["It is 13.<|im_end|>", "It is", "13<|im_end|>\n", "so 13<|im_end|><|endoftext|><|endoftext|>"]
+    lines = [{"prompt": "4 + 9?", "response": one} for one in given]
+    found = encoded(vocabulary, *lines)
+    assert [text(vocabulary, one.response) for one in found] == [
+        "It is 13.<|im_end|>",
+        "It is",
+        "13<|im_end|>",
+        "so 13<|im_end|>",
+    ]
+    assert [(one.truncated, one.told) for one in found] == [(False, True), (True, True), (False, True), (False, True)]
+    (alone,) = encoded(vocabulary, lines[1])
+    assert (text(vocabulary, alone.response), alone.truncated, alone.told) == ("It is<|im_end|>", False, False)
+    said = encoded(vocabulary, lines[0], lines[1] | {"truncated": False})
+    assert [one.truncated for one in said] == [False, False]
+
+
+PADDED = [
+    # prompt and response as they are given, whether it was cut, and what the policy read and wrote; B begins, P pads,
+    # E ends, T ends a turn
+    ("PPBxy", "zwT", None, "Bxy", "zwT"),
+    ("Bxy", "zwTPPP", None, "Bxy", "zwT"),
+    ("PBxyP", "PzwT", None, "Bxy", "zwT"),
+    ("Bxy", "zwPP", None, "Bxy", "zw"),
+    ("Bxy", "zwTEEE", None, "Bxy", "zwT"),
+    ("EEBxy", "zwEEE", None, "Bxy", "zwE"),
+    ("Bxy", "zwEEE", True, "Bxy", "zw"),
+    ("Bxy", "T", None, "Bxy", "T"),
+    ("Bxy", "zwTnnn", None, "Bxy", "zwT"),
+    ("nnnBxy", "zwT", None, "Bxy", "zwT"),
+    ("BTxBy", "zTwT", None, "BTxBy", "zTwT"),
+    ("BxPy", "zPw", None, "BxPy", "zPw"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "response", "cut", "read", "wrote"), PADDED)
+def test_padding_is_taken_from_ids_by_its_pattern(spoken, prompt, response, cut, read, wrote):
+    vocabulary = spoken("Qwen")
+    names = {"B": "<|im_start|>", "P": "<|pad|>", "E": "<|endoftext|>", "T": "<|im_end|>"}
+    ids = {one: vocabulary.tokenizer.convert_tokens_to_ids(token) for one, token in names.items()}
+    ids |= {one: 40 + place for place, one in enumerate("xyzwn")}
+    line = {
+        "prompt_ids": [ids[one] for one in prompt],
+        "response_ids": [ids[one] for one in response],
+        "truncated": cut,
+    }
+    (found,) = encoded(vocabulary, line)
+    assert found.prompt.tolist() == [ids[one] for one in read]
+    assert found.response.tolist() == [ids[one] for one in wrote]
+    assert found.truncated == (wrote[-1] not in "ET")
+
+
+def test_padding_by_the_end_or_the_beginning_of_texts_is_taken_off(spoken):
+    """Where nothing else pads: Llama's end, and GPT-2's one token for all."""
+    llama = spoken("Llama", pad="<|end_of_text|>")
+    begin, header, end, turn = llama.tokenizer.convert_tokens_to_ids(
+        ["<|begin_of_text|>", "<|start_header_id|>", "<|end_of_text|>", "<|eot_id|>"]
+    )
+    line = {"prompt_ids": [end, begin, header, 40], "response_ids": [50, turn, end, end]}
+    (found,) = encoded(llama, line, {**line, "prompt_ids": [end, end, end, begin, header, 40]})[:1]
+    assert (found.prompt.tolist(), found.response.tolist()) == ([begin, header, 40], [50, turn])
+    both = Encoder(spoken("Mistral", pad="<s>"))
+    begin = both.policy.tokenizer.bos_token_id
+    (found,) = both.encode([Sample.read("row", prompt_ids=[begin] * 3 + [40], response_ids=[50])])
+    assert found.prompt.tolist() == [begin, 40]
+
+
+def test_padding_within_is_refused_unless_a_mask_tells_it(spoken):
+    vocabulary = spoken("Qwen")
+    pad, turn = (vocabulary.tokenizer.convert_tokens_to_ids(one) for one in ("<|pad|>", "<|im_end|>"))
+    line = {"prompt_ids": [41, pad, pad, 42], "response_ids": [50, pad, pad, 51, turn, 43]}
+    with pytest.raises(ContractError, match=f"row 0: the response has padding within it \\(id {pad} from token 1 on"):
+        encoded(vocabulary, line)
+    with pytest.raises(ContractError, match="row 0: the prompt has padding within it"):
+        encoded(vocabulary, line | {"response_ids": [50, turn]})
+    mask = [1, 0, 0, 1, 1, 0, 0, 1, 1, 0]
+    (found,) = encoded(vocabulary, line | {"attention_mask": mask})
+    assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
+    (found,) = encoded(vocabulary, line | {"prompt_ids": [41, 42], "attention_mask": mask[4:]})
+    assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
+    with pytest.raises(ContractError, match="attention_mask has 9 values, but there are 4 prompt_ids and 6 response_"):
+        encoded(vocabulary, line | {"attention_mask": mask[1:]})
+
+
+def test_thoughts_calls_and_tools_reach_the_template(spoken):
+    template = (
+        "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
+        "{% for call in m.tool_calls or [] %}{{ call.function.name }}{% endfor %}<|im_end|>\n{% endfor %}"
+        "<|im_start|>assistant{{ '\n' }}"
+    )
+    vocabulary = spoken("Qwen", template)
+    talk = [
+        {"role": "user", "content": [{"type": "text", "text": "4 + 9?"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "adder", "arguments": {"a": 4}}}]},
+        {"content": "13", "tool_call_id": "7", "role": "tool"},
+        {"role": "assistant", "reasoning_content": "Added.", "content": "13"},
+        {"role": "user", "content": "And 2 more?"},
+    ]
+    tools = [{"type": "function", "function": {"name": "adder"}}]
+    (found,) = encoded(vocabulary, {"messages": talk, "tools": tools, "response": "15"})
+    assert text(vocabulary, found.prompt) == (
+        '[{"type": "function", "function": {"name": "adder"}}]<|im_start|>user\n4 + 9?<|im_end|>\n'
+        "<|im_start|>assistant\nadder<|im_end|>\n<|im_start|>tool\n13<|im_end|>\n"
+        "<|im_start|>assistant\n<think>Added.</think>13<|im_end|>\n<|im_start|>user\nAnd 2 more?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    (stated,) = encoded(vocabulary, {"messages": talk, "tools": json.dumps(tools), "response": "15"})
+    assert stated.prompt.tolist() == found.prompt.tolist()
+    for other in (3, "many", ["adder"]):  # no tools
+        (alone,) = encoded(vocabulary, {"messages": talk, "tools": other, "response": "15"})
+        assert text(vocabulary, alone.prompt).startswith("<|im_start|>user")
+    reply = [{"role": "assistant", "reasoning_content": "Added.", "content": "13"}]
+    with pytest.raises(
+        ContractError, match="has reasoning_content, which its text lacks; give the text that the policy"
+    ):
+        encoded(vocabulary, {"prompt": "4 + 9?", "response": reply})
+
+
+DATED = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}\n" + CHATML
+
+
+def test_a_template_that_writes_the_day_writes_that_of_the_file(own, tmp_path, caplog, monkeypatch):
+    folder = own_copy(own.checkpoint, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(DATED)
+    seen = []
+    encode = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda self, rows: seen.append(encode(self, rows)) or seen[-1])
+    rows = [
+        {"prompt": own.texts[row.question_id], "response": row.text, "correct": row.correct, "step": row.step}
+        for row in own.rollouts.itertuples()
+    ]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.utime(source, (0, datetime(2026, 3, 7, 12).timestamp()))
+    assert run("fit", "--model", folder, "--rollouts", source, "--output", tmp_path / "companion", *SMALL) == 0
+    assert f"for which 07 Mar 2026 is taken, that of {source}" in caplog.text
+    decode = own.policy.tokenizer.decode
+    assert decode(seen[0][0].prompt).startswith("07 Mar 2026<|im_start|>")
+    assert own.score(source, tmp_path / "out.jsonl", model=folder, companion=tmp_path / "companion") == 0
+    assert decode(seen[-1][0].prompt).startswith("07 Mar 2026<|im_start|>")
+    companion, policy = Companion.from_pretrained(tmp_path / "companion"), load_policy(folder)
+    again = companion.score(*policy, [seen[-1][0].prompt], [seen[-1][0].response])[0]
+    assert again == pytest.approx(read_lines(tmp_path / "out.jsonl")[0]["confidence"], abs=1e-6)
+    caplog.clear()
+    companion.score(*policy, ["1?"], ["1"])
+    assert f"for which {datetime.now():%d %b %Y} is taken, today" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["Qwen", "Gemma", "Llama"])
+def test_chats_with_examples_are_restored_as_they_were(spoken, name):
+    """Of texts without special tokens, as verl writes them."""
+    vocabulary = spoken(name)
+    tokenizer = vocabulary.tokenizer
+    shots = [("user", "4 + 9?"), ("assistant", "13"), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 3?")]
+    for turns in (shots[4:], shots[2:], shots):
+        chat = [{"role": role, "content": content} for role, content in turns]
+        ids = tokenizer(
+            tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False), add_special_tokens=False
+        )["input_ids"]
+        line = {"input": tokenizer.decode(ids, skip_special_tokens=True), "output": "5", "score": 1}
+        (found,) = encoded(vocabulary, line, thinking=True)
+        assert (found.origin, found.prompt.tolist()) == ("restored", ids)
+
+
+def test_a_beginning_is_not_doubled(spoken, own):
+    """Where a tokenizer begins texts with a token that the text has already."""
+    vocabulary = spoken("Llama")
+    tokenizer = vocabulary.tokenizer
+    begin = (tokenizer.bos_token, tokenizer.bos_token_id)
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single=f"{begin[0]} $A", special_tokens=[begin])
+    for prompt in ("4 + 9 =", f"{begin[0]}4 + 9 ="):
+        (found,) = encoded(vocabulary, {"prompt": prompt, "response": "13"}, template="")
+        assert found.prompt.tolist().count(begin[1]) == 1
+
+
+STRANGE = [
+    "<｜User｜>2?",
+    "[INST] 2? [/INST]",
+    "<s>2?",
+    "<<SYS>>Add.<</SYS>>2?",
+    "[gMASK]<sop>2?",
+    "<｜begin▁of▁sentence｜>2?",
+]
+
+
+@pytest.mark.parametrize("prompt", STRANGE)
+def test_markers_of_other_models_are_told(spoken, caplog, prompt):
+    encoded(spoken("Gemma"), {"prompt": "x [y] <z> 2?", "response": "2"}, {"prompt": prompt, "response": "2"})
+    assert "row 1: the text has the chat marker" in caplog.text
+    assert "1 of 2 rows" in caplog.text
+
+
+def test_markers_that_are_no_special_tokens_show_a_template_s_text(spoken):
+    """DeepSeek's, which remain where special tokens are left out."""
+    template = (
+        "{% for m in messages %}<｜{{ m.role | capitalize }}｜>{{ m.content }}{% endfor %}<｜Assistant｜><think>\n"
+    )
+    vocabulary = spoken("plain", template)
+    vocabulary.tokenizer.add_tokens(["<｜User｜>", "<｜Assistant｜>"])
+    vocabulary = vocabulary._replace(vocabulary=len(vocabulary.tokenizer))
+    few = "<｜User｜>4?<｜Assistant｜>4<｜User｜>5?<｜Assistant｜><think>\n"
+    (found, asked) = encoded(vocabulary, {"prompt": few, "response": "5"}, {"prompt": "Say <think>", "response": "5"})
+    assert (found.origin, text(vocabulary, found.prompt)) == ("template", few)
+    assert asked.origin == "chat"
+
+
+def test_thoughts_in_a_mode_without_them_are_told(spoken, caplog):
+    thought = {"prompt": "2?", "response": "<think>\nWell.\n</think>\n\n2"}
+    vocabulary = spoken("Qwen")
+    encoded(vocabulary, thought, thinking=True)
+    encoded(vocabulary, {"prompt": "2?", "response": "2"})
+    encoded(spoken("Gemma"), thought)  # knows no modes
+    assert caplog.text == ""
+    encoded(vocabulary, {"prompt": "2?", "response": "2"}, thought)
+    assert "row 1: the response thinks, but the prompt is put into the template without thinking" in caplog.text
+    assert "fit the companion with --thinking" in caplog.text
