@@ -1,4 +1,4 @@
-"""What the rivals' authors do beside the rate itself: its course over the updates, and cut rollouts that teach nothing."""
+"""What the rivals' authors do beside the rate itself: its course over the updates, and cut rollouts without a loss."""
 
 import numpy as np
 import pandas as pd
