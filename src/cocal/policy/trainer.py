@@ -115,8 +115,7 @@ class RolloutCapture:
     def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
         """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch."""
         prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
-        mask = _whole_responses(batch["completion_ids"], batch["completion_mask"], self._tokenizer.pad_token_id)
-        responses = _unpadded(batch["completion_ids"], mask)
+        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
         states = logprobs = [None] * len(responses)
         given = self._given_logprobs(batch)
         if self._layers or given is None:
@@ -124,7 +123,7 @@ class RolloutCapture:
             states, logprobs = self._scored(prompts, responses, logprobs=given is None)
             self.states_seconds += time.monotonic() - began
         if given is not None:
-            logprobs = [np.array(row, dtype=np.float32) for row in _unpadded(given, mask)]
+            logprobs = [np.array(row, dtype=np.float32) for row in _unpadded(given, batch["completion_mask"])]
         ends = set(self.eos_token_ids)
         return [
             {
@@ -155,15 +154,6 @@ class RolloutCapture:
 
 def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:
     return [row[keep].tolist() for row, keep in zip(values.cpu(), mask.bool().cpu(), strict=True)]
-
-
-def _whole_responses(ids: torch.Tensor, mask: torch.Tensor, pad: int) -> torch.Tensor:
-    """The mask of TRL's responses (rows, length), also of those that TRL has masked because they are cut.
-
-    Such a response ends, by TRL's own definition, with another token than that of padding, behind which nothing is.
-    """
-    up_to_last = (ids != pad).flip(1).cummax(dim=1).values.flip(1)
-    return torch.where(mask.any(dim=1, keepdim=True), mask.bool(), up_to_last)
 
 
 class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
