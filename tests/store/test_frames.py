@@ -101,7 +101,7 @@ def test_broken_tables_are_refused_and_nothing_is_written(tmp_path, predictions,
         ("response_ids", None, lambda ids: np.append(ids, ids[-1]), "response_ids must hold `length` tokens"),
         ("logprobs", None, lambda values: np.append(values, values[-1]), "logprobs must hold `length` values"),
         ("mean_logprob", None, lambda mean: mean - 0.1, "mean_logprob must be the mean of logprobs, the end-of-"),
-        ("truncated", None, lambda flag: not flag, "truncated must mean finish_reason = length"),
+        ("truncated", None, lambda flag: not flag, "truncated must mean another finish_reason than stop"),
         ("p_true_mass", None, lambda _: 0.5, "p_true_mass must be null where p_true is"),
     ],
 )

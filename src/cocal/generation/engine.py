@@ -54,13 +54,14 @@ class Completion:
     Attributes:
         token_ids: Generated token ids, with the end-of-sequence token if the response reached it.
         logprobs: float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters.
-        finish_reason: "stop" if the end-of-sequence token ended the response, "length" if max_tokens did.
+        finish_reason: "stop" if the end-of-sequence token ended the response, "length" if max_tokens did, and
+            "tool_calls" if it holds words of tools.
         states: float32 (layers, poolings, hidden), pooled states of the response; None if they were not read.
     """
 
     token_ids: list[int]
     logprobs: np.ndarray
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "tool_calls"]
     states: np.ndarray | None = None
 
 

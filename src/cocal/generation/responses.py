@@ -83,7 +83,7 @@ def sampled_rows(
             "text": list(texts),
             "length": [len(c.token_ids) for c in completions],
             "finish_reason": [c.finish_reason for c in completions],
-            "truncated": [c.finish_reason == "length" for c in completions],
+            "truncated": [c.finish_reason != "stop" for c in completions],
             "mean_logprob": [float(np.mean(c.logprobs, dtype=np.float64)) for c in completions],
             "answer": pd.array([extract_answer(text) for text in texts], dtype="str"),
             "reward_task": np.nan,

@@ -15,6 +15,7 @@ from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.config.policy import Algorithm, PolicySettings
+from cocal.errors import ContractError
 from cocal.features.forward import Pooled, score
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.responses import sampled_rows, sampling_seeds, stated_confidences
@@ -47,6 +48,8 @@ class RolloutCapture:
     """Zero-based indices of the blocks whose states are captured."""
     _states_dtype: torch.dtype = torch.float32
     """Number format in which these states will be stored."""
+    _generated: tuple[list, list | None] = ([], None)
+    """Response ids of this process's last rollouts, and masks of those that the policy wrote, if there are tools."""
     _rewards_of_step: torch.Tensor | None = None
     _recorder: StepWriter | None = None
     """Writer of rollouts and states in the main process; None in the others."""
@@ -58,6 +61,12 @@ class RolloutCapture:
     def _given_logprobs(self, batch: dict[str, torch.Tensor]) -> torch.Tensor | None:
         """Raw log-probabilities (rows, length) that came with the rollouts; None if a pass has to give them."""
         return None
+
+    def _generate(self, prompts):
+        """TRL's rollouts. Their ids and masks are kept, since a batch with `mask_truncated_completions` lacks them."""
+        found = super()._generate(prompts)
+        self._generated = [list(ids) for ids in found[1]], found[2]
+        return found
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """TRL's rewards (rollouts of all processes, functions), which are kept for recording."""
@@ -113,9 +122,16 @@ class RolloutCapture:
         return frame
 
     def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
-        """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch."""
-        prompts = _unpadded(batch["prompt_ids"], batch["prompt_mask"])
-        responses = _unpadded(batch["completion_ids"], batch["completion_mask"])
+        """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch.
+
+        Raises:
+            ContractError: if prompts have images, without which their states would be wrong.
+        """
+        if "num_images" in batch:
+            raise ContractError("the prompts have images, which the recording cannot read; train without the recording")
+        prompt_mask = batch["prompt_mask"].bool().cpu()
+        prompts = [row[keep].tolist() for row, keep in zip(batch["prompt_ids"].cpu(), prompt_mask, strict=True)]
+        responses, masks = self._generated
         states = logprobs = [None] * len(responses)
         given = self._given_logprobs(batch)
         if self._layers or given is None:
@@ -123,12 +139,16 @@ class RolloutCapture:
             states, logprobs = self._scored(prompts, responses, logprobs=given is None)
             self.states_seconds += time.monotonic() - began
         if given is not None:
-            logprobs = [np.array(row, dtype=np.float32) for row in _unpadded(given, batch["completion_mask"])]
+            rows = zip(given.float().cpu().numpy(), responses, strict=True)
+            logprobs = [row[: len(ids)] for row, ids in rows]
         ends = set(self.eos_token_ids)
+        reasons = ["stop" if ids[-1] in ends else "length" for ids in responses]
+        if masks is not None:
+            reasons = [reason if all(mask) else "tool_calls" for reason, mask in zip(reasons, masks, strict=True)]
         return [
             {
                 "prompt_ids": prompts[k],
-                "completion": Completion(ids, logprobs[k], "stop" if ids[-1] in ends else "length"),
+                "completion": Completion(ids, logprobs[k], reasons[k]),
                 "states": states[k] if self._layers else None,
                 "text": text,
             }
@@ -150,10 +170,6 @@ class RolloutCapture:
                 unwrapped=self.accelerator.unwrap_model(self.model),
                 logprobs=logprobs,
             )
-
-
-def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:
-    return [row[keep].tolist() for row, keep in zip(values.cpu(), mask.bool().cpu(), strict=True)]
 
 
 class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):

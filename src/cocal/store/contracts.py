@@ -193,7 +193,7 @@ RESPONSES = _contract(
         "logprobs": _list_of(pa.float32()),
         "text": _text(),
         "length": _integer(1),
-        "finish_reason": _words("stop", "length"),
+        "finish_reason": _words("stop", "length", "tool_calls"),
         "truncated": _flag(),
         "mean_logprob": _number(Check.le(0.0)),
         "answer": _text(nullable=True),
@@ -218,9 +218,9 @@ RESPONSES = _contract(
             _mean_of_logprobs,
         ),
         Rule(
-            "truncated must mean finish_reason = length",
+            "truncated must mean another finish_reason than stop",
             ("truncated", "finish_reason"),
-            lambda frame: frame["truncated"] == (frame["finish_reason"] == "length"),
+            lambda frame: frame["truncated"] == (frame["finish_reason"] != "stop"),
         ),
         Rule(
             "answer_class must be -1 without an answer, 0 or more with one, or null where no pool was judged",

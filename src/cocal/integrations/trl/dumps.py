@@ -79,7 +79,7 @@ def _recorded(path: Path) -> list[Sample]:
         held = frame["step"].min()
         raise ContractError(f"{path}: holds rollouts of step {held}, which its name denies; give each file its step")
     frame["group"] = (frame["sample"] == 0).cumsum()
-    kept = ["group", "question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "correct"]
+    kept = ["group", "question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
     rows = frame[kept].to_dict("records")
     return [Sample.read(f"{path}: row {place}", **row) for place, row in enumerate(rows)]
 
