@@ -14,7 +14,7 @@ from cocal.config.study import Study
 from cocal.exhibits.base import exhibit
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.policy.objectives import GROUP_EPSILON
+from cocal.rewards import GROUP_EPSILON
 from cocal.study.plan import prompt_companion
 
 _STATES = 2

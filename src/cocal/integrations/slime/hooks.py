@@ -24,7 +24,8 @@ from cocal.config import parse_settings
 from cocal.config.base import Model
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import Algorithm, PolicySettings
-from cocal.policy.objectives import PROMPT_FORMATS, confidence_start, step_advantages, step_rewards
+from cocal.policy.objectives import PROMPT_FORMATS, step_advantages, step_rewards
+from cocal.rewards import confidence_start
 
 ENVIRONMENT = "COCAL_SLIME"
 
