@@ -52,7 +52,10 @@ def rlcr_calibration(correct: ArrayLike, confidence: ArrayLike, invalid: float =
 def dcpo_calibration(
     correct: ArrayLike, confidence: ArrayLike, group_size: int, group_weight: float = 0.5, invalid: float = 1.0
 ) -> np.ndarray:
-    """-|c - ((1 - lambda) y + lambda mean(y))| of n responses, float64 of shape (n,); lambda is `group_weight`."""
+    """DCPO's reward of n responses, float64 of shape (n,): less the distance of c to (1 - w) y + w mean(y).
+
+    The weight w is `group_weight`, the paper's lambda, and the mean is that of the group.
+    """
     task = np.asarray(correct, dtype=np.float64)
     target = (1.0 - group_weight) * task + group_weight * group_accuracy(task, group_size)
     return -_error(confidence, target, invalid)
@@ -100,7 +103,7 @@ def rlcr(correctness: RewardFunction, *, invalid: float = 1.0) -> RewardFunction
     Args:
         correctness: A reward function of TRL whose value is 1 for a right answer, 0 for a wrong one, and None where
             there is no verdict: such a response has no reward, and TRL leaves it out.
-        invalid: Confidence error |c - y| of a response that states no valid confidence.
+        invalid: Confidence error of a response that states no valid confidence.
     """
 
     def rlcr_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
