@@ -1,10 +1,10 @@
 """`cocal monitor`: does a companion still hold on a later checkpoint? Its quality on new labelled rollouts."""
 
 import argparse
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from cocal.commands.words import field_mapping
 from cocal.config.evaluation import MetricSettings
@@ -21,10 +21,8 @@ from cocal.store import write_text
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-WATCHED = {"ece": "upper", "auroc": "lower", "brier": "upper"}
-"""The metrics that are held against a bound, and which end of an interval is the worse one."""
-COLUMNS = ("checkpoint", "step", "responses", "questions", "holds")
-HEADER = [*COLUMNS, *(f"{name}{end}" for name in WATCHED for end in ("", "_lower", "_upper", "_bound"))]
+WATCHED = {"ece": ("upper", "max_ece"), "auroc": ("lower", "min_auroc"), "brier": ("upper", "max_brier")}
+"""The metrics that are held against a bound: which end of an interval is the worse one, and the flag of the bound."""
 
 
 def run_monitor(options: argparse.Namespace) -> None:
@@ -38,7 +36,7 @@ def run_monitor(options: argparse.Namespace) -> None:
         ContractError: if the rollouts are not usable, or have too few questions for an interval.
     """
     fix_threads(alone=True)
-    tracker = _tracker(options)
+    tracker = _tracker(options) if options.report_to else None
     companion = Companion.from_pretrained(options.companion)
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
     checkpoint.check_fit(about)
@@ -58,26 +56,20 @@ def run_monitor(options: argparse.Namespace) -> None:
     card = {one.metric: one for one in about.held_out.metrics} if about.held_out else {}
     line = {"checkpoint": checkpoint.name, "step": checkpoint.step, "responses": len(rows), "questions": questions}
     left = []
-    for name, end in WATCHED.items():
+    for name, (end, flag) in WATCHED.items():
         value, lower, upper = found.loc[name, ["value", "lower", "upper"]]
-        given = getattr(options, f"{'max' if end == 'upper' else 'min'}_{name}")
-        bound = getattr(card.get(name), end, None) if given is None else given
+        bound, stated = getattr(options, flag), card.get(name)
+        bound = getattr(stated, end, None) if bound is None else bound
         line |= {name: value, f"{name}_lower": lower, f"{name}_upper": upper, f"{name}_bound": bound}
         if bound is not None and (lower > bound if end == "upper" else upper < bound):
             left.append(name)
-        texts = [metric_text(name, number) for number in (value, lower, upper)]
-        against = "no bound" if bound is None else f"bound {metric_text(name, bound)}"
-        on_card = (
-            f", on the card {metric_text(name, card[name].value)}" if getattr(card.get(name), "value", None) else ""
-        )
-        print(f"  {name:<6} {texts[0]}  ({texts[1]} to {texts[2]}), {against}{on_card}{', LEFT' * (name in left)}")
-    line["holds"] = not left
-    place = _add(options.output, line)
+        shown = {"": value, "from": lower, "to": upper, "bound": bound, "card": getattr(stated, "value", None)}
+        texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
+        print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}")
+    place = _add(options.output, line | {"holds": not left})
     if tracker is not None:
-        numbers = {f"companion/{name}": float(line[name]) for name in WATCHED}
-        tracker.log(
-            numbers | {"companion/holds": int(not left)}, step=place if checkpoint.step is None else checkpoint.step
-        )
+        numbers = {f"companion/{name}": float(line[name]) for name in WATCHED} | {"companion/holds": int(not left)}
+        tracker.log(numbers, step=place if checkpoint.step is None else checkpoint.step)
         tracker.end_training()
     if left:
         print(f"{checkpoint.name}: the companion no longer holds ({', '.join(left)}); fit it anew on late rollouts")
@@ -85,29 +77,17 @@ def run_monitor(options: argparse.Namespace) -> None:
     print(f"{checkpoint.name}: the companion holds")
 
 
-def is_monitor(path: Path) -> bool:
-    """True if a file is one that this command writes."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        return lines.readline().rstrip("\r\n").split(",") == HEADER
-
-
 def _add(path: Path, line: dict) -> int:
     """Add a line to the file, which is replaced as a whole; returns the number of the line, counted from 1."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, HEADER, lineterminator="\n")
-    if not path.exists():
-        writer.writeheader()
-    writer.writerow(line)
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole = old + pd.DataFrame([line]).to_csv(index=False, header=not old)
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = (path.read_text(encoding="utf-8") if path.exists() else "") + text.getvalue()
     write_text(path, whole)
     return whole.count("\n") - 1
 
 
-def _tracker(options: argparse.Namespace) -> "Accelerator | None":
-    """accelerate's writer for TensorBoard or W&B, if one is asked for."""
-    if options.report_to is None:
-        return None
+def _tracker(options: argparse.Namespace) -> "Accelerator":
+    """accelerate's writer for TensorBoard or W&B."""
     from accelerate import Accelerator
     from accelerate.utils import is_tensorboard_available, is_wandb_available
 

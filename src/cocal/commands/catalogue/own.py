@@ -13,10 +13,8 @@ def _is_companion(folder: Path) -> bool:
     return is_companion(folder)
 
 
-def _is_monitor(path: Path) -> bool:
-    from cocal.commands.monitor import is_monitor  # loads torch
-
-    return is_monitor(path)
+def _is_monitor(file: Path) -> bool:
+    return file.read_bytes().startswith(b"checkpoint,step,responses,questions,ece,")
 
 
 _BATCH_TOKENS = flag(
@@ -186,12 +184,7 @@ _MONITOR = (
     required("--companion COMPANION", "its folder, or its name on the Hub"),
     *model("the later checkpoint"),
     required("--rollouts PATH", "its new labelled rollouts, as in `cocal fit`", nargs="+", type=Path),
-    output(
-        "--output CSV",
-        "file of one line for each checkpoint, to which this one is added",
-        Kind(made=_is_monitor),
-        required=True,
-    ),
+    output("--output CSV", "lines of checkpoints, to which this is added", Kind(made=_is_monitor), required=True),
     fields("such as response=text or correct=acc; by default as in `cocal fit`"),
     _CORRECT_ABOVE,
     flag("--max-ece X", "bound (default: the worse end of the interval on the card)", type=flags.SHARE),
@@ -219,9 +212,8 @@ OWN = {
     "monitor": Command(
         "measure a companion on a later checkpoint's rollouts; status 1 where it no longer holds",
         _MONITOR,
-        description="Does a companion still hold on a later checkpoint? ECE, AUROC and Brier score on new labelled "
-        "rollouts, with intervals, beside those of its card. The status is 1 where a whole interval is worse than its "
-        "bound.",
+        description="ECE, AUROC and Brier score on new labelled rollouts, with intervals, beside those of the "
+        "companion's card. The status is 1 where a whole interval is worse than its bound.",
     ),
     "decide": Command(
         "choose among responses by their confidences: best-of-n, voting, or abstention at a bounded error rate",
