@@ -16,11 +16,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import write_text
 
 HERE = Path(__file__).resolve().parent
@@ -39,11 +40,13 @@ class Step:
         title: Its purpose in a few words.
         command: Words after the Python interpreter.
         small: Words that take their place with `--small`; None where a step needs a GPU in any case.
+        environment: Variables that it is given beside those of this process.
     """
 
     title: str
     command: tuple[str, ...]
     small: tuple[str, ...] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def _measured(name: str) -> Step:
@@ -77,6 +80,11 @@ STEPS = {
     "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2"),
     "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
     "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/generation/test_engines.py"),
+    # every job of ours chooses the first runner, unless this variable says otherwise
+    "second-runner": replace(
+        _tested("Tests of vLLM with its second model runner", "-m", "vllm", "tests/generation/test_engines.py"),
+        environment={SECOND_RUNNER: "1"},
+    ),
     "commands": _tested("Tests of commands with vLLM", "-m", "vllm", *_VLLM),
     "sampling": Step("Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling")),
     "companions": _measured("companions"),
@@ -98,7 +106,8 @@ def run(name: str, small: bool) -> str:
     began = time.monotonic()
     with log.open("wb") as output:
         command = [sys.executable, *words]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+        streams = {"stdout": output, "stderr": output, "start_new_session": True}
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **step.environment}, **streams)
         try:
             code = process.wait(LIMIT)
             verdict = "passed" if code == 0 else f"FAILED ({code})"

@@ -1,5 +1,6 @@
 """The environments name the versions that were tested together."""
 
+import os
 import re
 import subprocess
 import tomllib
@@ -58,6 +59,31 @@ def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(re
     bare = yaml.safe_load((repository / "envs" / name).read_text())["dependencies"]
     assert any(str(one).startswith("c-compiler=") for one in bare), "nodes often have none, and Triton calls one"
     assert (repository / "envs" / name).with_suffix(".post-deploy.sh").exists()
+
+
+@pytest.mark.parametrize("name", ["cocal.yaml", "gpu.yaml"])
+def test_a_pin_that_is_not_the_newest_says_since_when_and_why(repository, name):
+    """What lags behind, or is older than in constraints.txt, has a comment; `make environments` lists the rest."""
+    lines = (repository / "envs" / name).read_text().splitlines()
+    said = {re.match(r" *- ([\w.-]+)==", line)[1]: line.partition("#")[2] for line in lines if "==" in line}
+    held = {"torch", "transformers", "vllm", *OLDER.get(name, {})} & {*said}
+    assert all(re.match(r" 20\d\d-\d\d: not [\d.]+, (since|which) ", said[package]) for package in held)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_newer_packages_are_a_warning_and_no_failure(repository, tmp_path, works):
+    """Told by a stand-in for uv, which knows a newer torch, or finds that the newest do not resolve together."""
+    uv = tmp_path / "uv"
+    newest = "sed 's/>=.*//; s/$/==9.9/' <<< \"$given\"" if works else "exit 1"
+    uv.write_text(f"#!/bin/bash\ngiven=$(cat)\nif [[ $given == *'>='* ]]; then {newest}; else echo \"$given\"; fi\n")
+    uv.chmod(0o755)
+    given = {"cwd": repository, "env": {**os.environ, "UV": str(uv)}}
+    done = subprocess.run(["bash", "envs/resolve.sh"], check=False, capture_output=True, text=True, **given)
+    assert done.returncode == 0, done.stderr
+    assert "environments: gpu.yaml resolves" in done.stdout
+    warned = [line for line in done.stdout.splitlines() if "warning: " in line and "gpu.yaml" in line]
+    assert len(warned) == 1
+    assert ("vllm==9.9" in warned[0]) == works
 
 
 def test_rules_name_environments_that_exist(repository):

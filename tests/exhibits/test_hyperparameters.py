@@ -141,7 +141,7 @@ def test_what_a_study_does_not_do_has_no_row():
         estimators={"methods": ["verbal", "cocal-binary"]},
         companion={"targets": ["binary"]},
     )
-    absent = ("PostCal", "SelfConsis", "confidence is invalid", "DCPO", "group targets")
+    absent = ("PostCal", "SelfConsis", "confidence is invalid", "DCPO", "group targets", "Course", "Cut")
     assert not [setting for setting in found if any(word in setting for word in absent)]
 
 
@@ -181,6 +181,14 @@ def test_the_paper_study_shows_the_settings_of_each_algorithm_and_the_fate_of_re
         "Policy learning rate (DCPO)": "2 × 10⁻⁶",
         "Optimizer updates per step (GRPO / RLCR)": "1",
         "Optimizer updates per step (DCPO)": "4",
+        "Averaging of the policy loss (GRPO)": "Within responses first",
+        "Averaging of the policy loss (RLCR / DCPO)": "Over all tokens",
+        "Policy weight decay (GRPO / RLCR)": "0",
+        "Policy weight decay (DCPO)": "0.01",
+        "Course of the policy's learning rate (GRPO / DCPO)": "Constant",
+        "Course of the policy's learning rate (RLCR)": "Rises over 20% of the updates, then falls linearly to 0",
+        "Cut rollouts (GRPO / DCPO)": "Like all others",
+        "Cut rollouts (RLCR)": "Recorded, and left out of the loss",
         "Clip ratio (lower / upper)": "0.20 / 0.28",
         "Training questions that an evaluation set asks": "Left out",
         "Training questions of one text": "One question, any of its answers",

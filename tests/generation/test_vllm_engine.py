@@ -25,6 +25,7 @@ from cocal.generation.engine import Sampling, open_engine
 from cocal.generation.states import Reading
 from cocal.models.loading import read_vocabulary
 from cocal.resources.estimate import Assumptions
+from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from micro import own_copy
@@ -93,6 +94,20 @@ def test_every_setting_reaches_vllm_under_its_own_name(vllm, micro_checkpoint):
     # FlashInfer compiles its sampler when vLLM warms up, and a node without nvcc cannot
     wanted = {"VLLM_BATCH_INVARIANT": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     assert wanted.items() <= vllm.environment.items()
+
+
+@pytest.mark.parametrize(("given", "runner"), [(None, "first"), ("0", "first"), ("1", "second")])
+def test_the_first_model_runner_is_chosen_unless_somebody_chooses_and_said(
+    vllm, micro_checkpoint, caplog, given, runner
+):
+    """A GPU would take the second one since vLLM 0.29."""
+    os.environ.pop(SECOND_RUNNER, None)
+    if given is not None:
+        os.environ[SECOND_RUNNER] = given
+    with caplog.at_level("INFO"), open_engine(VllmSettings(**ENGINE), micro_checkpoint):
+        pass
+    assert StandIn.environment[SECOND_RUNNER] == (given or "0")
+    assert f"vLLM with its {runner} model runner" in caplog.text
 
 
 def test_inference_is_timed_without_prefix_caching(vllm, micro_checkpoint):

@@ -94,6 +94,27 @@ def test_advantages_are_the_trainers(hooked, algorithm):
         hooks.normalised(SimpleNamespace(), samples)
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_cut_responses_are_removed_from_the_loss_where_the_settings_say_so(hooked, masked):
+    """slime then makes their loss mask zero; it has dumped the samples before, so that they are imported."""
+    hooked("rlcr", dumps.SETTINGS.model_copy(update={"mask_truncated": masked}))
+    reward = {"acc": 1.0, "conf": 0.5, "conf_start": 0.0}
+    cut = [place in (1, 6) for place in range(2 * dumps.GROUP)]
+    samples = [
+        SimpleNamespace(
+            group_index=place // dumps.GROUP,
+            response_length=3,
+            reward=reward | {"acc": float(place % 2)},
+            status=SimpleNamespace(value="truncated" if one else "completed"),
+            remove_sample=False,
+        )
+        for place, one in enumerate(cut)
+    ]
+    _, found = hooks.normalised(SimpleNamespace(), samples)
+    assert [sample.remove_sample for sample in samples] == [one and masked for one in cut]
+    assert found[1] != 0, "their rewards still count in their group"
+
+
 @pytest.mark.parametrize(
     ("text", "acc", "conf"),
     [(r"So \boxed{1/2}." + "\nCONFIDENCE: 0.8", 1.0, 0.8), (r"\boxed{3}", 0.0, None), ("no answer", 0.0, None)],
@@ -145,6 +166,9 @@ def test_the_command_is_the_papers():
     assert found[found.index("--custom-advantage-function-path") + 1] == "cocal.integrations.slime.hooks.advantages"
     found = slime_command(settings, "rlcr", places, QWEN3_8B)
     assert found[found.index("--rollout-max-response-len") + 1] == "4096"
+    course = settings.model_copy(update={"warm_up": 0.2, "rate_decay": "linear"})
+    found = slime_command(course, "rlcr", places, QWEN3_8B)
+    assert [found[found.index(f"--lr-{key}") + 1] for key in ("warmup-fraction", "decay-style")] == ["0.2", "linear"]
     assert [places.export(step).name for step in settings.stages] == ["39", "79", "119"]
     with pytest.raises(ConfigError, match="not for llama"):
         model_arguments(QWEN3_8B | {"model_type": "llama"})

@@ -21,7 +21,7 @@ from update_by_hand import advantages, gradients
 GROUP, RATE, DECAY = 4, 1e-3, 0.1
 OF_ALGORITHM = {
     "grpo": {"loss": "grpo", "max_gradient_norm": 0.02},
-    "rlcr": {"loss": "dapo", "max_gradient_norm": 100.0, "invalid_confidence": 0.25},
+    "rlcr": {"loss": "dapo", "max_gradient_norm": 100.0, "invalid_confidence": 0.25, "mask_truncated": True},
     "dcpo": {"loss": "grpo", "max_gradient_norm": 100.0, "dcpo_group_weight": 0.75, "invalid_confidence": 0.4},
 }
 
@@ -98,8 +98,12 @@ def _decays(name: str) -> bool:
 def test_the_gradient_is_that_of_the_papers_advantages(update):
     if update.algorithm != "grpo":
         assert 0 < update.rollouts["confidence"].notna().mean() < 1, "both kinds of response are needed"
+    settings, cut_teach = update.settings, not update.settings.mask_truncated
+    if not cut_teach:
+        assert 8 < update.rollouts["truncated"].sum() < 16, "one of two micro-batches has cut rollouts alone"
+    of_tokens = update.advantages()
     expected = gradients(
-        update.before.model, update.rollouts, update.advantages(), update.settings.loss, update.settings.temperature
+        update.before.model, update.rollouts, of_tokens, settings.loss, settings.temperature, cut_teach
     )
     norm = torch.stack([one.norm() for one in expected.values()]).norm()
     scale = min(1.0, update.settings.max_gradient_norm / norm.item())

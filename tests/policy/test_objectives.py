@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cocal.config.policy import PolicySettings
-from cocal.policy.objectives import confidence_start, group_accuracy, group_advantages, step_advantages, step_rewards
+from cocal.policy.objectives import step_advantages, step_rewards
+from cocal.rewards import confidence_start, group_accuracy, group_advantages
 
 POLICY = PolicySettings(dataset="train", responses_per_question=4)
 CORRECT = np.array([True, False, True, True, False, False, False, False])

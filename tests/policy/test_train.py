@@ -38,7 +38,8 @@ def test_the_protocol_in_trls_terms(tmp_path):
     expected = {"epsilon": 0.20, "epsilon_high": 0.28, "beta": 0.0, "adam_beta1": 0.9, "adam_beta2": 0.999}
     expected |= {"temperature": 1.0, "num_generations": 8, "scale_rewards": "group", "generation_batch_size": 256 * 8}
     expected |= {"max_steps": 120 * 4, "save_steps": 10 * 4, "max_completion_length": 3000}
-    expected |= {"lr_scheduler_type": "constant", "chat_template_kwargs": {"enable_thinking": False}}
+    expected |= {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 0, "mask_truncated_completions": False}
+    expected |= {"chat_template_kwargs": {"enable_thinking": False}}
     assert {name: getattr(found, name) for name in expected} == expected
     assert found.per_device_train_batch_size * found.gradient_accumulation_steps == 256 * 8 / 4
 
@@ -51,12 +52,14 @@ def test_every_setting_reaches_trl_under_its_own_name(tmp_path):
         **{"questions_per_step": 15, "responses_per_question": 6, "micro_batch": 5, "updates_per_step": 2},
         **{"max_response_length": lengths, "temperature": 0.7, "clip_low": 0.11, "clip_high": 0.37, "loss": "dapo"},
         **{"kl_coefficient": 0.013, "learning_rate": 3e-5, "adam_betas": (0.81, 0.97), "weight_decay": 0.023},
-        **{"max_gradient_norm": 1.7, "gradient_checkpointing": True},
+        **{"max_gradient_norm": 1.7, "gradient_checkpointing": True, "warm_up": 0.3, "rate_decay": "linear"},
+        **{"mask_truncated": True},
     )
     expected = {"seed": 1234, "max_steps": 18, "save_steps": 6, "steps_per_generation": 18, "num_generations": 6}
     expected |= {"per_device_train_batch_size": 5, "gradient_accumulation_steps": 9, "loss_type": "dapo"}
     expected |= {"temperature": 0.7, "epsilon": 0.11, "epsilon_high": 0.37, "beta": 0.013, "learning_rate": 3e-5}
     expected |= {"adam_beta1": 0.81, "adam_beta2": 0.97, "weight_decay": 0.023, "max_grad_norm": 1.7}
+    expected |= {"warmup_steps": 6, "lr_scheduler_type": "linear", "mask_truncated_completions": True}
     expected |= {"gradient_checkpointing": True, "shuffle_dataset": False, "output_dir": str(tmp_path)}
     for algorithm, length in lengths.items():
         found = trl_arguments(settings, algorithm, tmp_path)

@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src/cocal"
 LAYERS = [
-    *("errors", "runtime", "store", "config", "study", "answers", "questions", "models", "features", "generation"),
-    *("metrics", "companion", "methods", "checks", "policy", "integrations", "evidence", "exhibits", "resources"),
-    *("own_policy", "serving", "commands", "cli"),
+    *("errors", "runtime", "store", "config", "study", "answers", "questions", "models", "rewards"),
+    *("features", "generation", "metrics", "companion", "methods", "checks", "policy", "integrations", "evidence"),
+    *("exhibits", "resources", "own_policy", "serving", "commands", "cli"),
 ]
 """From the lowest room to the highest."""
 ROOTS = {"__init__", "__main__"}

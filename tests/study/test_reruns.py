@@ -120,6 +120,7 @@ EDITS = [
                 **{"learning_rate": 2e-4, "adam_betas": [0.9, 0.99], "weight_decay": 0.1, "max_gradient_norm": 2.0},
                 **{"updates_per_step": 2, "loss": "dapo", "micro_batch": 24, "gradient_checkpointing": True},
                 **{"checkpoint_every": 1, "advantage_scale": "none"},
+                **{"warm_up": 0.2, "rate_decay": "linear", "mask_truncated": True},
             },
         ),
         {*TRAINS, "resample"},

@@ -45,7 +45,9 @@ def advantages(algorithm: str, rollouts: pd.DataFrame, decode, group: int, missi
     return found
 
 
-def gradients(model, rollouts: pd.DataFrame, of_tokens: np.ndarray, loss: str, temperature: float) -> dict:
+def gradients(
+    model, rollouts: pd.DataFrame, of_tokens: np.ndarray, loss: str, temperature: float, cut_teach: bool = True
+) -> dict:
     """Gradient of the clipped loss at the policy that sampled the rollouts, by name of the parameter.
 
     Args:
@@ -54,15 +56,17 @@ def gradients(model, rollouts: pd.DataFrame, of_tokens: np.ndarray, loss: str, t
         of_tokens: Advantages (responses, longest response).
         loss: "grpo", the mean over responses of the mean over tokens, or "dapo", the mean over all tokens.
         temperature: Temperature of the rollouts.
+        cut_teach: If false, cut rollouts have no loss, and none of their tokens counts among all tokens.
     """
     model.zero_grad()
-    every = rollouts["length"].sum()
+    taught = rollouts["length"].where(cut_teach | ~rollouts["truncated"], 0).to_numpy()
+    every = taught.sum()
     for row, (prompt, ids) in enumerate(zip(rollouts["prompt_ids"], rollouts["response_ids"], strict=True)):
         whole = torch.tensor([[*prompt, *ids]])
         logits = model(whole).logits[0, len(prompt) - 1 : -1] / temperature
         logprobs = logits.log_softmax(dim=1)[range(len(ids)), list(ids)]
         ratio = (logprobs - logprobs.detach()).exp()  # 1 at the first update, so that no clipping takes place
-        gains = (ratio * torch.as_tensor(of_tokens[row, : len(ids)], dtype=torch.float32)).sum()
+        gains = (ratio * torch.as_tensor(of_tokens[row, : len(ids)], dtype=torch.float32))[: taught[row]].sum()
         (-gains / (len(ids) * len(rollouts) if loss == "grpo" else every)).backward()
     found = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()

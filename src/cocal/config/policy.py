@@ -9,6 +9,7 @@ from cocal.config.engine import AttentionBackend
 
 Algorithm = Literal["grpo", "rlcr", "dcpo"]
 AdvantageScale = Literal["group", "none"]
+RateDecay = Literal["none", "linear"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -85,11 +86,14 @@ class OwnSettings(Model):
     clip_low: Positive | None = None
     clip_high: Positive | None = None
     learning_rate: Positive | None = None
+    warm_up: Share | None = None
+    rate_decay: RateDecay | None = None
     adam_betas: tuple[Decay, Decay] | None = None
     weight_decay: float | None = None
     max_gradient_norm: Positive | None = None
     updates_per_step: Count | None = None
     loss: Literal["grpo", "dapo"] | None = None
+    mask_truncated: bool | None = None
     advantage_scale: AdvantageScale | None = None
 
 
@@ -121,16 +125,23 @@ class PolicySettings(Model):
     paper does not state it."""
     learning_rate: Positive = 1.0e-6
     """Learning rate of Adam. The paper does not state it."""
+    warm_up: Share = 0.0
+    """Share of the updates over which the learning rate rises evenly from 0, that of the first update."""
+    rate_decay: RateDecay = "none"
+    """Course of the learning rate after the warm-up: it stays (none), or falls evenly to 0 behind the last update."""
     adam_betas: tuple[Decay, Decay] = (0.9, 0.999)
     """Decay rates of Adam's two running means in both engines. The paper does not state them; slime's own scripts have
     0.9 and 0.98."""
     weight_decay: float = 0.0
+    """Decoupled weight decay. The paper does not state it; slime's own scripts have 0.1. TRL decays no norms."""
     max_gradient_norm: Positive = 1.0
     updates_per_step: Count = 1
     """Number of optimiser updates per rollout batch. The paper does not state it. With one update, the clip range has
     no effect."""
     loss: Literal["grpo", "dapo"] = "grpo"
     """Averaging of the token losses: within each response first (grpo), or over all tokens (dapo)."""
+    mask_truncated: bool = False
+    """True if cut rollouts teach nothing, although they count in the rewards of their groups. They are recorded."""
     advantage_scale: AdvantageScale = "group"
     """Division of the centred rewards of a group by their standard deviation (group), or by nothing (none). The paper
     normalises within the group and follows the "original settings" of RLCR, whose authors divide by nothing; division

@@ -14,7 +14,7 @@ from cocal.config.study import Study
 from cocal.exhibits.base import exhibit
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
-from cocal.policy.objectives import GROUP_EPSILON
+from cocal.rewards import GROUP_EPSILON
 from cocal.study.plan import prompt_companion
 
 _STATES = 2
@@ -163,6 +163,7 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         ("Optimizer updates per step", lambda p: f"{p.updates_per_step:,}"),
     ):
         yield from _by_algorithm(policy, setting, text)
+    yield from _rare(policy)
     if policy.engine == "slime" or policy.trl.vllm:  # training on GPUs; evaluation's residual stream is bfloat16, too
         mixed = policy.engine == "trl" and not policy.trl.shard
         states = "bfloat16 products, float32 residual stream" if mixed else "bfloat16, as in evaluation"
@@ -204,6 +205,22 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         if any(d.role == "evaluation" and d.domain == "factual" for d in study.datasets.values()):
             yield "SelfConsis classes of factual answers", _CLASSES[study.judge.kind]
     yield "Prompt set", study.prompts
+
+
+def _rare(policy: PolicySettings) -> Iterator[tuple[str, str]]:
+    """What most trainings do not do."""
+    trained = [policy.for_training(name) for name in policy.algorithms]
+    if any(one.warm_up or one.rate_decay == "linear" for one in trained):
+        yield from _by_algorithm(policy, "Course of the policy's learning rate", _course)
+    if any(one.mask_truncated for one in trained):
+        fates = {True: "Recorded, and left out of the loss", False: "Like all others"}
+        yield from _by_algorithm(policy, "Cut rollouts", lambda p: fates[p.mask_truncated])
+
+
+def _course(policy: PolicySettings) -> str:
+    parts = [f"rises over {100 * policy.warm_up:g}% of the updates"] if policy.warm_up else []
+    parts += ["falls linearly to 0" if policy.rate_decay == "linear" else "constant"]
+    return ", then ".join(parts).capitalize()
 
 
 def _by_algorithm(

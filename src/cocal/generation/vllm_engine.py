@@ -21,7 +21,7 @@ from cocal.generation.engine import Completion, Sampling
 from cocal.generation.states import STATES, TOP_P, Reading, asking, engine_settings
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
-from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
+from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, SECOND_RUNNER, has_compiler
 from cocal.runtime.progress import INTERVAL, progress_line
 
 _MIN_TEMPERATURE = 0.01
@@ -215,6 +215,7 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
     )
     # parallel jobs must not be bound to the same core
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    os.environ.setdefault(SECOND_RUNNER, "0")
     from vllm.platforms import current_platform
 
     cpu = current_platform.is_cpu()
@@ -228,6 +229,8 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         raise ConfigError(f"engine: {NO_COMPILER}")
     from vllm import LLM
 
+    # since 0.29, GPUs would take the second one, with which none of this was tried; vLLM means to drop the first
+    logging.info("vLLM with its %s model runner", "first" if os.environ[SECOND_RUNNER] == "0" else "second")
     return LLM(
         str(checkpoint),
         trust_remote_code=False,

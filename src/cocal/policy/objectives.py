@@ -1,26 +1,18 @@
-"""The rewards and advantages of each algorithm, as pure functions of arrays that all engines share (appendix B.2).
+"""The rewards and advantages of each algorithm under the settings of a study, which all engines share (appendix B.2).
 
-Rows are responses; the G responses to one question are consecutive. `correct` is the verifier's y in {0, 1};
-`confidence` is the parsed c in [0, 1], or NaN where the response states no valid one.
-
-The paper does not say which calibration reward a response without a valid confidence gets. Here it gets that of a fixed
-confidence error |c - y|, `invalid_confidence`. The default of 1 is the worst case, so that leaving the confidence out
-never pays.
+`cocal.rewards` has them as functions of arrays. Rows are responses; the G responses to one question are consecutive.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from cocal.answers.extraction import confidence_span, token_of
-from cocal.config.policy import AdvantageScale, Algorithm, PolicySettings
+from cocal.config.policy import Algorithm, PolicySettings
+from cocal.rewards import dcpo_calibration, group_advantages, rlcr_calibration, token_advantages
 
 PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
 """Prompt format of each algorithm's responses, in training and evaluation."""
-GROUP_EPSILON = 1e-4
-"""Added to the standard deviation of a group's rewards, as in TRL. The paper does not state it."""
 
 
 class Rewards(NamedTuple):
@@ -28,25 +20,6 @@ class Rewards(NamedTuple):
 
     task: np.ndarray
     calibration: np.ndarray | None
-
-
-def group_accuracy(correct: ArrayLike, group_size: int) -> np.ndarray:
-    """Mean correctness of each response's group, float64 of shape (n,) (section 4.2)."""
-    groups = np.asarray(correct, dtype=np.float64).reshape(-1, group_size)
-    return np.repeat(groups.mean(axis=1), group_size)
-
-
-def group_advantages(rewards: ArrayLike, group_size: int, scale: AdvantageScale = "group") -> np.ndarray:
-    """(r - mean) / (std + epsilon) within each group, float64 of shape (n,) (equation 1).
-
-    As in TRL with `scale_rewards="group"`, std is the sample standard deviation (divisor G - 1), and a group of equal
-    rewards gets zeros. With the scale "none", nothing is divided.
-    """
-    groups = np.asarray(rewards, dtype=np.float64).reshape(-1, group_size)
-    centred = groups - groups.mean(axis=1, keepdims=True)
-    if scale == "none":
-        return centred.ravel()
-    return (centred / (groups.std(axis=1, ddof=1, keepdims=True) + GROUP_EPSILON)).ravel()
 
 
 def step_rewards(
@@ -65,12 +38,11 @@ def step_rewards(
     task = np.asarray(correct, dtype=np.float64)
     if algorithm == "grpo":
         return Rewards(task, None)
-    target = task
-    if algorithm == "dcpo":
-        weight = settings.dcpo_group_weight
-        target = (1.0 - weight) * task + weight * group_accuracy(task, settings.responses_per_question)
-    error = np.where(np.isnan(confidence), settings.invalid_confidence, np.abs(confidence - target))
-    return Rewards(task, -(error**2) if algorithm == "rlcr" else -error)
+    invalid = settings.invalid_confidence
+    if algorithm == "rlcr":
+        return Rewards(task, rlcr_calibration(task, confidence, invalid))
+    size, weight = settings.responses_per_question, settings.dcpo_group_weight
+    return Rewards(task, dcpo_calibration(task, confidence, size, weight, invalid))
 
 
 def step_advantages(
@@ -91,19 +63,5 @@ def step_advantages(
         return group_advantages(rewards.task, *how)
     if algorithm == "rlcr":
         return group_advantages(rewards.task + rewards.calibration, *how)
-    task, calibration = (group_advantages(part, *how)[:, None] for part in rewards)
-    of_confidence = np.arange(length) >= np.asarray(starts)[:, None]
-    return np.where(of_confidence, calibration, task)
-
-
-def confidence_start(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
-    """Index of the first token that holds a part of the confidence statement; len(ids) if there is none.
-
-    A token that spans the line break before the statement and its first letters belongs to the confidence.
-
-    Args:
-        ids: Response tokens; the end-of-sequence token counts as part of the confidence.
-        decode: Function that returns the text of token ids, without special tokens and with spaces untouched.
-    """
-    span = confidence_span(decode(ids))
-    return len(ids) if span is None else token_of(ids, decode, span[0])
+    task, calibration = (group_advantages(part, *how) for part in rewards)
+    return token_advantages(task, calibration, starts, length)

@@ -14,7 +14,8 @@ from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.features.extract import stored_states
 from cocal.features.store import FeatureWriter, create_features, open_features
-from cocal.policy.objectives import Rewards, group_accuracy
+from cocal.policy.objectives import Rewards
+from cocal.rewards import group_accuracy
 from cocal.store import read_document, write_document, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy

@@ -1,6 +1,7 @@
 """Policy training, from the base checkpoint to published stages, rollouts and features."""
 
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -149,8 +150,10 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         epsilon_high=settings.clip_high,
         scale_rewards="group",
         loss_type=settings.loss,
+        mask_truncated_completions=settings.mask_truncated,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="constant",
+        lr_scheduler_type="linear" if settings.rate_decay == "linear" else "constant_with_warmup",
+        warmup_steps=math.ceil(settings.steps * settings.updates_per_step * settings.warm_up),
         adam_beta1=settings.adam_betas[0],
         adam_beta2=settings.adam_betas[1],
         weight_decay=settings.weight_decay,

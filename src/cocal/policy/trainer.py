@@ -23,10 +23,11 @@ from cocal.generation.transformers_engine import TransformersEngine
 from cocal.models.resumable import make_room
 from cocal.models.text import batches_of_rows, plain_texts
 from cocal.policy.agreement import Agreement
-from cocal.policy.objectives import PROMPT_FORMATS, Rewards, confidence_start, step_advantages, step_rewards
+from cocal.policy.objectives import PROMPT_FORMATS, Rewards, step_advantages, step_rewards
 from cocal.policy.recorder import RolloutRecorder, StepWriter, rollout_rows
 from cocal.policy.steps import StepCallback
 from cocal.policy.update import HostAdamW, in_trimmed_batches, sorted_by_length
+from cocal.rewards import confidence_start
 from cocal.runtime.numerics import half_precision
 from cocal.store.run_folder import WriteBehind
 

@@ -20,6 +20,7 @@ def sorted_by_length(batches: Sequence[Batch]) -> list[dict[str, torch.Tensor]]:
     """
     whole = {key: torch.cat([b[key] for b in batches]) if value.dim() else value for key, value in batches[0].items()}
     prompts, responses = whole["prompt_mask"].sum(dim=1), whole["completion_mask"].sum(dim=1)
+    responses = responses.clamp(min=1)  # responses that teach nothing have none, and keep one token to be a batch
     order = torch.argsort(prompts + responses, stable=True)
     return [
         {

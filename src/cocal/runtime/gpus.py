@@ -26,6 +26,9 @@ NO_COMPILER = (
     "vLLM's kernels need a C compiler (gcc or clang) on this node, which Triton calls: install one, or use the "
     "environment of envs/gpu.yaml, which has one"
 )
+SECOND_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+"""The environment variable that says whether vLLM uses its second model runner, as GPUs do by default since 0.29. All
+that we do with vLLM was tried with the first one alone."""
 _DRIVERS = {"12": 525, "13": 580}
 """Oldest Linux driver for each major version of CUDA, by NVIDIA's table of minor version compatibility."""
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")

@@ -20,6 +20,7 @@ _MODULES = {
     "exhibits": ("exhibit", "document", "landing", "spread"),
     "fit": ("fit",),
     "latency": ("latency",),
+    "monitor": ("monitor",),
     "metrics": ("metrics", "compare"),
     "publish": ("publish",),
     "question_sets": ("sources", "questions", "overlap"),

@@ -13,6 +13,10 @@ def _is_companion(folder: Path) -> bool:
     return is_companion(folder)
 
 
+def _is_monitor(file: Path) -> bool:
+    return file.read_bytes().startswith(b"checkpoint,step,responses,questions,ece,")
+
+
 _BATCH_TOKENS = flag(
     "--batch-tokens",
     "tokens in one forward pass (default: 4096 on a processor, 16384 on a GPU or with portable numerics)",
@@ -183,6 +187,23 @@ _EVALUATE = (
     *_SCORED,
     _RESAMPLES,
 )
+_MONITOR = (
+    required("--companion COMPANION", "its folder, or its name on the Hub"),
+    *model("the later checkpoint"),
+    required("--rollouts PATH", "its new labelled rollouts, as in `cocal fit`", nargs="+", type=Path),
+    output("--output CSV", "lines of checkpoints, to which this is added", Kind(made=_is_monitor), required=True),
+    fields("such as response=text or correct=acc; by default as in `cocal fit`"),
+    _CORRECT_ABOVE,
+    flag("--max-ece X", "bound (default: the worse end of the interval on the card)", type=flags.SHARE),
+    flag("--min-auroc X", "likewise", type=flags.SHARE),
+    flag("--max-brier X", "likewise", type=flags.SHARE),
+    flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
+    flag("--report-to", "also writes the numbers there, where it is installed", choices=["tensorboard", "wandb"]),
+    _RESAMPLES,
+    _PRECISION,
+    flags.NUMERICS,
+    _BATCH_TOKENS,
+)
 
 OWN = {
     "fit": Command("fit a companion on the rollouts of your own training", _FIT),
@@ -195,6 +216,12 @@ OWN = {
         "answer. All other flags are those of `vllm serve`, such as --port 8000 or --max-model-len 4096.",
     ),
     "evaluate": Command("measure confidences against labels: numbers, plots, one page", _EVALUATE),
+    "monitor": Command(
+        "measure a companion on a later checkpoint's rollouts; status 1 where it no longer holds",
+        _MONITOR,
+        description="ECE, AUROC and Brier score on new labelled rollouts, with intervals, beside those of the "
+        "companion's card. The status is 1 where a whole interval is worse than its bound.",
+    ),
     "decide": Command(
         "choose among responses by their confidences: best-of-n, voting, or abstention at a bounded error rate",
         ways=_WAYS,

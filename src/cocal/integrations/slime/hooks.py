@@ -24,7 +24,8 @@ from cocal.config import parse_settings
 from cocal.config.base import Model
 from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import Algorithm, PolicySettings
-from cocal.policy.objectives import PROMPT_FORMATS, confidence_start, step_advantages, step_rewards
+from cocal.policy.objectives import PROMPT_FORMATS, step_advantages, step_rewards
+from cocal.rewards import confidence_start
 
 ENVIRONMENT = "COCAL_SLIME"
 
@@ -60,6 +61,8 @@ async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
 def normalised(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
     """Correctness of each sample of a step, and the advantage that slime's estimator takes.
 
+    Cut responses are marked to be removed from the loss where the settings say so; slime has dumped the samples before.
+
     Raises:
         ValueError: if a group is incomplete.
     """
@@ -81,6 +84,9 @@ def normalised(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[flo
         for sample, row in zip(ordered, found, strict=True):
             sample.teacher_log_probs = row[: sample.response_length].tolist()
         found = found[:, 0]  # unused: `advantages` overrides it
+    if settings.policy.mask_truncated:
+        for sample in samples:
+            sample.remove_sample = sample.status.value == "truncated"
     back = np.empty(len(order))
     back[order] = found
     return [float(sample.reward["acc"]) for sample in samples], back.tolist()

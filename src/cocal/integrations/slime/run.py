@@ -116,7 +116,7 @@ def slime_command(
         "--entropy-coef": 0.0,
         "--optimizer": "adam",
         "--lr": settings.learning_rate,
-        "--lr-decay-style": "constant",
+        "--lr-decay-style": "linear" if settings.rate_decay == "linear" else "constant",
         "--adam-beta1": settings.adam_betas[0],
         "--adam-beta2": settings.adam_betas[1],
         "--weight-decay": settings.weight_decay,
@@ -125,6 +125,8 @@ def slime_command(
     }
     if algorithm == "dcpo":
         arguments["--custom-advantage-function-path"] = f"{_HOOKS}.advantages"
+    if settings.warm_up:
+        arguments["--lr-warmup-fraction"] = settings.warm_up
     if settings.loss == "dapo":
         arguments["--calculate-per-token-loss"] = None
     if settings.kl_coefficient:

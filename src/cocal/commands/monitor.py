@@ -1,0 +1,98 @@
+"""`cocal monitor`: does a companion still hold on a later checkpoint? Its quality on new labelled rollouts."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from cocal.commands.words import field_mapping
+from cocal.config.evaluation import MetricSettings
+from cocal.errors import ConfigError, ContractError
+from cocal.metrics.shown import metric_text
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.facts import LEAST_QUESTIONS
+from cocal.own_policy.fitting import Reading, read
+from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.quality import measured
+from cocal.runtime.machine import fix_threads, usual_batch_tokens
+from cocal.store import write_text
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+WATCHED = {"ece": ("upper", "max_ece"), "auroc": ("lower", "min_auroc"), "brier": ("upper", "max_brier")}
+"""The metrics that are held against a bound: which end of an interval is the worse one, and the flag of the bound."""
+
+
+def run_monitor(options: argparse.Namespace) -> None:
+    """Measure, compare with the bounds, add a line to the file, and end with status 1 where a bound is left.
+
+    A metric leaves its bound where its whole interval is worse. A bound that is not given is the worse end of the
+    interval on the companion's card.
+
+    Raises:
+        ConfigError: if a tracker is not installed.
+        ContractError: if the rollouts are not usable, or have too few questions for an interval.
+    """
+    fix_threads(alone=True)
+    tracker = _tracker(options) if options.report_to else None
+    companion = Companion.from_pretrained(options.companion)
+    about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
+    checkpoint.check_fit(about)
+    policy = checkpoint.load(options.precision)
+    above = about.correct_above if options.correct_above is None else options.correct_above
+    reading = Reading({**about.fields, **field_mapping(options.field)}, above)
+    rows = read(options.rollouts, companion.encoder(policy), reading).rows
+    if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
+        raise ContractError(
+            f"{options.rollouts[0]}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}"
+        )
+    ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
+    tokens = options.batch_tokens or usual_batch_tokens()
+    confidence = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
+    settings = MetricSettings(resamples=options.resamples)
+    found = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
+    card = {one.metric: one for one in about.held_out.metrics} if about.held_out else {}
+    line = {"checkpoint": checkpoint.name, "step": checkpoint.step, "responses": len(rows), "questions": questions}
+    left = []
+    for name, (end, flag) in WATCHED.items():
+        value, lower, upper = found.loc[name, ["value", "lower", "upper"]]
+        bound, stated = getattr(options, flag), card.get(name)
+        bound = getattr(stated, end, None) if bound is None else bound
+        line |= {name: value, f"{name}_lower": lower, f"{name}_upper": upper, f"{name}_bound": bound}
+        if bound is not None and (lower > bound if end == "upper" else upper < bound):
+            left.append(name)
+        shown = {"": value, "from": lower, "to": upper, "bound": bound, "card": getattr(stated, "value", None)}
+        texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
+        print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}")
+    place = _add(options.output, line | {"holds": not left})
+    if tracker is not None:
+        numbers = {f"companion/{name}": float(line[name]) for name in WATCHED} | {"companion/holds": int(not left)}
+        tracker.log(numbers, step=place if checkpoint.step is None else checkpoint.step)
+        tracker.end_training()
+    if left:
+        print(f"{checkpoint.name}: the companion no longer holds ({', '.join(left)}); fit it anew on late rollouts")
+        raise SystemExit(1)
+    print(f"{checkpoint.name}: the companion holds")
+
+
+def _add(path: Path, line: dict) -> int:
+    """Add a line to the file, which is replaced as a whole; returns the number of the line, counted from 1."""
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole = old + pd.DataFrame([line]).to_csv(index=False, header=not old)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, whole)
+    return whole.count("\n") - 1
+
+
+def _tracker(options: argparse.Namespace) -> "Accelerator":
+    """accelerate's writer for TensorBoard or W&B."""
+    from accelerate import Accelerator
+    from accelerate.utils import is_tensorboard_available, is_wandb_available
+
+    if not {"tensorboard": is_tensorboard_available, "wandb": is_wandb_available}[options.report_to]():
+        raise ConfigError(f"--report-to {options.report_to}: it is not installed here; pip install {options.report_to}")
+    tracker = Accelerator(cpu=True, log_with=options.report_to, project_dir=str(options.output.parent))
+    tracker.init_trackers("cocal-monitor")
+    return tracker
