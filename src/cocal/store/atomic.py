@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.runtime import lock
+from cocal.runtime.places import plain
 
 _LOCK = ".lock"
 """Name of the file in a scratch folder that its writer has locked, so that nobody takes the folder for a left one."""
@@ -24,12 +25,11 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     A folder is put in the place of an earlier one only where that is empty or all of it has been made by CoCal.
 
     Raises:
-        ContractError: if a file would replace a folder, or a folder a file or somebody's own folder.
+        ContractError: if a file would replace a folder, a folder a file or somebody's own folder, or either of them
+            what is neither, such as a pipe.
         OSError: if the file cannot be written, with the name of the target where the system gives no name.
     """
-    target = Path(target)
-    if target.is_symlink() and target.is_dir():  # such as one to a larger disk, which stays
-        target = target.resolve()
+    target = plain(Path(target))  # a link, such as one to a larger disk, stays
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     scratch, descriptor = _scratch(target)
