@@ -158,9 +158,14 @@ def test_intervals_of_an_evaluation_resample_prompts(tmp_path, capsys):
     assert widths["rows"] == pytest.approx(widths["sane"], rel=0.2)
     assert widths["one"] == pytest.approx(widths["sane"], rel=0.2)
     chats = [[{"role": "user", "content": f"{q}"}] for q in range(40) for _ in range(8)]
-    turned = [[dict(reversed(message.items())) for message in chat] if row % 2 else chat for row, chat in enumerate(chats)]
+    turned = [
+        [dict(reversed(message.items())) for message in chat] if row % 2 else chat for row, chat in enumerate(chats)
+    ]
     rows = scored(40, 8, 3, lambda q, r: r)
-    given = [{**{k: v for k, v in one.items() if k != "prompt_ids"}, "messages": c} for one, c in zip(rows, turned)]
+    given = [
+        {**{k: v for k, v in one.items() if k != "prompt_ids"}, "messages": c}
+        for one, c in zip(rows, turned, strict=True)
+    ]
     found = numbers(tmp_path, given).loc["accuracy"]
     assert found["upper"] - found["lower"] == pytest.approx(widths["sane"], rel=0.2)
 

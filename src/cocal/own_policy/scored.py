@@ -164,7 +164,7 @@ def read_scored(
         wheres.append(where)
         questions.append(question)
         rows.append((found.confidence, found.label, found.answer if named else extract_answer(found.response or "")))
-    confidence, labels, stated = zip(*rows, strict=True)
+    confidence, labels, found = zip(*rows, strict=True)
     notes, correct = [f"fields: {fields}"], None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
@@ -179,8 +179,8 @@ def read_scored(
     if not all(map(any, questions)):
         notes.append("the lines name no question, so each counts as one; intervals are too narrow if questions repeat")
     named, known = {}, {}
-    for number, (text, ids, name), where in zip(question.tolist(), questions, wheres, strict=True):
-        name = None if said else name
+    for number, (text, ids, stated), where in zip(question.tolist(), questions, wheres, strict=True):
+        name = None if said else stated
         named.setdefault(number, name or text or ids or where.removeprefix(f"{source}: "))
         known |= {normalised(one): number for one in (text, ids, name) if one}
     return Scored(
@@ -190,7 +190,7 @@ def read_scored(
         question,
         np.array(confidence, dtype=np.float64),
         correct,
-        [*stated],
+        [*found],
         from_where,
         (*notes, *said),
     )

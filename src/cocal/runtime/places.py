@@ -20,7 +20,7 @@ def plain(path: Path) -> Path:
         parent = os.path.realpath(way.parent)
         if f"{parent}/".startswith(_OPEN_FILES):
             raise ContractError(f"{path}: leads to what a process has open; give the name of a file")
-        way, steps = Path(parent, os.readlink(way)), steps + 1
+        way, steps = Path(parent, way.readlink()), steps + 1
     if way.exists() and not way.is_file() and not way.is_dir():
         raise ContractError(f"{path}: is a pipe or a device, which holds no file; give another name")
     return way if way.exists() else Path(path)
