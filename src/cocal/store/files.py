@@ -29,6 +29,8 @@ KEY = "seal"
 BLANK = "seal:" + "0" * 64
 """Value of the attribute in a file that is not sealed yet."""
 
+BESIDE = ".sha256"
+"""Ending of the hidden file that seals what has no room for a seal."""
 _MARK = re.compile(rb"seal:[0-9a-f]{64}")
 _SEARCHED = 8 * 2**20
 """Provenance lies in the first or in the last bytes of a file; so many of them are searched."""
@@ -74,7 +76,7 @@ def check_seal(path: str | Path) -> None:
 
 
 def seal_beside(*files: Path) -> None:
-    """Write the digests of finished results of one stem into a hidden file beside them, which `sha256sum --check` reads.
+    """Write the digests of finished results of one stem into a hidden file beside them, as `sha256sum` writes them.
 
     So are sealed the forms of a table or figure: CSV has no room for a seal, and a page should not show one. A file
     outside `results/` is somebody's own.
@@ -86,7 +88,7 @@ def seal_beside(*files: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.stem}.sha256")
+    return path.with_name(f".{path.stem}{BESIDE}")
 
 
 def _stated_beside(path: Path) -> str | None:
