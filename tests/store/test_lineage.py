@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
+from cocal.checks.training import read_table
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.store import provenance, write_document, write_frame
@@ -183,3 +184,5 @@ def test_a_table_in_the_place_of_another_is_named_before_what_was_made_of_it(tmp
     said = r"^results/rollouts/tiny/postcal/step-00002\.parquet: was made as results/rollouts/tiny/grpo, and lies in"
     with pytest.raises(ContractError, match=said):
         list(trace(companions))
+    with pytest.raises(ContractError, match=said):
+        read_table(Path("results/rollouts/tiny/postcal"), Path("results/questions/a.parquet"))
