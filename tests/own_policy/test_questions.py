@@ -1,6 +1,7 @@
 """Responses to one question stay together, whatever ids their rows state: split, groups, intervals and certificates."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -38,8 +39,6 @@ def named(source, tmp_path):
 
 def learnt(own, path):
     """The rollouts of a file as a fit reads them."""
-    from collections import Counter
-
     return experience_of(find([path]).samples({}, Counter()), Encoder(own.policy))
 
 

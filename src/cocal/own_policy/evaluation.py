@@ -128,7 +128,7 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
     )
     handles = [*legend_entries(), *(Line2D([], [], label=name, **look) for name, (_, look) in curves.items())]
     figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.17 / height), ncols=3, **LEGEND)
-    rest = f"{int(valid.sum()):,} responses to {len(scored.names):,} questions"
+    rest = f"{int(valid.sum()):,} responses to {len(np.unique(scored.question[valid])):,} questions"
     figure.text(0.5, 0.04 / height, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
     return figure
 
