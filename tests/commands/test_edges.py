@@ -7,9 +7,7 @@ import shutil
 
 import pytest
 
-from cocal import Companion
 from cocal.cli import main
-from cocal.errors import ContractError
 from hand_rows import lines
 from own_rollouts import read_lines, run, write_lines
 
@@ -48,9 +46,8 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path, full, capsys, count, 
     error = capsys.readouterr().err
     assert "may write (`ulimit -f`)" in error
     assert "--overwrite" not in error.rpartition("run the same command again")[2]
-    left = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "a").rglob("*") if path.is_file()}
-    assert left == ({"a/report/thesis.tex"} if beside else set())
-    assert (tmp_path / "a").exists() == beside
+    left = {path.relative_to(tmp_path / "a").as_posix() for path in (tmp_path / "a").rglob("*")}
+    assert left == ({"report", "report/thesis.tex"} if beside else set())
     assert run(*words) == 0
     names = {"numbers.csv", "reliability.csv", "quality.pdf", "quality.png", "index.html"}
     assert {path.name for path in output.iterdir()} == names | ({"thesis.tex"} if beside else set())
@@ -109,8 +106,6 @@ def test_a_companion_of_a_block_that_its_model_lacks_is_refused(tmp_path, own, c
     assert "companion" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out.jsonl").exists()
-    with pytest.raises(ContractError):
-        Companion.from_pretrained(companion)
 
 
 @pytest.mark.parametrize(

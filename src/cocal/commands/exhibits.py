@@ -24,9 +24,6 @@ from cocal.store.owner import owner_of
 from cocal.study.digests import maker_of
 from cocal.study.replicates import Gathered, refusals, spread
 
-_LEAST = 20
-"""Bytes that a PNG has at least: the signature, and the head with its width."""
-
 
 def run_exhibit(options: argparse.Namespace) -> None:
     """Read the inputs, prepare the numbers, and write the exhibit in all its forms."""
@@ -68,7 +65,7 @@ def run_landing(options: argparse.Namespace) -> None:
     for file in options.claims:
         said = verdict(read_numbers(file, READ), layout.study)
     for file in options.figures:
-        if not file.is_file() or file.stat().st_size < _LEAST:
+        if not file.is_file() or file.stat().st_size < 20:  # a PNG begins with its width
             raise ContractError(unreadable(file, "PNG file", "it is missing or cut off"))
         check_seal(file)
     write_text(options.output, landing_page(layout, said, options.figures))

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -110,13 +110,6 @@ class About(Model):
     """Quality on all steps; None if there is only the last stage."""
     rollouts: ResponseFacts | None = None
     """All responses of the last stage, to held-out questions or others."""
-
-    @model_validator(mode="after")
-    def _within_the_model(self) -> "About":
-        spec, base = self.spec, self.base_model
-        if not 0 <= spec.layer < base.blocks:
-            raise ValueError(f"block {spec.layer} is read, but the model has blocks 0 to {base.blocks - 1}")
-        return self
 
     def in_words(self) -> str:
         """Held-out quality, on the last stage first, or that it was not measured."""

@@ -15,12 +15,14 @@ def plain(path: Path) -> Path:
     Raises:
         ContractError: if something else is there, such as a pipe, a device, or an open file of a process.
     """
-    way, steps = Path(path), 0
-    while way.is_symlink() and steps < 40:
+    way = path
+    for _ in range(40):  # as many as the system follows
         parent = os.path.realpath(way.parent)
         if f"{parent}/".startswith(_OPEN_FILES):
             raise ContractError(f"{path}: leads to what a process has open; give the name of a file")
-        way, steps = Path(parent, way.readlink()), steps + 1
+        if not way.is_symlink():
+            break
+        way = Path(parent, way.readlink())
     if way.exists() and not way.is_file() and not way.is_dir():
         raise ContractError(f"{path}: is a pipe or a device, which holds no file; give another name")
-    return way if way.exists() else Path(path)
+    return way if way.exists() else path

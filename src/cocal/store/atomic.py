@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from cocal.errors import ContractError
@@ -56,28 +56,17 @@ def together(folder: Path) -> Iterator[Path]:
     """A temporary folder, whose files are put into `folder`, beside others there, when the block ends without an error.
 
     Raises:
-        ContractError: if a file would replace what is none.
-        OSError: if a file cannot be written; the folder is then as it was.
+        ContractError: if a file would replace what is none; nothing is replaced then.
     """
-    made = next((place for place in (*reversed(folder.parents), folder) if not place.exists()), None)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".", suffix=".partial", dir=folder) as scratch:
-            yield Path(scratch)
-            targets = {file: plain(folder / file.name) for file in sorted(Path(scratch).iterdir())}
-            for target in targets.values():
-                if target.is_dir():
-                    _refuse_loss(target, folder=False)
-            for file, target in targets.items():
-                shutil.move(file, target)
-    except BaseException:
-        if made is not None:
-            with suppress(OSError):  # somebody else has put a file there
-                for place in (folder, *folder.parents):
-                    place.rmdir()
-                    if place == made:
-                        break
-        raise
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent) as scratch:
+        yield Path(scratch)
+        targets = {file: plain(folder / file.name) for file in sorted(Path(scratch).iterdir())}
+        for target in filter(Path.exists, targets.values()):
+            _refuse_loss(target, folder=False)
+        folder.mkdir(exist_ok=True)
+        for file, target in targets.items():
+            shutil.move(file, target)
 
 
 def write_text(target: str | Path, text: str) -> None:
