@@ -10,6 +10,7 @@ import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -285,6 +286,10 @@ def _table(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Prepare:
     return prepare
 
 
+def _renamed(name: str, new: str, folder: Path) -> None:
+    (folder / name).rename(folder / new)
+
+
 def _other_block(folder: Path) -> None:
     path = folder / "companion/config.json"
     about = json.loads(path.read_text())
@@ -344,8 +349,7 @@ def hostile_files(commands: dict[str, Command]) -> Iterator[Case]:
         strange = os.fsdecode(b"na\xffme")
         words = tuple(strange if word == read else word for word in command.words)
         renamed = Command(words, command.reads, command.writes)
-        move = lambda folder, read=read: (folder / read).rename(folder / strange)  # noqa: E731
-        yield Case("hostile file", f"a name that is not UTF-8, {name}", renamed, move)
+        yield Case("hostile file", f"a name that is not UTF-8, {name}", renamed, partial(_renamed, read, strange))
     yield Case("hostile file", "a block that the model lacks", commands["score"], _other_block)
 
 

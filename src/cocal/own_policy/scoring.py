@@ -110,8 +110,8 @@ def by_transformers(
     companion: Companion, checkpoint: Checkpoint, wanted: Wanted, precision: str | None
 ) -> Iterator[tuple[Encoder, Score]]:
     """The encoder and the scores of responses, from passes of transformers."""
-    checkpoint.check_fit(companion.about)
     policy, chosen = checkpoint.load(precision), {"target": wanted.target, "seed": wanted.seed}
+    checkpoint.check_fit(companion.about)
     score = partial(companion.score_encoded, policy, batch_tokens=wanted.batch_tokens, **chosen)
     yield companion.encoder(policy, wanted.max_response_length), score
 
